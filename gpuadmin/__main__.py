@@ -1,0 +1,3 @@
+from gpuadmin.cli import main
+
+main()

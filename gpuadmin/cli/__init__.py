@@ -1,0 +1,98 @@
+"""The command line. Each verb is a module of this package, imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from gpuadmin import __version__
+
+# Verb -> the line that `gpuadmin --help` shows. Kept here so that the help needs no import of the verbs;
+# a contract test holds it against the modules.
+VERBS: dict[str, str] = {
+    "init": "Write a new site directory.",
+    "check": "Check a site for mistakes.",
+    "trust": "Fetch, show and pin the ssh host keys of hosts.",
+    "provision": "Set nodes and the storage host up.",
+    "drift": "Report where hosts differ from the site.",
+    "add-user": "Give people an account on every node.",
+    "remove-user": "Lock and remove accounts; homes stay.",
+    "lock-user": "Stop people from logging in.",
+    "unlock-user": "Let locked people log in again.",
+    "extend-user": "Set until when accounts are valid.",
+    "list-users": "Show accounts and where they are missing.",
+    "sync-users": "Bring every node to what users.yml says.",
+    "runs": "List past runs, or show one.",
+    "lab": "A virtual cluster on this machine.",
+    "schema": "Print the JSON Schema of a site's files.",
+    "completion": "Print the shell completion script.",
+}
+
+
+class LazyGroup(click.Group):
+    """A click group that imports a verb's module when the verb is used, not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"gpuadmin.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], VERBS, n=1)
+            if close:
+                error.message += f" Did you mean '{close[0]}'?"
+            raise
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="A first try, without any machine of your own: gpuadmin lab up",
+)
+@click.version_option(__version__, prog_name="gpuadmin")
+def cli() -> None:
+    """Run the life of a shared GPU cluster: nodes, accounts, images, and the end of each semester."""
+
+
+def main(arguments: Sequence[str] | None = None) -> Any:
+    """Run the command line and leave with its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False)
+        sys.exit(result if isinstance(result, int) else 0)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("Interrupted.", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        if "--json" in arguments:
+            from gpuadmin.report import error_document
+
+            click.echo(error_document(arguments, error))
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,72 @@
+"""The errors that a person can do something about.
+
+Everything that is expected to go wrong is a `GpuadminError`: it is shown once as `Error: …` with `Hint: …`, and
+it carries the exit code that docs/exit-codes.md lists. Any other exception is a defect of gpuadmin.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import IO, Any
+
+import click
+
+
+class ExitCode(IntEnum):
+    """What the shell is told. Zero also means that there was nothing to do."""
+
+    DONE = 0
+    ERROR = 1
+    USAGE = 2
+    HOST_FAILED = 3
+    HOST_UNREACHABLE = 4
+    REFUSED = 5
+    INTERRUPTED = 130
+
+
+class GpuadminError(click.ClickException):
+    """An expected error: a sentence that says what is wrong, and a hint that says what to do."""
+
+    exit_code: int = ExitCode.ERROR
+
+    def __init__(self, message: str, *, hint: str | None = None, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message, and the hint below it, on standard error."""
+        click.echo(f"Error: {self.format_message()}", file=file, err=file is None)
+        if self.hint:
+            click.echo(f"Hint: {self.hint}", file=file, err=file is None)
+
+
+class ConfigError(GpuadminError):
+    """The site is invalid, or there is none. The message names the file and the path in it."""
+
+    exit_code = ExitCode.USAGE
+
+
+class RefusedError(GpuadminError):
+    """Not confirmed, locked by somebody else, or stopped by a safety check. Nothing was changed."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class HostFailedError(GpuadminError):
+    """At least one host failed."""
+
+    exit_code = ExitCode.HOST_FAILED
+
+
+class UnreachableError(GpuadminError):
+    """At least one host did not answer, and none failed."""
+
+    exit_code = ExitCode.HOST_UNREACHABLE
+
+
+class InterruptedRun(GpuadminError):
+    """The run was ended by Ctrl-C or a signal; it can be run again."""
+
+    exit_code = ExitCode.INTERRUPTED
