@@ -1,0 +1,163 @@
+"""Decisions about accounts: who gets which ids, and what a verb turns the registry into. Pure; no host is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.errors import ConfigError, RefusedError
+
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asks of an account. None means: not said."""
+
+    name: str
+    uid: int | None = None
+    email: str | None = None
+    keys: tuple[str, ...] | None = None
+    expires: date | None = None
+    docker: bool | None = None
+    note: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that were said, but for the name."""
+        said = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "note")}
+        said["keys"] = list(self.keys) if self.keys is not None else None
+        return {field: value for field, value in said.items() if value is not None}
+
+
+def subid_range(uid: int, settings: Settings) -> tuple[int, int]:
+    """Given a uid, return the first and the last of its subordinate ids."""
+    start = settings.subids.base + (uid - settings.accounts.uid_first) * settings.subids.size
+    return start, start + settings.subids.size - 1
+
+
+def next_uid(registry: Registry, settings: Settings, taken: Iterable[int] = ()) -> int:
+    """Return a uid that nobody has or had: above the highest ever given, and the gaps only when that runs out.
+
+    Raises RefusedError when the range is full.
+    """
+    first, last = settings.accounts.uid_first, settings.accounts.uid_last
+    used = {user.uid for user in registry.users if user.uid is not None}
+    used |= {retired.uid for retired in registry.retired} | set(taken)
+    highest = max((uid for uid in used if first <= uid <= last), default=first - 1)
+    if highest < last:
+        return highest + 1
+    gap = next((uid for uid in range(first, last + 1) if uid not in used), None)
+    if gap is None:
+        raise RefusedError(
+            f"all uids from {first} to {last} are taken",
+            hint="raise accounts.uid_last in gpuadmin.yml, or delete entries under `retired` whose data is gone",
+        )
+    return gap
+
+
+def add(file: RegistryFile, settings: Settings, requests: Sequence[Request]) -> RegistryFile:
+    """Given requests for accounts, return the registry with them.
+
+    Somebody who is registered already with the same fields is left as they are, so that an interrupted add can
+    be run again; with other fields it is an error. Somebody who comes back gets the uid they had.
+    """
+    taken: set[int] = {request.uid for request in requests if request.uid is not None}
+    retired = {entry.name: entry.uid for entry in file.registry.retired}
+    new: list[User] = []
+    seen: set[str] = set()
+    for request in requests:
+        if request.name in seen:
+            raise ConfigError(f"'{request.name}' is named twice", hint="name each person once")
+        seen.add(request.name)
+        present = file.find(request.name)
+        if present is not None:
+            _same_or_error(present, request)
+            continue
+        fields = request.fields()
+        if "uid" not in fields and settings.accounts.source == "registry":
+            uid = retired.get(request.name)
+            fields["uid"] = next_uid(file.registry, settings, taken) if uid is None else uid
+            taken.add(fields["uid"])
+        new.append(make_user({"name": request.name, **fields}))
+    for user in new:
+        owner = next((entry for entry in file.registry.retired if entry.uid == user.uid), None)
+        if owner is not None and owner.name != user.name:
+            raise RefusedError(
+                f"uid {user.uid} was '{owner.name}''s; a home, a backup or Docker data of theirs may still belong to it",
+                hint="leave --uid out, or delete the entry under `retired` in users.yml once their data is gone",
+            )
+    return file.changed(settings, add=new) if new else file
+
+
+def make_user(fields: Mapping[str, Any]) -> User:
+    """Given a person's fields from the command line or a file, return them validated, or raise ConfigError."""
+    from pydantic import ValidationError
+
+    try:
+        return User.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(step) for step in first["loc"]) or "user"
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise ConfigError(f"{str(fields.get('name'))!r}: {field}: {message}", hint="nothing was changed") from None
+
+
+def _same_or_error(present: User, request: Request) -> None:
+    for field, value in request.fields().items():
+        if getattr(present, field) != value:
+            raise ConfigError(
+                f"'{request.name}' is registered already, with another {field} ({getattr(present, field)!r})",
+                hint="edit users.yml and run gpuadmin sync-users, or use extend-user, lock-user, unlock-user",
+            )
+
+
+def known(file: RegistryFile, names: Sequence[str]) -> list[User]:
+    """Given login names, return their entries; raise ConfigError naming those that are not registered."""
+    unknown = [name for name in names if file.find(name) is None]
+    if unknown:
+        import difflib
+
+        everybody = [user.name for user in file.registry.users]
+        close = difflib.get_close_matches(unknown[0], everybody, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else "gpuadmin list-users shows who is registered"
+        raise ConfigError(f"not registered: {', '.join(repr(name) for name in unknown)}", hint=hint)
+    return [user for name in dict.fromkeys(names) if (user := file.find(name)) is not None]
+
+
+def refuse_protected(settings: Settings, names: Iterable[str], verb: str) -> None:
+    """Raise RefusedError if one of the names is protected."""
+    for name in names:
+        if settings.is_protected(name):
+            raise RefusedError(f"'{name}' is protected; {verb} does not touch it", hint="`protected` in gpuadmin.yml")
+
+
+def desired(user: User, settings: Settings) -> dict[str, Any]:
+    """Given a person, return what every node is told of them: days since the epoch for dates, uid = gid."""
+    expires = None if user.expires is None else (user.expires - _EPOCH).days + 1
+    return {
+        "name": user.name,
+        "uid": user.uid,
+        "gid": user.uid,
+        "gecos": "",
+        "shell": settings.accounts.shell,
+        "home": f"{settings.homes.path}/{user.name}",
+        # shadow(5): "the day on which login is no longer possible", so the day after the last valid one
+        "expires": expires,
+        "locked": user.locked,
+        "keys": list(user.keys),
+        "docker": user.docker and settings.docker.enabled,
+    }
+
+
+def variables(
+    file: RegistryFile, settings: Settings, users: Iterable[User], absent: Iterable[tuple[str, int]] = ()
+) -> dict[str, Any]:
+    """The extra variables that every account verb hands to its playbook."""
+    return {
+        "gpuadmin_users": [desired(user, settings) for user in users],
+        "gpuadmin_absent": [{"name": name, "uid": uid} for name, uid in absent],
+    }

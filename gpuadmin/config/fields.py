@@ -1,0 +1,141 @@
+"""Rules for single values. People type these, applicants send them: every one is hostile until it passed here.
+
+Each rule is a function that returns the value or raises ValueError with a sentence that says what would be right.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import unicodedata
+from datetime import date
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+# useradd(8) as Debian and Fedora configure it, without the trailing `$` of Samba's machine accounts, and without
+# capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
+USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_EMAIL = re.compile(r"[^\s@<>\"',;:\\()\[\]]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+# Names that a distribution gives to system accounts or groups, or may give in its next release. A person's account
+# of this name would shadow them.
+RESERVED_NAMES = frozenset(
+    """root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody nogroup
+    adm tty disk kmem dialout fax voice cdrom floppy tape sudo wheel audio dip operator src shadow utmp video sasl
+    plugdev staff users input render sgx kvm crontab docker libvirt ssh sshd ntp chrony dbus messagebus polkitd
+    tss rpc rpcuser statd nfsnobody nfs avahi bind named postfix exim mysql postgres redis nginx apache http ftp
+    git systemd-network systemd-resolve systemd-timesync systemd-coredump systemd-journal systemd-oom
+    nvidia-persistenced munge slurm slurmctld prometheus node-exporter gpuadmin admin administrator halt shutdown
+    netdev _apt _chrony _ssh uuidd landscape pollinate tcpdump syslog""".split()
+)
+
+# The key types that OpenSSH 9 and 10 accept, without DSA (removed) and certificates (a trust decision of its own).
+KEY_TYPES = frozenset(
+    (
+        "ssh-ed25519",
+        "ssh-rsa",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    )
+)
+
+TEMPLATE_MARKERS = ("{{", "{%", "{#")
+
+
+def plain_text(value: str, *, longest: int = 200) -> str:
+    """One line of printable text without Ansible's template markers, colons included."""
+    if len(value) > longest:
+        raise ValueError(f"is {len(value)} characters long; at most {longest} fit")
+    for character in value:
+        if unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
+            raise ValueError(f"holds the control character {character!r}; use one line of plain text")
+    for marker in TEMPLATE_MARKERS:
+        if marker in value:
+            raise ValueError(f"holds the template marker '{marker}', which is not allowed in a site's data")
+    return value
+
+
+def user_name(value: str) -> str:
+    """A login name that every tool on the way reads as the same name."""
+    if value in RESERVED_NAMES or value.startswith("systemd-"):
+        raise ValueError(f"'{value}' is a system account's name; choose another")
+    if not USER_NAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is no user name: 1 to 32 of a-z, 0-9, '_' and '-', beginning with a letter or '_'"
+        )
+    return value
+
+
+def ssh_key(value: str) -> str:
+    """A plain OpenSSH public key line: type, base64, optional comment; no options such as `command=`."""
+    value = plain_text(value.strip(), longest=16384)
+    kind, _, rest = value.partition(" ")
+    if kind not in KEY_TYPES:
+        if any(known in value for known in KEY_TYPES):
+            raise ValueError("is a key with options in front of it; give the bare public key (type, base64)")
+        if "PRIVATE KEY" in value:
+            raise ValueError("is a PRIVATE key; give the public one (the .pub file), and make a new pair")
+        raise ValueError(f"does not begin with a known key type ({', '.join(sorted(KEY_TYPES))})")
+    blob = rest.split(" ", 1)[0]
+    try:
+        raw = base64.b64decode(blob, validate=True)
+    except binascii.Error:
+        raise ValueError("is damaged: the part after the key type is not base64") from None
+    length = int.from_bytes(raw[:4], "big")
+    if raw[4 : 4 + length] != kind.encode() or len(raw) < 4 + length + 32:
+        raise ValueError(f"is damaged: its content is not a whole {kind} key")
+    return value
+
+
+def email(value: str) -> str:
+    plain_text(value, longest=254)
+    if not _EMAIL.fullmatch(value):
+        raise ValueError(f"{value!r} is not an e-mail address")
+    return value
+
+
+def absolute_path(value: str) -> str:
+    """An absolute, normalised path of printable characters without spaces (it goes into fstab-like files)."""
+    plain_text(value, longest=1024)
+    path = PurePosixPath(value)
+    if not path.is_absolute() or ".." in path.parts or re.search(r"[\s:\"'\\$*?\[\]%]", value):
+        raise ValueError(f"{value!r} must be an absolute path without '..', spaces or quotes")
+    return "/" + "/".join(path.parts[1:])
+
+
+def not_root_path(value: str) -> str:
+    if absolute_path(value) == "/":
+        raise ValueError("must not be /")
+    return absolute_path(value)
+
+
+def host_name(value: str) -> str:
+    if not _HOST_NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not a host name")
+    return value
+
+
+def iso_date(value: Any) -> Any:
+    """YAML gives dates as dates and quoted ones as text; both are meant."""
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a date; write YYYY-MM-DD") from None
+    return value
+
+
+Text = Annotated[str, AfterValidator(plain_text)]
+UserName = Annotated[str, AfterValidator(user_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
+SshKey = Annotated[str, AfterValidator(ssh_key)]
+Email = Annotated[str, AfterValidator(email), Field(json_schema_extra={"format": "email"})]
+Path = Annotated[str, AfterValidator(not_root_path), Field(json_schema_extra={"pattern": "^/."})]
+HostName = Annotated[str, AfterValidator(host_name)]
+Date = Annotated[date, BeforeValidator(iso_date)]

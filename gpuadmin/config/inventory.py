@@ -1,0 +1,119 @@
+"""A site's inventory, read by Ansible itself so that whatever Ansible accepts is accepted here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.content import content_path
+from gpuadmin.errors import ConfigError
+
+GROUPS: dict[str, str] = {
+    "gpu": "nodes that people log in to",
+    "golden": "the node on which updates are made (one of gpu)",
+    "storage": "the host that serves homes and images",
+    "monitor": "the host that collects metrics",
+    "backup": "the host that holds the second copy of backups",
+}
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host: its inventory name, its groups, and the variables of its inventory line."""
+
+    name: str
+    groups: tuple[str, ...]
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """What ssh connects to."""
+        return str(self.variables.get("ansible_host", self.name))
+
+    @property
+    def port(self) -> int:
+        return int(self.variables.get("ansible_port", 22))
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All hosts of a site, in the order of its files."""
+
+    directory: Path
+    hosts: tuple[Host, ...]
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """What Ansible is given: gpuadmin's own groups and variables first, the site's after and above them."""
+        return (content_path("inventory"), self.directory)
+
+    def group(self, *names: str) -> tuple[Host, ...]:
+        """The hosts that are in any of the groups."""
+        return tuple(host for host in self.hosts if set(names) & set(host.groups))
+
+    def limited(self, pattern: str | None) -> tuple[Host, ...]:
+        """The hosts that an Ansible pattern names. Raises ConfigError where it names none."""
+        if pattern is None:
+            return self.hosts
+        names = _manager(self.directory, pattern)
+        if not names:
+            known = ", ".join(host.name for host in self.hosts) or "none"
+            raise ConfigError(f"--limit {pattern}: names no host of this site", hint=f"its hosts are: {known}")
+        return tuple(host for host in self.hosts if host.name in names)
+
+
+def load_inventory(directory: Path) -> Inventory:
+    """Given a site's directory, return its inventory."""
+    folder = directory / "inventory"
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such directory", hint="gpuadmin init DIR shows what a site looks like")
+    manager = _load(folder)
+    hosts = tuple(
+        Host(
+            name=host.name,
+            groups=tuple(sorted(group.name for group in host.get_groups() if group.name != "all")),
+            variables={key: value for key, value in host.vars.items() if not key.startswith("inventory_")},
+        )
+        for host in manager.get_hosts("all")
+    )
+    return Inventory(folder, hosts)
+
+
+def _manager(folder: Path, pattern: str) -> frozenset[str]:
+    manager = _load(folder)
+    try:
+        manager.subset(pattern)
+        return frozenset(host.name for host in manager.get_hosts("all"))
+    except Exception as error:  # Ansible's own errors have no common public base for patterns
+        raise ConfigError(f"--limit {pattern}: {error}") from None
+
+
+def _load(folder: Path) -> Any:
+    # Ansible warns on stderr about empty groups and sources; what matters is checked below and in check.py.
+    import contextlib
+    import io
+
+    from ansible.errors import AnsibleError
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+
+    sources = [str(content_path("inventory")), str(folder)]
+    noise = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(noise):
+            manager = InventoryManager(loader=DataLoader(), sources=sources)
+    except AnsibleError as error:
+        raise ConfigError(f"{folder}: {error}") from None
+    for source in sorted(folder.iterdir()):
+        if source.suffix in (".yml", ".yaml") and source.is_file():
+            _check_yaml(source)
+    return manager
+
+
+def _check_yaml(source: Path) -> None:
+    """Ansible only warns about an inventory file that it cannot parse; for us that would be a cluster without hosts."""
+    from gpuadmin.config.yamlfile import YamlFile
+
+    YamlFile.load(source)

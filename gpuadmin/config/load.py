@@ -1,0 +1,117 @@
+"""Finding a site and loading its files, with errors that name file, line and path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from gpuadmin.config.fields import TEMPLATE_MARKERS
+from gpuadmin.config.inventory import Inventory, load_inventory
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import Settings
+from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.errors import ConfigError
+
+SETTINGS_FILE = "gpuadmin.yml"
+USERS_FILE = "users.yml"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A loaded and valid site."""
+
+    directory: Path
+    settings: Settings
+    registry: RegistryFile
+    inventory: Inventory
+
+    @property
+    def known_hosts(self) -> Path:
+        """The pinned ssh host keys."""
+        return self.directory / "known_hosts"
+
+    @property
+    def runs(self) -> Path:
+        """The record of past runs."""
+        return self.directory / "runs"
+
+
+def find_site(given: str | None) -> Path:
+    """Given what --site said, return the site's directory: that, $GPUADMIN_SITE, or the nearest one upwards."""
+    named = given or os.environ.get("GPUADMIN_SITE")
+    if named:
+        directory = Path(named).expanduser().absolute()
+        if not (directory / SETTINGS_FILE).is_file():
+            source = "--site" if given else "GPUADMIN_SITE"
+            raise ConfigError(
+                f"{directory}: no {SETTINGS_FILE} there ({source})", hint=f"gpuadmin init {directory} writes one"
+            )
+        return directory
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        if (directory / SETTINGS_FILE).is_file():
+            return directory
+    raise ConfigError(
+        f"no {SETTINGS_FILE} in {here} or above it",
+        hint="go into a site's directory, give --site DIR, or make one: gpuadmin init DIR",
+    )
+
+
+def load_site(given: str | None) -> Site:
+    """Load and validate the whole site. Raises ConfigError with every mistake that the files hold."""
+    directory = find_site(given)
+    settings = load_settings(directory)
+    registry = RegistryFile.load(directory / USERS_FILE, settings)
+    return Site(directory, settings, registry, load_inventory(directory))
+
+
+def load_settings(directory: Path) -> Settings:
+    """Load gpuadmin.yml."""
+    file = YamlFile.load(directory / SETTINGS_FILE)
+    return validated(Settings, file)
+
+
+def validated[ModelT: BaseModel](model: type[ModelT], file: YamlFile) -> ModelT:
+    """Given a schema and a file, return the model; raise ConfigError with a line per mistake."""
+    problems = [f"{file.where(path)}: {text}" for path, text in _markers(file.data)]
+    if problems:
+        raise ConfigError("\n  ".join(problems), hint="template markers are refused in a site's data; write the value itself")
+    try:
+        return model.model_validate(file.data)
+    except ValidationError as error:
+        lines = [f"{file.where(item['loc'])}: {_words(item)}" for item in error.errors()]
+        raise ConfigError("\n  ".join(lines), hint="gpuadmin schema --reference explains every field") from None
+
+
+def _words(item: Mapping[str, Any]) -> str:
+    """pydantic's message in words that an admin reads without knowing pydantic."""
+    given = item.get("input")
+    match item["type"]:
+        case "extra_forbidden":
+            return "there is no such field"
+        case "missing":
+            return "is missing"
+        case "value_error":
+            return str(item["msg"]).removeprefix("Value error, ")
+        case "model_type" | "dict_type":
+            return f"must hold fields (key: value), not {type(given).__name__}"
+    message = str(item["msg"])
+    return f"{message[0].lower()}{message[1:]}" + (f" (it is {given!r})" if isinstance(given, str | int | float) else "")
+
+
+def _markers(value: object, path: Sequence[str | int] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(value, str):
+        found = [marker for marker in TEMPLATE_MARKERS if marker in value]
+        if found:
+            yield tuple(path), f"holds the template marker '{found[0]}'"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _markers(item, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _markers(item, (*path, index))

@@ -1,0 +1,156 @@
+"""users.yml: the registry of people. Edited by hand as well as by verbs, so comments and order survive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.config.yamlfile import YamlFile, write_atomically
+from gpuadmin.errors import ConfigError
+
+EMPTY = "users: []\nretired: []\n"
+
+
+@dataclass(frozen=True)
+class RegistryFile:
+    """The registry as a valid model, and the file it came from."""
+
+    file: YamlFile
+    registry: Registry
+
+    @classmethod
+    def load(cls, path: Path, settings: Settings) -> RegistryFile:
+        """Load users.yml; one that is not there is empty. Raises ConfigError with every mistake."""
+        return cls.of(YamlFile.load(path, missing=EMPTY), settings)
+
+    @classmethod
+    def of(cls, file: YamlFile, settings: Settings) -> RegistryFile:
+        from gpuadmin.config.load import validated
+
+        for key in ("users", "retired"):
+            # `users:` with nothing below it is null in YAML and an empty list to people
+            if key in file.data and file.data[key] is None:
+                file.data[key] = CommentedSeq()
+        registry = validated(Registry, file)
+        problems = list(_conflicts(file, registry, settings))
+        if problems:
+            raise ConfigError("\n  ".join(problems), hint="correct these lines, then: gpuadmin check")
+        return cls(file, registry)
+
+    def find(self, name: str) -> User | None:
+        """The person of that login name, if registered."""
+        return next((user for user in self.registry.users if user.name == name), None)
+
+    def changed(
+        self,
+        settings: Settings,
+        *,
+        add: Iterable[User] = (),
+        update: Iterable[User] = (),
+        retire: Iterable[str] = (),
+        today: date | None = None,
+    ) -> RegistryFile:
+        """Given people to add, to update (by name) and to retire, return the new registry, validated as a whole.
+
+        Nothing is written: `save` does that.
+        """
+        file = YamlFile.parse(self.file.path, self.file.text)
+        data = file.data
+        for key in ("users", "retired"):
+            if data.get(key) is None:
+                data[key] = CommentedSeq()
+            if not data[key]:
+                data[key].fa.set_block_style()
+        entries: CommentedSeq = data["users"]
+        for user in update:
+            entry = next(item for item in entries if item["name"] == user.name)
+            _merge(entry, user)
+        gone = set(retire)
+        for index in reversed(range(len(entries))):
+            entry = entries[index]
+            if entry["name"] in gone:
+                if entry.get("uid") is not None:
+                    tombstone = CommentedMap(name=str(entry["name"]), uid=int(entry["uid"]))
+                    tombstone["removed"] = today or date.today()
+                    data["retired"].append(tombstone)
+                del entries[index]
+        for user in add:
+            # somebody who comes back is no longer retired
+            for index in reversed(range(len(data["retired"]))):
+                if data["retired"][index]["name"] == user.name:
+                    del data["retired"][index]
+            entry = CommentedMap(name=user.name)
+            _merge(entry, user)
+            entries.append(entry)
+        return RegistryFile.of(YamlFile.parse(file.path, file.dump()), settings)
+
+    def save(self) -> None:
+        """Write users.yml atomically."""
+        write_atomically(self.file.path, self.file.text)
+
+
+_DEFAULTS = User(name="x")
+
+
+def _merge(entry: CommentedMap, user: User) -> None:
+    """Write a person's fields into their entry: what is the default is left out, what is unchanged is not touched."""
+    for field in User.model_fields:
+        value: Any = getattr(user, field)
+        if value == getattr(_DEFAULTS, field) and field != "name":
+            if field in entry:
+                del entry[field]
+        elif field == "keys":
+            if list(entry.get("keys") or []) != list(value):
+                entry["keys"] = CommentedSeq(value)
+                entry["keys"].fa.set_block_style()
+        elif entry.get(field) != value:
+            entry[field] = value
+
+
+def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterable[str]:
+    """What no single field shows: names, uids and keys that stand twice, uids outside the range."""
+    accounts = settings.accounts
+    names: dict[str, str] = {}
+    uids: dict[int, str] = {}
+    keys: dict[str, str] = {}
+    reserved = {settings.admin.user, accounts.group, "root"}
+    for index, user in enumerate(registry.users):
+        where = ("users", index)
+        if user.name in names:
+            yield f"{file.where((*where, 'name'))}: '{user.name}' stands twice"
+        if user.name in reserved:
+            yield f"{file.where((*where, 'name'))}: '{user.name}' is the cluster's own admin account or group"
+        names[user.name] = user.name
+        if user.uid is None:
+            if accounts.source == "registry":
+                yield f"{file.where(where)}: '{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
+        else:
+            if not accounts.uid_first <= user.uid <= accounts.uid_last:
+                yield (
+                    f"{file.where((*where, 'uid'))}: {user.uid} is outside the site's range "
+                    f"{accounts.uid_first}-{accounts.uid_last} (accounts.uid_first, accounts.uid_last)"
+                )
+            if user.uid in uids:
+                yield f"{file.where((*where, 'uid'))}: {user.uid} is taken by '{uids[user.uid]}'"
+            uids.setdefault(user.uid, user.name)
+        for position, key in enumerate(user.keys):
+            blob = key.split()[1]
+            if blob in keys:
+                owner = "the same person" if keys[blob] == user.name else f"'{keys[blob]}'"
+                yield f"{file.where((*where, 'keys', position))}: this ssh key is already {owner}'s"
+            keys[blob] = user.name
+    for index, retired in enumerate(registry.retired):
+        if retired.uid in uids:
+            yield (
+                f"{file.where(('retired', index, 'uid'))}: {retired.uid} is taken by '{uids[retired.uid]}'; "
+                f"a home, a backup or Docker data of '{retired.name}' may still belong to it"
+            )
+        uids.setdefault(retired.uid, retired.name)
+        if retired.name in names:
+            yield f"{file.where(('retired', index, 'name'))}: '{retired.name}' also stands under users"

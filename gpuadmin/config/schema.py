@@ -1,0 +1,181 @@
+"""The schema of a site: what may stand in gpuadmin.yml and users.yml, and what is meant when it does not.
+
+One definition serves validation, the JSON Schema for editors, and the reference page in docs/.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gpuadmin.config.fields import Date, Email, HostName, Path, SshKey, Text, UserName
+
+# Below 1000 are system accounts, 60001-60513 belong to systemd-homed, 61184-65519 to its dynamic users, 65534 is
+# nobody: https://systemd.io/UIDS-GIDS. docs/decisions/0002-uids-and-subids.md has the whole reasoning.
+LOWEST_HUMAN_UID, HIGHEST_HUMAN_UID = 1000, 60000
+HIGHEST_SUBID = 2**32 - 2  # 2**32 - 1 is the kernel's "no uid"
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Admin(Model):
+    """How gpuadmin reaches the hosts."""
+
+    user: Annotated[Text, Field(description="The account that gpuadmin logs in as; it has sudo and is not a person's.")] = (
+        "gpuadmin"
+    )
+    ssh_key: Annotated[
+        Text | None, Field(description="Private key file for that account; without it ssh's own defaults apply.")
+    ] = None
+
+
+class Accounts(Model):
+    """Where people's accounts come from and which ids they get."""
+
+    source: Annotated[
+        Literal["registry", "directory"],
+        Field(
+            description="`registry`: users.yml is the truth and gpuadmin makes the accounts. "
+            "`directory`: LDAP, SSSD or another NSS source makes them, gpuadmin does the rest."
+        ),
+    ] = "registry"
+    uid_first: Annotated[
+        int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="First uid of people's accounts.")
+    ] = 20000
+    uid_last: Annotated[
+        int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="Last uid of people's accounts.")
+    ] = 49999
+    group: Annotated[UserName, Field(description="The group that every person's account belongs to.")] = "gpuusers"
+    gid: Annotated[int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="That group's id.")] = 19999
+    shell: Annotated[Path, Field(description="Login shell of new accounts.")] = "/bin/bash"
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Accounts:
+        if self.uid_first > self.uid_last:
+            raise ValueError(f"uid_first {self.uid_first} is above uid_last {self.uid_last}")
+        if self.uid_first <= self.gid <= self.uid_last:
+            raise ValueError(f"gid {self.gid} lies in the range of people's ids ({self.uid_first}-{self.uid_last})")
+        return self
+
+
+class Subids(Model):
+    """Subordinate ids for rootless containers: start = base + (uid - uid_first) * size."""
+
+    base: Annotated[int, Field(ge=65536, le=HIGHEST_SUBID, description="Start of the first person's range.")] = 2**31
+    size: Annotated[int, Field(ge=65536, le=2**24, description="Ids per person; containers expect 65536.")] = 65536
+
+
+class Homes(Model):
+    """People's homes: served by the storage host over NFSv4, mounted on every node."""
+
+    path: Annotated[Path, Field(description="Where nodes mount the homes.")] = "/home"
+    export: Annotated[Path, Field(description="The homes' directory on the storage host.")] = "/srv/storage/homes"
+    mountpoint: Annotated[
+        Path | None,
+        Field(
+            description="The file system that must be mounted on the storage host before a home is made there. "
+            "Without it, whatever is mounted nearest above `export` must not be the root file system."
+        ),
+    ] = None
+    skeleton: Annotated[Path, Field(description="What a new home begins with, on the storage host.")] = "/etc/skel"
+    server: Annotated[
+        HostName | None, Field(description="The storage host's inventory name; without it the first of group `storage`.")
+    ] = None
+
+
+class Repository(Model):
+    """A package repository of the site's own."""
+
+    url: Annotated[Text, Field(description="Base URL.")]
+    key: Annotated[Text | None, Field(description="Path, on the controller, of the signing key (ASCII-armoured).")] = None
+    suite: Annotated[Text | None, Field(description="Debian family: the suite.")] = None
+    components: Annotated[list[Text], Field(description="Debian family: the components.")] = ["main"]
+    packages: Annotated[list[Text], Field(description="The packages to install in place of the distribution's.")] = []
+
+
+class Docker(Model):
+    """Rootless Docker."""
+
+    enabled: Annotated[bool, Field(description="Whether nodes get rootless Docker at all.")] = True
+    data: Annotated[Path, Field(description="Where images and containers lie, a directory per person; never on NFS.")] = (
+        "/local/.docker"
+    )
+    repository: Annotated[
+        Repository | None, Field(description="Where Docker comes from, if not from the distribution.")
+    ] = None
+
+
+class Term(Model):
+    """The semester that is running."""
+
+    name: Annotated[Text, Field(description="Its name, such as 2026-2.")]
+    deadline: Annotated[Date, Field(description="The day it ends.")]
+
+
+class Runs(Model):
+    """The record of past runs."""
+
+    keep: Annotated[int, Field(ge=1, le=100000, description="How many runs are kept in runs/.")] = 200
+
+
+class Settings(Model):
+    """gpuadmin.yml"""
+
+    name: Annotated[Text, Field(description="The cluster's name, as people call it.")]
+    admin: Annotated[Admin, Field(description="How gpuadmin reaches the hosts.")] = Admin()
+    accounts: Annotated[Accounts, Field(description="Where accounts come from and which ids they get.")] = Accounts()
+    subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
+    homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
+    docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
+    protected: Annotated[
+        list[Text], Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are.")
+    ] = []
+    term: Annotated[Term | None, Field(description="The semester that is running.")] = None
+    runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
+
+    @model_validator(mode="after")
+    def _subids_fit(self) -> Settings:
+        people = self.accounts.uid_last - self.accounts.uid_first + 1
+        last = self.subids.base + people * self.subids.size - 1
+        if last > HIGHEST_SUBID:
+            fitting = (HIGHEST_SUBID + 1 - self.subids.base) // self.subids.size
+            raise ValueError(
+                f"subids: {people} people at {self.subids.size} ids each from {self.subids.base} end at {last}, "
+                f"above the highest id {HIGHEST_SUBID}; {fitting} people fit: lower accounts.uid_last"
+            )
+        return self
+
+    def is_protected(self, name: str) -> bool:
+        """Whether no verb may lock, remove or wipe this account."""
+        return name in ("root", self.admin.user, *self.protected)
+
+
+class User(Model):
+    """A person with an account."""
+
+    name: Annotated[UserName, Field(description="Login name.")]
+    uid: Annotated[int | None, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="uid and gid, the same on every host. Left out only where accounts.source is `directory`.")] = None
+    email: Annotated[Email | None, Field(description="Where mails about the account go.")] = None
+    keys: Annotated[list[SshKey], Field(description="ssh public keys.")] = []
+    expires: Annotated[Date | None, Field(description="The last day on which the account is valid.")] = None
+    locked: Annotated[bool, Field(description="Whether logging in is refused for now.")] = False
+    docker: Annotated[bool, Field(description="Whether the person may use rootless Docker.")] = True
+    note: Annotated[Text | None, Field(description="A remark for the admins.")] = None
+
+
+class Retired(Model):
+    """A removed account. Its uid stays taken while a home, a backup or Docker data of it may exist."""
+
+    name: Annotated[UserName, Field(description="Login name it had.")]
+    uid: Annotated[int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="uid that it had.")]
+    removed: Annotated[Date, Field(description="When it was removed.")]
+
+
+class Registry(Model):
+    """users.yml"""
+
+    users: Annotated[list[User], Field(description="Everybody with an account.")] = []
+    retired: Annotated[list[Retired], Field(description="Removed accounts whose uid must not be given to anybody else.")] = []

@@ -1,0 +1,74 @@
+"""What a person sees while a verb works. Colour and live progress on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gpuadmin.plan import Plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def make_console(*, json: bool) -> Console:
+    """The console for people: standard output, or standard error when the output is a JSON document.
+
+    rich itself honours NO_COLOR and TERM=dumb.
+    """
+    from rich.console import Console
+
+    stream = sys.stderr if json else sys.stdout
+    # soft_wrap for pipes: a line of output stays a line, so grep works
+    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty())
+
+
+def show_plan(console: Console, plan: Plan, *, check: bool) -> None:
+    """Print a plan, one block per group of hosts that get the same."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(plan.title)}[/bold]" + (" [dim](check: nothing will be changed)[/dim]" if check else ""))
+    for hosts, actions in plan.grouped():
+        console.print(f"  [cyan]{escape(hosts)}[/cyan]")
+        shown = actions if len(actions) <= 40 else actions[:38]
+        for action in shown:
+            console.print(f"    {escape(action)}")
+        if len(shown) < len(actions):
+            console.print(f"    … and {len(actions) - len(shown)} more (all of them with --json, and in runs/)")
+    for warning in plan.warnings:
+        console.print(f"  [yellow]Note:[/yellow] {escape(warning)}")
+
+
+class Progress:
+    """The line that says what is going on: live on a terminal, one plain line per task with -v elsewhere."""
+
+    def __init__(self, console: Console, *, verbose: int) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._status = console.status("Starting…") if console.is_terminal else None
+
+    def __enter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def task(self, name: str) -> None:
+        """A task has begun on all hosts."""
+        from rich.markup import escape
+
+        if self._status is not None:
+            self._status.update(escape(name))
+        elif self._verbose:
+            self._console.print(escape(f"… {name}"))
+
+    def host(self, host: str, outcome: str, detail: str) -> None:
+        """A host did something worth a line: changed, failed, unreachable."""
+        from rich.markup import escape
+
+        colour = {"changed": "green", "failed": "red", "unreachable": "red"}.get(outcome, "white")
+        if outcome != "changed" or self._verbose:
+            self._console.print(f"  [{colour}]{outcome:<11}[/{colour}] {escape(host)}: {escape(detail)}")

@@ -1,0 +1,121 @@
+"""The record of runs: `runs/<id>/` with run.json, result.json and log.txt; readable by its owner only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.errors import ConfigError
+from gpuadmin.who import who
+
+_ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run's directory."""
+
+    id: str
+    directory: Path
+    started: str
+
+    @classmethod
+    def begin(cls, runs: Path, verb: str, *, arguments: Sequence[str], check: bool, plan: Mapping[str, Any]) -> Record:
+        """Make a run's directory and write who runs what, when and with which plan."""
+        now = datetime.now(timezone.utc)
+        identity = f"{now:%Y%m%dT%H%M%S}-{verb}-{secrets.token_hex(2)}"
+        runs.mkdir(mode=0o700, exist_ok=True)
+        directory = runs / identity
+        directory.mkdir(mode=0o700)
+        record = cls(identity, directory, now.isoformat(timespec="seconds"))
+        record._write(
+            "run.json",
+            {
+                "id": identity,
+                "verb": verb,
+                "arguments": list(arguments),
+                "check": check,
+                "who": who(),
+                "started": record.started,
+                "plan": dict(plan),
+            },
+        )
+        return record
+
+    def finish(self, document: Mapping[str, Any], exit_code: int) -> None:
+        """Write the outcome."""
+        ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self._write("result.json", {**document, "exit_code": exit_code, "ended": ended})
+
+    @property
+    def log(self) -> Path:
+        """Where Ansible's output goes."""
+        return self.directory / "log.txt"
+
+    def _write(self, name: str, value: Mapping[str, Any]) -> None:
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+        write_atomically(self.directory / name, text, mode=0o600)
+
+
+def list_runs(runs: Path) -> list[dict[str, Any]]:
+    """All recorded runs, newest first. A run without a result was cut off or is still going on."""
+    found = []
+    for directory in sorted(_directories(runs), reverse=True):
+        run = _read(directory / "run.json")
+        if run is None:
+            continue
+        result = _read(directory / "result.json")
+        run["status"] = result["status"] if result else "unfinished"
+        run["exit_code"] = result["exit_code"] if result else None
+        run["ended"] = result["ended"] if result else None
+        found.append(run)
+    return found
+
+
+def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
+    """Given a run's id or the beginning of one, return its run.json, its result and its log."""
+    matching = [directory for directory in _directories(runs) if directory.name.startswith(identity)]
+    if len(matching) != 1:
+        many = "more than one run begins so" if matching else "there is no such run"
+        raise ConfigError(f"{identity}: {many}", hint="gpuadmin runs lists them")
+    directory = matching[0]
+    log = directory / "log.txt"
+    run = _read(directory / "run.json")
+    if run is None:
+        raise ConfigError(f"{directory / 'run.json'}: is damaged")
+    return run, _read(directory / "result.json"), log.read_text(encoding="utf-8") if log.exists() else ""
+
+
+def prune_runs(runs: Path, keep: int) -> list[str]:
+    """Delete the oldest run directories beyond `keep`; return the ids deleted. Other files in runs/ stay."""
+    old = sorted(_directories(runs), reverse=True)[keep:]
+    for directory in old:
+        shutil.rmtree(directory)
+    return [directory.name for directory in old]
+
+
+def _directories(runs: Path) -> list[Path]:
+    if not runs.is_dir():
+        return []
+    return [
+        runs / entry.name
+        for entry in os.scandir(runs)
+        if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+    ]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

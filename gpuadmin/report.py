@@ -1,0 +1,97 @@
+"""From results to what is shown: the table for people, the document for programs, the exit code for the shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuadmin.errors import ExitCode, RefusedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuadmin.events import HostResult
+    from gpuadmin.run import RunResult
+
+
+def exit_code(result: RunResult) -> ExitCode:
+    """Given a run's result, return the exit code that docs/exit-codes.md promises."""
+    states = {host.status for host in result.hosts.values()}
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    if "failed" in states:
+        return ExitCode.HOST_FAILED
+    if "unreachable" in states:
+        return ExitCode.HOST_UNREACHABLE
+    return ExitCode.ERROR if result.error else ExitCode.DONE
+
+
+def document(
+    verb: str,
+    *,
+    site: Path | None,
+    run: str | None,
+    check: bool,
+    status: str,
+    hosts: Mapping[str, HostResult] | None = None,
+    result: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The one JSON document of a verb. `status` is ok, failed or refused."""
+    return {
+        "verb": verb,
+        "site": str(site) if site else None,
+        "run": run,
+        "status": status,
+        "check": check,
+        "hosts": {
+            name: {"status": host.status, "changed": host.changed, "message": host.message}
+            for name, host in (hosts or {}).items()
+        },
+        "result": dict(result or {}),
+    }
+
+
+def error_document(arguments: Sequence[str], error: click.ClickException) -> str:
+    """The JSON document of a verb that ended with an error before it had a result."""
+    status = "refused" if isinstance(error, RefusedError) else "failed"
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    body = document(verb, site=None, run=None, check="--check" in arguments, status=status)
+    body["result"] = {"error": error.format_message(), "hint": getattr(error, "hint", None)}
+    return as_json(body)
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+_STYLES = {"ok": "green", "changed": "yellow", "failed": "bold red", "unreachable": "bold red", "skipped": "dim"}
+
+
+def show_hosts(console: Console, hosts: Mapping[str, HostResult], *, check: bool) -> None:
+    """Print a table with a row per host: what happened there, and why not."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if not hosts:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("Host", style="cyan", no_wrap=True)
+    table.add_column("Result", no_wrap=True)
+    table.add_column("Would change" if check else "What")
+    for name, host in hosts.items():
+        lines = _shortened(host.changed)
+        if host.message:
+            lines.append(host.message)
+        table.add_row(name, Text(host.status, style=_STYLES[host.status]), Text("\n".join(lines)))
+    console.print(table)
+
+
+def _shortened(lines: list[str], most: int = 12) -> list[str]:
+    if len(lines) <= most:
+        return list(lines)
+    return [*lines[: most - 1], f"… and {len(lines) - most + 1} more"]
