@@ -1,0 +1,21 @@
+"""Entry on a node: ``/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py COMMAND``.
+
+Isolated mode leaves this directory's parent out of the path; it is put there, so that the files are one package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+
+def run() -> int:
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.path.insert(0, os.path.dirname(here))
+    sys.dont_write_bytecode = True
+    return int(importlib.import_module(f"{os.path.basename(here)}.commands").main())
+
+
+if __name__ == "__main__":
+    sys.exit(run())

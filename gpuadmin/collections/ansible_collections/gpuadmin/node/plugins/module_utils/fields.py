@@ -1,0 +1,113 @@
+"""What comes from the controller is checked again here: names, numbers, free text and keys are hostile until then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
+KEY_TYPES = (
+    "ssh-ed25519",
+    "ssh-rsa",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
+KEY = re.compile(
+    r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^\x00-\x1f\x7f]*)?\Z" % "|".join(map(re.escape, KEY_TYPES))
+)
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; more than this no tool shows
+
+
+@dataclass(frozen=True)
+class User:
+    """One person, as the site wants the account to be. ``expires`` is in days since 1970-01-01."""
+
+    name: str
+    uid: int
+    gid: int
+    gecos: str = ""
+    shell: str = "/bin/bash"
+    home: str = ""
+    expires: int | None = None
+    locked: bool = False
+    keys: tuple[str, ...] = ()
+    docker: bool = True
+
+
+def shown(value: object) -> str:
+    """Foreign text for a message: printable ASCII, short."""
+    return ascii(value)[:80]
+
+
+def valid_name(value: object) -> bool:
+    return isinstance(value, str) and NAME.match(value) is not None
+
+
+def whole_number(value: object) -> int | None:
+    """An int, or decimal text of one (Ansible templates may turn numbers into text)."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
+        return int(value)
+    return None
+
+
+def _path_problem(what: str, value: str) -> str | None:
+    if not value.startswith("/") or ":" in value or CONTROL.search(value) or ".." in value.split("/"):
+        return f"{what} {shown(value)} is not a plain absolute path"
+    return None
+
+
+def key_problem(key: object) -> str | None:
+    """Given one line of authorized_keys, return why it is refused, or None. Options such as command= are refused."""
+    if not isinstance(key, str) or not KEY.match(key):
+        return f"ssh key {shown(key)[:44]} is not a plain public key (type, base64, comment; no options)"
+    return None
+
+
+def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
+    """Given one entry of ``users``, return (user, None) or (None, why it is refused)."""
+    name, uid = raw.get("name"), whole_number(raw.get("uid"))
+    if not isinstance(name, str) or not valid_name(name):
+        return None, f"the name {shown(name)} is refused: it must match [a-z_][a-z0-9_-]{{0,31}}"
+    if uid is None:
+        return None, f"uid {shown(raw.get('uid'))} is not a number"
+    gid = uid if raw.get("gid") is None else whole_number(raw.get("gid"))
+    if gid is None:
+        return None, f"gid {shown(raw.get('gid'))} is not a number"
+    texts = {}
+    for what, default in (("gecos", ""), ("shell", "/bin/bash"), ("home", f"/home/{name}")):
+        value = raw.get(what)
+        texts[what] = default if value is None else str(value)
+    if ":" in texts["gecos"] or CONTROL.search(texts["gecos"]):
+        return None, f"gecos {shown(texts['gecos'])} has a colon or a control character"
+    for what in ("shell", "home"):
+        problem = _path_problem(what, texts[what])
+        if problem:
+            return None, problem
+    expires = raw.get("expires")
+    days = None if expires is None else whole_number(expires)
+    if expires is not None and (days is None or not 0 <= days <= MAXIMUM_DAYS):
+        return None, f"expires {shown(expires)} is not a number of days since 1970-01-01"
+    keys = raw.get("keys") or []
+    if not isinstance(keys, (list, tuple)):
+        return None, "keys is not a list"
+    for key in keys:
+        problem = key_problem(key)
+        if problem:
+            return None, problem
+    for what in ("locked", "docker"):
+        if raw.get(what) is not None and not isinstance(raw.get(what), bool):
+            return None, f"{what} is neither true nor false"
+    docker = raw.get("docker")
+    return User(
+        name, uid, gid, texts["gecos"], texts["shell"], texts["home"], days, bool(raw.get("locked")),
+        tuple(dict.fromkeys(str(key) for key in keys)), True if docker is None else bool(docker),
+    ), None  # fmt: skip

@@ -1,0 +1,199 @@
+"""Files that are replaced whole or not at all, and the locks that keep two writers apart."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import NodeError
+
+LOCK_SECONDS = 30.0
+
+
+def read_bytes(path: str) -> bytes | None:
+    """The content of a regular file; None if there is none. A symlink is refused: replacing it would cut it."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NodeError(f"{path} is a symbolic link; gpuadmin does not follow it") from error
+        raise
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise NodeError(f"{path} is not a regular file")
+        return stream.read()
+
+
+def sync_directory(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _copy_attributes(model: str, handle: int) -> None:
+    """Give ``handle`` the owner, mode and extended attributes (SELinux context, ACL) of ``model``."""
+    facts = os.lstat(model)
+    os.fchown(handle, facts.st_uid, facts.st_gid)
+    os.fchmod(handle, stat.S_IMODE(facts.st_mode))
+    try:
+        names = os.listxattr(model, follow_symlinks=False)
+    except OSError:
+        return
+    for name in names:
+        try:
+            os.setxattr(handle, name, os.getxattr(model, name, follow_symlinks=False))
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.ENODATA):
+                raise
+
+
+def sync_filesystem(path: str) -> None:
+    """syncfs(2) of the file system that holds ``path``, by coreutils (Python has no call for it)."""
+    subprocess.run(("sync", "-f", path), check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None, sync: bool = True) -> None:
+    """Replace ``path`` by ``data``, durably: a cut leaves the old file or the new one.
+
+    ``mode`` is for a new file; owner, mode and attributes of ``model`` (default: the file that is there) win.
+    ``sync=False`` is for many files, whose caller ends with ``sync_filesystem``.
+    """
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}.gpuadmin-new")
+    try:
+        os.unlink(temporary)
+    except FileNotFoundError:
+        pass
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            model = path if model is None else model
+            if os.path.lexists(model):
+                _copy_attributes(model, stream.fileno())
+            else:
+                os.fchmod(stream.fileno(), mode)
+            if sync:
+                os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+        raise
+    if sync:
+        sync_directory(directory)
+
+
+def make_directory(path: str, mode: int, uid: int = 0, gid: int = 0, *, sync: bool = True) -> None:
+    """Make one directory with exactly this mode and owner, durably. One that exists is left alone."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    os.chown(path, uid, gid, follow_symlinks=False)
+    os.chmod(path, mode)
+    if sync:
+        sync_directory(os.path.dirname(path.rstrip("/")) or "/")
+
+
+@contextmanager
+def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
+    """Hold an exclusive flock on ``path`` (made if missing), or fail in words after ``seconds``."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise NodeError(
+                        f"another gpuadmin run has held {path} for {seconds:.0f} seconds"
+                    ) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock_link(path: str, deadline: float) -> None:
+    """Make PATH.lock the way shadow-utils' commonio does: a hard link to a file that holds our pid."""
+    mine, lock = f"{path}.{os.getpid()}", f"{path}.lock"
+    handle = os.open(mine, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(handle, b"%d\0" % os.getpid())
+        os.close(handle)
+        while True:
+            try:
+                os.link(mine, lock)
+                return
+            except FileExistsError:
+                pass
+            try:
+                with open(lock, "rb") as stream:
+                    pid = int(stream.read(32).rstrip(b"\0\n ") or b"0")
+                if pid > 0:
+                    os.kill(pid, 0)
+                    holder = f"process {pid}"
+                else:
+                    raise ValueError
+            except FileNotFoundError:
+                continue
+            except (ProcessLookupError, ValueError):
+                os.unlink(lock)  # stale: its process is gone, or a power cut left it empty
+                continue
+            except PermissionError:
+                holder = "a process"
+            if time.monotonic() > deadline:
+                raise NodeError(f"{lock} is held by {holder}")
+            time.sleep(0.1)
+    finally:
+        os.unlink(mine)
+
+
+@contextmanager
+def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold what shadow-utils hold: lckpwdf's fcntl lock on etc/.pwd.lock, then etc/NAME.lock for each name."""
+    etc = os.path.join(root, "etc")
+    deadline = time.monotonic() + seconds
+    handle = os.open(
+        os.path.join(etc, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    held: list[str] = []
+    try:
+        while True:
+            try:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                if time.monotonic() > deadline:
+                    raise NodeError(
+                        "the account databases are locked by another program (/etc/.pwd.lock)"
+                    ) from error
+                time.sleep(0.1)
+        for name in names:
+            _lock_link(os.path.join(etc, name), deadline)
+            held.append(os.path.join(etc, f"{name}.lock"))
+        yield
+    finally:
+        for path in reversed(held):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+        os.close(handle)

@@ -1,0 +1,64 @@
+"""What is mounted where, from /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+NETWORK = re.compile(r"(nfs4?|cifs|smb3|9p|ceph|lustre|beegfs(_nodev)?|glusterfs|afs|fuse\..*)\Z")
+
+
+@dataclass(frozen=True)
+class Mount:
+    root: str  # path inside the file system: for btrfs the subvolume
+    point: str
+    fstype: str
+    source: str
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    mounts = []
+    for line in text.split("\n"):
+        left, separator, right = line.partition(" - ")
+        parts, rest = left.split(" "), right.split(" ")
+        if separator and len(parts) >= 6 and len(rest) >= 2:
+            mounts.append(Mount(_plain(parts[3]), _plain(parts[4]), rest[0], _plain(rest[1])))
+    return mounts
+
+
+def read_mountinfo() -> str:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+        return stream.read()
+
+
+def nearest(path: str, mounts: list[Mount]) -> Mount | None:
+    """The mount that ``path`` (absolute, without symlinks) lies on; the last one mounted there wins."""
+    best: Mount | None = None
+    for mount in mounts:
+        prefix = mount.point.rstrip("/") + "/"
+        if (path.rstrip("/") + "/").startswith(prefix) and (
+            best is None or len(mount.point) >= len(best.point)
+        ):
+            best = mount
+    return best
+
+
+def below(path: str, mounts: list[Mount]) -> list[Mount]:
+    """Mounts at or below ``path``."""
+    return [mount for mount in mounts if (mount.point + "/").startswith(path.rstrip("/") + "/")]
+
+
+def network_filesystem(path: str, text: str | None = None) -> str | None:
+    """The type of the network file system that ``path`` lies on, or None. Looking inside triggers an automount."""
+    real = os.path.realpath(path)
+    try:
+        os.stat(os.path.join(real, "."))
+    except OSError:
+        pass
+    mount = nearest(real, parse_mountinfo(read_mountinfo() if text is None else text))
+    return mount.fstype if mount is not None and NETWORK.match(mount.fstype) else None

@@ -1,0 +1,161 @@
+#!/usr/bin/python
+"""gpuadmin.node.accounts: all human accounts of a host in one pass."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: accounts
+short_description: Converge all human accounts of a host in one pass
+version_added: "0.1.0"
+description:
+  - Takes all users in one call, decides what differs, and rewrites passwd, shadow, group, gshadow, subuid and subgid
+    once each, under the lock that the shadow tools use.
+  - Also writes ssh keys and Docker data directories, and records everything in C(accounts.json) before the root is
+    touched, so that the next boot finishes what a power cut interrupted.
+  - A read-only btrfs root is opened only if a database differs, and is read-only again afterwards.
+  - Accounts below O(uid_first) are never touched. Accounts that are not mentioned are kept.
+  - Users in conflict are left alone and reported; the module fails at the end, after the others are done.
+options:
+  users:
+    description: The accounts to have, each with name, uid, gid, gecos, shell, home, expires, locked, keys and docker.
+    type: list
+    elements: dict
+    default: []
+  absent:
+    description: The accounts to remove, each with name and uid; homes and Docker data stay.
+    type: list
+    elements: dict
+    default: []
+  source:
+    description: V(registry) makes accounts; V(directory) takes them from NSS and gives them subids and directories only.
+    type: str
+    choices: [registry, directory]
+    default: registry
+  uid_first:
+    description: First uid that this module may touch.
+    type: int
+    default: 20000
+  uid_last:
+    description: Last uid that this module may touch.
+    type: int
+    default: 49999
+  group:
+    description: Group that all users are in.
+    type: str
+    default: gpuusers
+  gid:
+    description: Id of O(group).
+    type: int
+    default: 19999
+  login:
+    description: False on hosts where nobody logs in. Accounts then have no shell, no keys and no Docker.
+    type: bool
+    default: true
+  subid_base:
+    description: First subordinate id of the user with the uid O(uid_first).
+    type: int
+    default: 2147483648
+  subid_size:
+    description: Number of subordinate ids for each user.
+    type: int
+    default: 65536
+  docker_data:
+    description: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
+    type: path
+  state_directory:
+    description: Directory of this node's own state.
+    type: path
+    default: /var/lib/gpuadmin
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: Lines of the databases before and after, without password hashes.
+    support: full
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Apply the human accounts
+  gpuadmin.node.accounts:
+    users:
+      - name: minji
+        uid: 20001
+        gid: 20001
+        gecos: minji@example.org
+        shell: /bin/bash
+        home: /home/minji
+        expires: 20879
+        locked: false
+        docker: true
+        keys:
+          - ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEwH0f5bI8ZzvWgIbc5uK1h6H8l2fFrj1v6J2p7mWb2T minji
+    absent:
+      - name: junho
+        uid: 20002
+    docker_data: /local/.docker
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["user minji: create uid 20001"]
+report:
+  description: Each user's status as it was found, operations and problem; and problems of the host's files.
+  returned: always
+  type: dict
+  sample: {users: {minji: {status: missing, operations: [create uid 20001], problem: null}}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.truth import settings_from
+
+ARGUMENTS = {
+    "users": {"type": "list", "elements": "dict", "default": []},
+    "absent": {"type": "list", "elements": "dict", "default": []},
+    "source": {"type": "str", "choices": ["registry", "directory"], "default": "registry"},
+    "uid_first": {"type": "int", "default": 20000},
+    "uid_last": {"type": "int", "default": 49999},
+    "group": {"type": "str", "default": "gpuusers"},
+    "gid": {"type": "int", "default": 19999},
+    "login": {"type": "bool", "default": True},
+    "subid_base": {"type": "int", "default": 2147483648},
+    "subid_size": {"type": "int", "default": 65536},
+    "docker_data": {"type": "path"},
+    "state_directory": {"type": "path", "default": "/var/lib/gpuadmin"},
+}
+
+
+def main(root: str = "/") -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    params = dict(module.params)
+    try:
+        request = Request(settings_from(params), params["users"], params["absent"])
+        host = Host(root=root, state=params["state_directory"])
+        outcome = converge(request, host, check=module.check_mode)
+    except NodeError as error:
+        module.fail_json(msg=str(error), operations=[], report={"users": {}, "problems": [str(error)]})
+        return
+    result = {
+        "changed": outcome.changed,
+        "diff": outcome.diff,
+        "operations": outcome.plan.operations,
+        "report": outcome.plan.report(),
+    }
+    if outcome.plan.conflicts:
+        module.fail_json(msg="; ".join(outcome.plan.conflicts), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
