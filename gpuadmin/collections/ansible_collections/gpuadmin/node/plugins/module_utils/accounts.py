@@ -82,13 +82,7 @@ def _docker_directories(path: str) -> dict[str, tuple[str, int]]:
     with os.scandir(path) as entries:
         for entry in entries:
             facts = entry.stat(follow_symlinks=False)
-            kind = (
-                "symbolic link"
-                if entry.is_symlink()
-                else "directory"
-                if stat.S_ISDIR(facts.st_mode)
-                else "file"
-            )
+            kind = "symbolic link" if entry.is_symlink() else "directory" if stat.S_ISDIR(facts.st_mode) else "file"
             found[entry.name] = (kind, facts.st_uid)
     return found
 
@@ -114,11 +108,7 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
     identities: dict[str, tuple[int, int]] = {}
     if settings.source == "directory":
         for user in request.users:
-            found = (
-                (host.lookup or system_lookup)(str(user.get("name")))
-                if isinstance(user.get("name"), str)
-                else None
-            )
+            found = (host.lookup or system_lookup)(str(user.get("name"))) if isinstance(user.get("name"), str) else None
             if found is not None:
                 identities[str(user["name"])] = found
     return Observed(
@@ -153,9 +143,7 @@ def diff(observed: Observed, plan: Plan) -> dict[str, str]:
         before += [f"/etc/{kind}: {line}" for line in old if line not in new_set]
         after += [f"/etc/{kind}: {line}" for line in new if line not in old_set]
     for name, data in sorted(plan.keys.items()):
-        before += [
-            f"keys/{name}: {line}" for line in decode(observed.keys.get(name, b"")).split("\n") if line
-        ]
+        before += [f"keys/{name}: {line}" for line in decode(observed.keys.get(name, b"")).split("\n") if line]
         after += [f"keys/{name}: {line}" for line in decode(data or b"").split("\n") if line]
     after += [f"directory {name} (uid {uid}, 0700)" for name, uid, _gid in plan.docker]
     return {

@@ -77,9 +77,7 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             return apply_accounts(host, bool(rest))
         if command == "docker-self":
             if rest:
-                print(
-                    "this command takes no arguments: it acts on the account that calls it", file=sys.stderr
-                )
+                print("this command takes no arguments: it acts on the account that calls it", file=sys.stderr)
                 return 2
             if host.lookup is None:
                 host = replace(host, lookup=system_lookup)

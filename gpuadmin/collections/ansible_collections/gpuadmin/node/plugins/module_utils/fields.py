@@ -16,9 +16,7 @@ KEY_TYPES = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
-KEY = re.compile(
-    r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^\x00-\x1f\x7f]*)?\Z" % "|".join(map(re.escape, KEY_TYPES))
-)
+KEY = re.compile(r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^\x00-\x1f\x7f]*)?\Z" % "|".join(map(re.escape, KEY_TYPES)))
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; more than this no tool shows
 

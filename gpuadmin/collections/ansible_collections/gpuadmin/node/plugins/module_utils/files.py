@@ -120,9 +120,7 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise NodeError(
-                        f"another gpuadmin run has held {path} for {seconds:.0f} seconds"
-                    ) from None
+                    raise NodeError(f"another gpuadmin run has held {path} for {seconds:.0f} seconds") from None
                 time.sleep(0.05)
         yield
     finally:
@@ -169,9 +167,7 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
     """Hold what shadow-utils hold: lckpwdf's fcntl lock on etc/.pwd.lock, then etc/NAME.lock for each name."""
     etc = os.path.join(root, "etc")
     deadline = time.monotonic() + seconds
-    handle = os.open(
-        os.path.join(etc, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    handle = os.open(os.path.join(etc, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     held: list[str] = []
     try:
         while True:
@@ -182,9 +178,7 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise
                 if time.monotonic() > deadline:
-                    raise NodeError(
-                        "the account databases are locked by another program (/etc/.pwd.lock)"
-                    ) from error
+                    raise NodeError("the account databases are locked by another program (/etc/.pwd.lock)") from error
                 time.sleep(0.1)
         for name in names:
             _lock_link(os.path.join(etc, name), deadline)

@@ -41,9 +41,7 @@ def nearest(path: str, mounts: list[Mount]) -> Mount | None:
     best: Mount | None = None
     for mount in mounts:
         prefix = mount.point.rstrip("/") + "/"
-        if (path.rstrip("/") + "/").startswith(prefix) and (
-            best is None or len(mount.point) >= len(best.point)
-        ):
+        if (path.rstrip("/") + "/").startswith(prefix) and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     return best
 

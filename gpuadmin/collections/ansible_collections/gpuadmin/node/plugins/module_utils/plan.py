@@ -79,9 +79,7 @@ class Plan:
 
     @property
     def conflicts(self) -> list[str]:
-        lines = [
-            f"user {name}: {one.problem}" for name, one in self.users.items() if one.status == "conflict"
-        ]
+        lines = [f"user {name}: {one.problem}" for name, one in self.users.items() if one.status == "conflict"]
         return self.failures + lines
 
     def report(self) -> dict[str, object]:
@@ -154,9 +152,7 @@ def day_text(days: str) -> str:
         return f"day {value}"
 
 
-def _shadow(
-    user: User, data: Databases, record: Record | None, trusted: bool, today: int, ops: list[str]
-) -> Record:
+def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, today: int, ops: list[str]) -> Record:
     """Stage the shadow entry; return the record with the password that a new root is to get."""
     found = data.shadow.get(user.name) if data.passwd.get(user.name) is not None else None
     known = record.password if record is not None else None
@@ -165,9 +161,7 @@ def _shadow(
         changed = record.password_changed if record is not None and known else None
         mark = "!" if user.locked else ""
         day = today if changed is None else changed
-        data.shadow.set(
-            user.name, [user.name, mark + (known or "*"), str(day), "0", "99999", "7", "", expiry, ""]
-        )
+        data.shadow.set(user.name, [user.name, mark + (known or "*"), str(day), "0", "99999", "7", "", expiry, ""])
         if user.locked:
             ops.append("lock")
         elif expiry:
@@ -190,9 +184,7 @@ def _shadow(
         if expiry != found[7]:
             ops.append(f"set expiry {day_text(expiry)}")
         if word != found[1] and not (ops and ops[-1] == "restore the recorded password"):
-            ops.append(
-                "set the password field to " + ("the same hash, not locked" if kept else "'*' (no password)")
-            )
+            ops.append("set the password field to " + ("the same hash, not locked" if kept else "'*' (no password)"))
     fields[1], fields[7] = word, expiry
     data.shadow.set(user.name, fields)
     return Record(user, kept, changed if kept else None)
@@ -251,9 +243,7 @@ def _account(user: User, data: Databases, observed: Observed, settings: Settings
     return replace(fresh, groups=groups)
 
 
-def _remove(
-    name: str, uid: int, data: Databases, users: Mapping[str, User], observed: Observed, plan: Plan
-) -> bool:
+def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], observed: Observed, plan: Plan) -> bool:
     """Stage the removal of one account; False if it must not be touched."""
     entry = UserReport("removed")
     if name not in users:
@@ -388,14 +378,8 @@ def compute(request: Request, observed: Observed) -> Plan:
         mentioned = set(plan.users) | set(old.records)
         for fields in data.passwd.entries():
             uid = number(fields[2])
-            if (
-                uid is not None
-                and settings.uid_first <= uid <= settings.uid_last
-                and fields[0] not in mentioned
-            ):
-                plan.users[fields[0]] = UserReport(
-                    "unknown", problem=f"uid {uid} is in nobody's registry: kept"
-                )
+            if uid is not None and settings.uid_first <= uid <= settings.uid_last and fields[0] not in mentioned:
+                plan.users[fields[0]] = UserReport("unknown", problem=f"uid {uid} is in nobody's registry: kept")
     for entry in plan.users.values():
         if entry.operations and entry.status == "ok":
             entry.status = "differs"
@@ -416,9 +400,7 @@ def _stage_subids(plan: Plan, observed: Observed, data: Databases, settings: Set
     texts = {kind: observed.files.get(kind) or "" for kind in ("subuid", "subgid")}
     # Ranges go only when Docker data could be looked for and is not there: files belong to them.
     drop = [
-        pair
-        for pair in gone
-        if observed.docker_parent and pair[0] not in observed.docker and pair[0] not in by_name
+        pair for pair in gone if observed.docker_parent and pair[0] not in observed.docker and pair[0] not in by_name
     ]
     subids = plan_subids(
         texts["subuid"], texts["subgid"], [(user.name, user.uid) for user in docker_users],

@@ -51,9 +51,7 @@ def _mount(path: str) -> tuple[str, str] | None:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
         for line in stream:
             left, separator, right = line.partition(" - ")
-            parts = [
-                re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), one) for one in left.split(" ")
-            ]
+            parts = [re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), one) for one in left.split(" ")]
             if separator and len(parts) >= 6 and parts[4] == path:
                 found = (parts[3], right.split(" ")[0])
     return found
@@ -134,9 +132,7 @@ def _last(lock: int) -> bool:
 
 def _lock_file(run: str) -> int:
     os.makedirs(run, mode=0o755, exist_ok=True)
-    return os.open(
-        os.path.join(run, "root.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    return os.open(os.path.join(run, "root.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _guard(path: str, lock: int) -> int:

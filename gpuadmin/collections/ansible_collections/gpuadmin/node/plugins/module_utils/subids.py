@@ -99,9 +99,7 @@ class SubidPlan:
     conflicts: dict[str, str] = field(default_factory=dict)
 
 
-def _file_problems(
-    kind: str, ranges: list[Range], space: Space, plan: SubidPlan, owners: Mapping[str, str]
-) -> None:
+def _file_problems(kind: str, ranges: list[Range], space: Space, plan: SubidPlan, owners: Mapping[str, str]) -> None:
     for found in ranges:
         if found.problem:
             plan.problems.append(f"/etc/{kind} line {found.line} {found.problem}")
@@ -144,9 +142,7 @@ def plan_subids(
     files = {"subuid": parse(subuid), "subgid": parse(subgid)}
     for name, uid in drop:
         for kind, ranges in files.items():
-            plan.remove[kind].update(
-                one.line for one in ranges if one.owner in (name, str(uid)) and not one.problem
-            )
+            plan.remove[kind].update(one.line for one in ranges if one.owner in (name, str(uid)) and not one.problem)
             kept = [one for one in ranges if one.line not in plan.remove[kind]]
             if len(kept) != len(ranges):
                 files[kind] = kept
@@ -169,9 +165,7 @@ def plan_subids(
         if pairs["subuid"] & pairs["subgid"]:
             continue
         if have["subuid"] and have["subgid"]:
-            plan.problems.append(
-                f"user {name}: the ranges in /etc/subuid and /etc/subgid differ; both are kept"
-            )
+            plan.problems.append(f"user {name}: the ranges in /etc/subuid and /etc/subgid differ; both are kept")
             continue
         if have["subuid"] or have["subgid"]:
             model = (have["subuid"] or have["subgid"])[0]

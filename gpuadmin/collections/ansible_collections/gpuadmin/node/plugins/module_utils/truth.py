@@ -69,9 +69,7 @@ def settings_from(raw: Mapping[str, object]) -> Settings:
         raise NodeError(f"group: {shown(settings.group)} is not a group name")
     # 1000 is the first human uid of every family we know; below are system accounts, which are never touched.
     if not 1000 <= settings.uid_first <= settings.uid_last < 2**31:
-        raise NodeError(
-            f"uid_first {settings.uid_first} and uid_last {settings.uid_last} are not a human range"
-        )
+        raise NodeError(f"uid_first {settings.uid_first} and uid_last {settings.uid_last} are not a human range")
     if settings.subid_size < 1 or settings.subid_base <= settings.uid_last:
         raise NodeError(f"subid_base {settings.subid_base} must be above uid_last {settings.uid_last}")
     if settings.docker_data is not None:
@@ -106,9 +104,7 @@ def parse(data: bytes, path: str) -> Truth:
     except NodeError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NodeError(
-            f"{path} cannot be read ({error}); nothing was changed. Restore it or move it away"
-        ) from error
+        raise NodeError(f"{path} cannot be read ({error}); nothing was changed. Restore it or move it away") from error
 
 
 def load(state: str) -> Truth:

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+"""gpuadmin.node.homes: homes on the storage host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: homes
+short_description: Make homes from a skeleton, and archive homes that are to go
+version_added: "0.1.0"
+description:
+  - Makes all missing homes in one call. A home is built beside its name, given to its owner, synced and renamed.
+  - Refuses to write where the disk is not mounted.
+  - A home of another owner, and a uid that owns another home, are reported and left alone.
+  - A home to be archived is packed by tar, compared with the archive, and only then deleted, by a unit
+    C(gpuadmin-archive-NAME.service) that goes on when the controller is interrupted.
+options:
+  root:
+    description: Directory that holds the homes.
+    type: path
+    required: true
+  mountpoint:
+    description: Mount point that must be mounted. Without it the nearest mount above O(root) must not be the root file system.
+    type: path
+  users:
+    description: The homes to have, each with name, uid and gid; other keys are ignored.
+    type: list
+    elements: dict
+    default: []
+  skeleton:
+    description: Directory whose content a new home starts with.
+    type: path
+    default: /etc/skel
+  subvolume:
+    description: Make each home a btrfs subvolume.
+    type: bool
+    default: false
+  archive:
+    description: Homes to archive and delete, each with name and uid.
+    type: list
+    elements: dict
+    default: []
+  archive_directory:
+    description: Where archives go. Needed when O(archive) is not empty.
+    type: path
+  archive_timeout:
+    description: Seconds to wait for one archive; it goes on when the waiting ends.
+    type: int
+    default: 7200
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: Homes before and after.
+    support: full
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Make the homes
+  gpuadmin.node.homes:
+    root: /srv/storage/homes
+    mountpoint: /srv/storage
+    users:
+      - name: minji
+        uid: 20001
+        gid: 20001
+
+- name: Archive the home of somebody who left
+  gpuadmin.node.homes:
+    root: /srv/storage/homes
+    archive:
+      - name: junho
+        uid: 20002
+    archive_directory: /srv/storage/archive
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["home minji: create for uid 20001"]
+report:
+  description: Each home's status, operations and problem.
+  returned: always
+  type: dict
+  sample: {homes: {minji: {status: created, operations: [create for uid 20001], problem: null}}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
+
+ARGUMENTS = {
+    "root": {"type": "path", "required": True},
+    "mountpoint": {"type": "path"},
+    "users": {"type": "list", "elements": "dict", "default": []},
+    "skeleton": {"type": "path", "default": "/etc/skel"},
+    "subvolume": {"type": "bool", "default": False},
+    "archive": {"type": "list", "elements": "dict", "default": []},
+    "archive_directory": {"type": "path"},
+    "archive_timeout": {"type": "int", "default": 7200},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        plan = converge(Request(**module.params), check=module.check_mode)
+    except NodeError as error:
+        module.fail_json(msg=str(error), operations=[], report={"homes": {}, "problems": [str(error)]})
+        return
+    operations = plan.operations
+    result = {
+        "changed": bool(operations),
+        "diff": plan.diff(),
+        "operations": operations,
+        "report": plan.report(),
+    }
+    if plan.conflicts:
+        module.fail_json(msg="; ".join(plan.conflicts), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
