@@ -87,7 +87,7 @@ def add(file: RegistryFile, settings: Settings, requests: Sequence[Request]) -> 
         owner = next((entry for entry in file.registry.retired if entry.uid == user.uid), None)
         if owner is not None and owner.name != user.name:
             raise RefusedError(
-                f"uid {user.uid} was '{owner.name}''s; a home, a backup or Docker data of theirs may still belong to it",
+                f"uid {user.uid} was {owner.name}'s; a home, a backup or Docker data may still belong to it",
                 hint="leave --uid out, or delete the entry under `retired` in users.yml once their data is gone",
             )
     return file.changed(settings, add=new) if new else file
@@ -104,6 +104,15 @@ def make_user(fields: Mapping[str, Any]) -> User:
         field = ".".join(str(step) for step in first["loc"]) or "user"
         message = str(first["msg"]).removeprefix("Value error, ")
         raise ConfigError(f"{str(fields.get('name'))!r}: {field}: {message}", hint="nothing was changed") from None
+
+
+def request(fields: Mapping[str, Any]) -> Request:
+    """Given a person's fields as somebody wrote them, return the request, validated. Raises ConfigError."""
+    valid = make_user(fields)
+    said = {field: getattr(valid, field) for field in fields if field != "name"}
+    if "keys" in said:
+        said["keys"] = tuple(said["keys"])
+    return Request(name=valid.name, **said)
 
 
 def _same_or_error(present: User, request: Request) -> None:

@@ -27,7 +27,9 @@ def show_plan(console: Console, plan: Plan, *, check: bool) -> None:
     """Print a plan, one block per group of hosts that get the same."""
     from rich.markup import escape
 
-    console.print(f"[bold]{escape(plan.title)}[/bold]" + (" [dim](check: nothing will be changed)[/dim]" if check else ""))
+    console.print(
+        f"[bold]{escape(plan.title)}[/bold]" + (" [dim](check: nothing will be changed)[/dim]" if check else "")
+    )
     for hosts, actions in plan.grouped():
         console.print(f"  [cyan]{escape(hosts)}[/cyan]")
         shown = actions if len(actions) <= 40 else actions[:38]

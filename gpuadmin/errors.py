@@ -7,7 +7,7 @@ it carries the exit code that docs/exit-codes.md lists. Any other exception is a
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import click
 
@@ -27,13 +27,11 @@ class ExitCode(IntEnum):
 class GpuadminError(click.ClickException):
     """An expected error: a sentence that says what is wrong, and a hint that says what to do."""
 
-    exit_code: int = ExitCode.ERROR
+    exit_code: ClassVar[int] = ExitCode.ERROR
 
-    def __init__(self, message: str, *, hint: str | None = None, exit_code: int | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
-        if exit_code is not None:
-            self.exit_code = exit_code
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message, and the hint below it, on standard error."""

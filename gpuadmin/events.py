@@ -27,9 +27,7 @@ class HostResult:
 class Collector:
     """Takes ansible-runner's events one by one."""
 
-    def __init__(
-        self, *, on_task: Callable[[str], None], on_host: Callable[[str, str, str], None]
-    ) -> None:
+    def __init__(self, *, on_task: Callable[[str], None], on_host: Callable[[str, str, str], None]) -> None:
         self.hosts: dict[str, HostResult] = {}
         self._on_task = on_task
         self._on_host = on_host
@@ -109,14 +107,20 @@ def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> 
 
 
 _SSH_WORDS = (
-    (r"Host key verification failed|host key for .* has changed|REMOTE HOST IDENTIFICATION", "its ssh host key is not the pinned one; see: gpuadmin trust"),
+    (
+        r"Host key verification failed|host key for .* has changed|REMOTE HOST IDENTIFICATION",
+        "its ssh host key is not the pinned one; see: gpuadmin trust",
+    ),
     (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
     (r"Connection refused", "nothing answers on its ssh port (connection refused)"),
     (r"timed out|Timeout|timeout", "does not answer (timed out)"),
     (r"No route to host|Network is unreachable", "cannot be reached over the network"),
     (r"Could not resolve hostname", "its name cannot be resolved"),
     (r"Permission denied", "refuses our login (permission denied)"),
-    (r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote", "the ssh connection was cut"),
+    (
+        r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",
+        "the ssh connection was cut",
+    ),
 )
 
 

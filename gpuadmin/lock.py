@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuadmin.errors import RefusedError
@@ -27,7 +27,12 @@ def site_lock(runs: Path, verb: str) -> Iterator[None]:
                 f"the site is locked: {_holder(descriptor)}",
                 hint="wait for that run to end; its lock goes with it, there is no file to delete",
             ) from None
-        holder = {"who": who(), "pid": os.getpid(), "verb": verb, "since": datetime.now(timezone.utc).isoformat()}
+        holder = {
+            "who": who(),
+            "pid": os.getpid(),
+            "verb": verb,
+            "since": datetime.now(UTC).isoformat(),
+        }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
         yield

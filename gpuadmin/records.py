@@ -9,7 +9,7 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class Record:
     @classmethod
     def begin(cls, runs: Path, verb: str, *, arguments: Sequence[str], check: bool, plan: Mapping[str, Any]) -> Record:
         """Make a run's directory and write who runs what, when and with which plan."""
-        now = datetime.now(timezone.utc)
+        now = datetime.now(UTC)
         identity = f"{now:%Y%m%dT%H%M%S}-{verb}-{secrets.token_hex(2)}"
         runs.mkdir(mode=0o700, exist_ok=True)
         directory = runs / identity
@@ -53,7 +53,7 @@ class Record:
 
     def finish(self, document: Mapping[str, Any], exit_code: int) -> None:
         """Write the outcome."""
-        ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
         self._write("result.json", {**document, "exit_code": exit_code, "ended": ended})
 
     @property

@@ -68,7 +68,13 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-_STYLES = {"ok": "green", "changed": "yellow", "failed": "bold red", "unreachable": "bold red", "skipped": "dim"}
+_STYLES = {
+    "ok": "green",
+    "changed": "yellow",
+    "failed": "bold red",
+    "unreachable": "bold red",
+    "skipped": "dim",
+}
 
 
 def show_hosts(console: Console, hosts: Mapping[str, HostResult], *, check: bool) -> None:

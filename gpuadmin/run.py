@@ -60,7 +60,13 @@ class RunResult:
 
 def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
     """The ansible-playbook arguments beside playbook, inventory and limit."""
-    arguments = ["--diff", "--forks", str(max(5, min(invocation.hosts, MAX_FORKS))), "--extra-vars", f"@{variables_file}"]
+    arguments = [
+        "--diff",
+        "--forks",
+        str(max(5, min(invocation.hosts, MAX_FORKS))),
+        "--extra-vars",
+        f"@{variables_file}",
+    ]
     if invocation.check:
         arguments.append("--check")
     if invocation.secrets.ssh is not None:
@@ -74,9 +80,7 @@ def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
 
 def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, str]:
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
-    known_hosts = " ".join(
-        _quoted(path) for path in (invocation.known_hosts, Path("~/.ssh/known_hosts").expanduser())
-    )
+    known_hosts = " ".join(_quoted(path) for path in (invocation.known_hosts, Path("~/.ssh/known_hosts").expanduser()))
     ssh = (
         f"-C -o ControlMaster=auto -o ControlPersist=300s -o StrictHostKeyChecking=yes -o ConnectTimeout=15 "
         f"-o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o UserKnownHostsFile='{known_hosts}'"
@@ -202,7 +206,8 @@ def _control_directory() -> Path:
     status = directory.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or directory.is_symlink():
         raise GpuadminError(
-            f"{directory}: belongs to somebody else or is open to others", hint="delete it, or set XDG_RUNTIME_DIR"
+            f"{directory}: belongs to somebody else or is open to others",
+            hint="delete it, or set XDG_RUNTIME_DIR",
         )
     return directory
 
@@ -265,5 +270,8 @@ def _close_connections(control: Path) -> None:
     for socket in control.iterdir():
         if socket.is_socket():
             subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "gpuadmin"], check=False, capture_output=True, timeout=10
+                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "gpuadmin"],
+                check=False,
+                capture_output=True,
+                timeout=10,
             )

@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
 
             close = difflib.get_close_matches(args[0], VERBS, n=1)
             if close:
-                error.message += f" Did you mean '{close[0]}'?"
+                raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", ctx=ctx) from None
             raise
 
 

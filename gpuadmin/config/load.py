@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,6 +16,8 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 SETTINGS_FILE = "gpuadmin.yml"
 USERS_FILE = "users.yml"
@@ -49,7 +51,8 @@ def find_site(given: str | None) -> Path:
         if not (directory / SETTINGS_FILE).is_file():
             source = "--site" if given else "GPUADMIN_SITE"
             raise ConfigError(
-                f"{directory}: no {SETTINGS_FILE} there ({source})", hint=f"gpuadmin init {directory} writes one"
+                f"{directory}: no {SETTINGS_FILE} there ({source})",
+                hint=f"gpuadmin init {directory} writes one",
             )
         return directory
     here = Path.cwd()
@@ -76,11 +79,14 @@ def load_settings(directory: Path) -> Settings:
     return validated(Settings, file)
 
 
-def validated[ModelT: BaseModel](model: type[ModelT], file: YamlFile) -> ModelT:
+def validated(model: type[ModelT], file: YamlFile) -> ModelT:
     """Given a schema and a file, return the model; raise ConfigError with a line per mistake."""
     problems = [f"{file.where(path)}: {text}" for path, text in _markers(file.data)]
     if problems:
-        raise ConfigError("\n  ".join(problems), hint="template markers are refused in a site's data; write the value itself")
+        raise ConfigError(
+            "\n  ".join(problems),
+            hint="template markers are refused in a site's data; write the value itself",
+        )
     try:
         return model.model_validate(file.data)
     except ValidationError as error:
@@ -101,7 +107,9 @@ def _words(item: Mapping[str, Any]) -> str:
         case "model_type" | "dict_type":
             return f"must hold fields (key: value), not {type(given).__name__}"
     message = str(item["msg"])
-    return f"{message[0].lower()}{message[1:]}" + (f" (it is {given!r})" if isinstance(given, str | int | float) else "")
+    return f"{message[0].lower()}{message[1:]}" + (
+        f" (it is {given!r})" if isinstance(given, str | int | float) else ""
+    )
 
 
 def _markers(value: object, path: Sequence[str | int] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -24,11 +24,12 @@ class Model(BaseModel):
 class Admin(Model):
     """How gpuadmin reaches the hosts."""
 
-    user: Annotated[Text, Field(description="The account that gpuadmin logs in as; it has sudo and is not a person's.")] = (
-        "gpuadmin"
-    )
+    user: Annotated[
+        Text, Field(description="The account that gpuadmin logs in as; it has sudo and is not a person's.")
+    ] = "gpuadmin"
     ssh_key: Annotated[
-        Text | None, Field(description="Private key file for that account; without it ssh's own defaults apply.")
+        Text | None,
+        Field(description="Private key file for that account; without it ssh's own defaults apply."),
     ] = None
 
 
@@ -82,7 +83,8 @@ class Homes(Model):
     ] = None
     skeleton: Annotated[Path, Field(description="What a new home begins with, on the storage host.")] = "/etc/skel"
     server: Annotated[
-        HostName | None, Field(description="The storage host's inventory name; without it the first of group `storage`.")
+        HostName | None,
+        Field(description="The storage host's inventory name; without it the first of group `storage`."),
     ] = None
 
 
@@ -90,7 +92,9 @@ class Repository(Model):
     """A package repository of the site's own."""
 
     url: Annotated[Text, Field(description="Base URL.")]
-    key: Annotated[Text | None, Field(description="Path, on the controller, of the signing key (ASCII-armoured).")] = None
+    key: Annotated[Text | None, Field(description="Path, on the controller, of the signing key (ASCII-armoured).")] = (
+        None
+    )
     suite: Annotated[Text | None, Field(description="Debian family: the suite.")] = None
     components: Annotated[list[Text], Field(description="Debian family: the components.")] = ["main"]
     packages: Annotated[list[Text], Field(description="The packages to install in place of the distribution's.")] = []
@@ -100,9 +104,9 @@ class Docker(Model):
     """Rootless Docker."""
 
     enabled: Annotated[bool, Field(description="Whether nodes get rootless Docker at all.")] = True
-    data: Annotated[Path, Field(description="Where images and containers lie, a directory per person; never on NFS.")] = (
-        "/local/.docker"
-    )
+    data: Annotated[
+        Path, Field(description="Where images and containers lie, a directory per person; never on NFS.")
+    ] = "/local/.docker"
     repository: Annotated[
         Repository | None, Field(description="Where Docker comes from, if not from the distribution.")
     ] = None
@@ -131,7 +135,8 @@ class Settings(Model):
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     protected: Annotated[
-        list[Text], Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are.")
+        list[Text],
+        Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are."),
     ] = []
     term: Annotated[Term | None, Field(description="The semester that is running.")] = None
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
@@ -157,7 +162,14 @@ class User(Model):
     """A person with an account."""
 
     name: Annotated[UserName, Field(description="Login name.")]
-    uid: Annotated[int | None, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="uid and gid, the same on every host. Left out only where accounts.source is `directory`.")] = None
+    uid: Annotated[
+        int | None,
+        Field(
+            ge=LOWEST_HUMAN_UID,
+            le=HIGHEST_HUMAN_UID,
+            description="uid and gid, the same on every host. Left out only where accounts.source is `directory`.",
+        ),
+    ] = None
     email: Annotated[Email | None, Field(description="Where mails about the account go.")] = None
     keys: Annotated[list[SshKey], Field(description="ssh public keys.")] = []
     expires: Annotated[Date | None, Field(description="The last day on which the account is valid.")] = None
@@ -178,4 +190,6 @@ class Registry(Model):
     """users.yml"""
 
     users: Annotated[list[User], Field(description="Everybody with an account.")] = []
-    retired: Annotated[list[Retired], Field(description="Removed accounts whose uid must not be given to anybody else.")] = []
+    retired: Annotated[
+        list[Retired], Field(description="Removed accounts whose uid must not be given to anybody else.")
+    ] = []

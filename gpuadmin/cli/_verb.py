@@ -1,0 +1,168 @@
+"""What all verbs that run a playbook have in common: load, plan, show, confirm, lock, run, record, report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuadmin.cli._options import Options
+from gpuadmin.errors import RefusedError
+
+if TYPE_CHECKING:
+    from gpuadmin.config.inventory import Host
+    from gpuadmin.config.load import Site
+    from gpuadmin.plan import Plan
+    from gpuadmin.run import RunResult, Secrets
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb in progress: its name, what it was given, and the site it works on."""
+
+    name: str
+    options: Options
+    site: Site
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts that --limit leaves."""
+        return self.site.inventory.limited(self.options.limit)
+
+    def named(self, *groups: str) -> list[str]:
+        """The names of those hosts that are in any of the groups."""
+        return [host.name for host in self.hosts if set(groups) & set(host.groups)]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a verb wants done: its plan, the playbook's variables, and the site's own files to write first."""
+
+    plan: Plan
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    write: Callable[[], None] = lambda: None
+    result: Callable[[RunResult], dict[str, Any]] = lambda run: {}
+    check_only: bool = False  # the verb only looks: no plan is shown, nothing is asked or changed
+    show_table: bool = True
+
+
+@contextmanager
+def opened(name: str, options: Options, *, changes: bool = True) -> Iterator[Verb]:
+    """Load the site; for a verb that changes things hold its lock from before the plan to after the run."""
+    from gpuadmin.config.load import find_site, load_site
+    from gpuadmin.lock import site_lock
+
+    if changes and not options.check:
+        directory = find_site(options.site)
+        with site_lock(directory / "runs", name):
+            yield Verb(name, options, load_site(str(directory)))
+    else:
+        yield Verb(name, options, load_site(options.site))
+
+
+def perform(verb: Verb, work: Work) -> int:
+    """Show the plan, ask, do the work, and report it. Returns the exit code."""
+    from gpuadmin.console import Progress, make_console, show_plan
+    from gpuadmin.records import Record, prune_runs
+    from gpuadmin.report import as_json, document, exit_code, show_hosts
+    from gpuadmin.run import Invocation, run
+
+    options, site = verb.options, verb.site
+    check = options.check or work.check_only
+    console = make_console(json=options.json)
+    if not work.check_only:
+        show_plan(console, work.plan, check=check)
+    if work.plan.empty:
+        console.print("Nothing to do.")
+        if options.json:
+            click.echo(as_json(document(verb.name, site=site.directory, run=None, check=check, status="ok")))
+        return 0
+    if not check:
+        confirm(work.plan, options)
+    secrets = ask_secrets(options)
+    record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=check, plan=work.plan.document())
+    if not check:
+        work.write()
+    with Progress(console, verbose=options.verbose) as progress:
+        result = run(
+            Invocation(
+                playbook=verb.name,
+                inventory=site.inventory.sources,
+                known_hosts=site.known_hosts,
+                hosts=len(verb.hosts),
+                variables={"gpuadmin_site": site.settings.model_dump(mode="json"), **work.variables},
+                limit=options.limit,
+                check=check,
+                verbosity=options.verbose,
+                secrets=secrets,
+                log=record.log,
+            ),
+            on_task=progress.task,
+            on_host=progress.host,
+        )
+    code = exit_code(result)
+    body = document(
+        verb.name,
+        site=site.directory,
+        run=record.id,
+        check=check,
+        status="ok" if code == 0 else "failed",
+        hosts=result.hosts,
+        result=work.result(result) | ({"error": result.error} if result.error else {}),
+    )
+    record.finish(body, code)
+    prune_runs(site.runs, site.settings.runs.keep)
+    if work.show_table:
+        show_hosts(console, result.hosts, check=check)
+    _closing_words(verb, result, code, record.id)
+    if options.json:
+        click.echo(as_json(body))
+    return int(code)
+
+
+def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
+    """Say on standard error what went wrong and what to do about it."""
+    if result.interrupted:
+        click.echo(
+            f"Interrupted. What was done is done; run gpuadmin {verb.name} again to go on. (run {run})",
+            err=True,
+        )
+    elif result.error:
+        click.echo(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
+    elif code:
+        bad = [name for name, host in result.hosts.items() if host.bad]
+        click.echo(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
+        click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; then run it again", err=True)
+
+
+def confirm(plan: Plan, options: Options) -> None:
+    """Ask, unless --yes. Without a terminal and without --yes nothing is done."""
+    if options.yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise RefusedError(
+            "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
+        )
+    if not click.confirm(plan.question, default=False, err=True):
+        raise RefusedError("not confirmed; nothing was changed")
+
+
+def ask_secrets(options: Options) -> Secrets:
+    """Ask for the passwords that the options name. They stay in memory."""
+    from gpuadmin.run import Secrets
+
+    ssh = click.prompt("ssh password", hide_input=True, err=True) if options.ask_pass else None
+    become = None
+    if options.ask_become_pass:
+        become = click.prompt(
+            "sudo password",
+            hide_input=True,
+            err=True,
+            default=ssh or "",
+            show_default=False,
+        )
+    return Secrets(ssh=ssh, become=become or None)

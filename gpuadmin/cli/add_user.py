@@ -1,0 +1,64 @@
+"""gpuadmin add-user"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuadmin.cli._options import Options, run_options
+
+
+@click.command("add-user")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--from", "source", metavar="FILE", type=click.Path(dir_okay=False), help="A CSV or YAML file of people.")
+@click.option("--email", help="Where mails about the account go.")
+@click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="ssh public key, or a file of them; repeatable.")
+@click.option("--uid", type=int, help="uid and gid. [default: the next one that nobody ever had]")
+@click.option("--expires", metavar="DATE", help="Last day of validity, YYYY-MM-DD.")
+@click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")
+@click.option("--note", help="A remark for the admins.")
+@run_options()
+@click.pass_context
+def command(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    source: str | None,
+    email: str | None,
+    keys: tuple[str, ...],
+    uid: int | None,
+    expires: str | None,
+    docker: bool | None,
+    note: str | None,
+    options: Options,
+) -> None:
+    """Give people an account on every node: uid, home on the storage host, ssh key, rootless Docker.
+
+    Everything is validated before anything is changed. Running it again goes on where it stopped.
+
+    \b
+    gpuadmin add-user minji --email minji@example.org --key ~/keys/minji.pub
+    gpuadmin add-user --from new-people.csv
+    """
+    from gpuadmin import accounts
+    from gpuadmin.cli._accounts import converge
+    from gpuadmin.cli._verb import opened, perform
+    from gpuadmin.importing import read_keys, read_people
+
+    given: dict[str, Any] = {"email": email, "uid": uid, "expires": expires, "docker": docker, "note": note}
+    said = {field: value for field, value in given.items() if value is not None}
+    if keys:
+        said["keys"] = list(read_keys(keys))
+    if bool(names) == bool(source):
+        raise click.UsageError("name the people to add, or give --from FILE (one of the two)")
+    if source and said:
+        raise click.UsageError("--from takes everything from the file; leave the other options out")
+    if len(names) > 1 and said.keys() & {"uid", "keys", "email"}:
+        raise click.UsageError("--uid, --key and --email belong to one person; use --from FILE for many")
+    with opened("add-user", options) as verb:
+        requests = read_people(source) if source else [accounts.request({"name": name, **said}) for name in names]
+        settings = verb.site.settings
+        registry = accounts.add(verb.site.registry, settings, requests)
+        people = accounts.known(registry, [request.name for request in requests])
+        title = f"Add {len(people)} account{'' if len(people) == 1 else 's'} to {settings.name}"
+        ctx.exit(perform(verb, converge(verb, registry, people, title=title)))

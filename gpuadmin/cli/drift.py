@@ -1,0 +1,41 @@
+"""gpuadmin drift"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuadmin.cli._options import Options, run_options
+
+if TYPE_CHECKING:
+    from gpuadmin.run import RunResult
+
+
+@click.command("drift")
+@run_options(changes=False)
+@click.pass_context
+def command(ctx: click.Context, options: Options) -> None:
+    """Report where hosts differ from what the site says. Changes nothing.
+
+    Exit code 0: no difference anywhere; 3: some host differs or failed; 4: some host did not answer.
+    """
+    from dataclasses import replace
+
+    from gpuadmin.cli._roles import provision_work
+    from gpuadmin.cli._verb import opened, perform
+    from gpuadmin.errors import ExitCode
+
+    differing: list[str] = []
+
+    def result(run: RunResult) -> dict[str, Any]:
+        differing.extend(name for name, host in run.hosts.items() if host.changed)
+        return {"differing": list(differing)}
+
+    with opened("drift", options, changes=False) as verb:
+        work = provision_work(verb, title=f"Compare the hosts of {verb.site.settings.name} with the site")
+        code = perform(verb, replace(work, check_only=True, result=result))
+        if differing and code in (ExitCode.DONE, ExitCode.HOST_UNREACHABLE):
+            click.echo(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
+            code = ExitCode.HOST_FAILED
+        ctx.exit(code)

@@ -1,0 +1,139 @@
+"""What `gpuadmin check` looks at beyond the schema: inventory groups, dates, and what will bite later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from gpuadmin.config.inventory import GROUPS
+from gpuadmin.config.load import Site
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong (error) or will bite later (warning), and the way out."""
+
+    level: Literal["error", "warning"]
+    where: str
+    message: str
+    hint: str
+
+
+def findings(site: Site, *, today: date | None = None) -> list[Finding]:
+    """Given a site that loads, return what is still wrong with it."""
+    today = today or date.today()
+    return [*_inventory(site), *_homes(site), *_people(site, today), *_term(site, today)]
+
+
+def _inventory(site: Site) -> Iterator[Finding]:
+    inventory, where = site.inventory, "inventory/hosts.yml"
+    if not inventory.hosts:
+        yield Finding("error", where, "names no host", "add your machines below the groups gpu and storage")
+        return
+    for group in ("gpu", "storage"):
+        if not inventory.group(group):
+            yield Finding("error", f"{where}: {group}", f"no host is in it ({GROUPS[group]})", "put a host there")
+    golden, gpu = inventory.group("golden"), inventory.group("gpu")
+    for host in golden:
+        if host not in gpu:
+            yield Finding("error", f"{where}: golden: {host.name}", "is not in group gpu", "list it there too")
+    if len(golden) > 1:
+        names = ", ".join(host.name for host in golden)
+        yield Finding("error", f"{where}: golden", f"holds {names}", "one node is golden; leave one of them")
+    for host in inventory.hosts:
+        if not set(host.groups) & set(GROUPS):
+            yield Finding(
+                "warning",
+                f"{where}: {host.name}",
+                "is in no group that gpuadmin knows",
+                f"groups: {', '.join(GROUPS)}",
+            )
+    addresses: dict[tuple[str, int], str] = {}
+    for host in inventory.hosts:
+        key = (host.address, host.port)
+        if key in addresses:
+            yield Finding(
+                "error",
+                f"{where}: {host.name}",
+                f"is reached at {key[0]} port {key[1]}, like {addresses[key]}",
+                "two names for one machine would set it up twice; correct ansible_host or ansible_port",
+            )
+        addresses[key] = host.name
+    pinned = site.known_hosts.read_text(encoding="utf-8") if site.known_hosts.exists() else ""
+    for host in inventory.hosts:
+        if not _is_pinned(host.address, host.port, pinned):
+            yield Finding(
+                "warning",
+                f"known_hosts: {host.name}",
+                "its ssh host key is not pinned",
+                f"gpuadmin trust {host.name}",
+            )
+
+
+def _is_pinned(address: str, port: int, pinned: str) -> bool:
+    wanted = address if port == 22 else f"[{address}]:{port}"
+    return any(wanted in line.split(" ", 1)[0].split(",") for line in pinned.splitlines())
+
+
+def _homes(site: Site) -> Iterator[Finding]:
+    homes, where = site.settings.homes, "gpuadmin.yml: homes"
+    storage = site.inventory.group("storage")
+    if homes.server is not None and homes.server not in [host.name for host in storage]:
+        yield Finding(
+            "error",
+            f"{where}.server",
+            f"'{homes.server}' is no host of group storage",
+            "name one of that group",
+        )
+    if homes.mountpoint is not None and not f"{homes.export}/".startswith(f"{homes.mountpoint}/"):
+        yield Finding("error", f"{where}.mountpoint", f"{homes.export} does not lie below it", "correct one of the two")
+    docker = site.settings.docker
+    if f"{docker.data}/".startswith(f"{homes.path}/"):
+        yield Finding(
+            "error",
+            "gpuadmin.yml: docker.data",
+            f"lies in {homes.path}, which is NFS",
+            "use a local disk, such as /local/.docker",
+        )
+
+
+def _people(site: Site, today: date) -> Iterator[Finding]:
+    file, settings = site.registry.file, site.settings
+    for index, user in enumerate(site.registry.registry.users):
+        where = file.where(("users", index))
+        if user.expires is not None and user.expires < today and not user.locked:
+            yield Finding(
+                "warning",
+                f"{where}.expires",
+                f"'{user.name}' expired on {user.expires}",
+                f"gpuadmin extend-user {user.name} --expires DATE, or remove-user",
+            )
+        if not user.keys and settings.accounts.source == "registry":
+            yield Finding("warning", where, f"'{user.name}' has no ssh key and cannot log in", "add one under keys")
+    for name in settings.protected:
+        if site.registry.find(name) is None:
+            yield Finding(
+                "warning",
+                "gpuadmin.yml: protected",
+                f"'{name}' is not in users.yml",
+                "correct the name if it is a slip",
+            )
+    used = len(site.registry.registry.users) + len(site.registry.registry.retired)
+    size = settings.accounts.uid_last - settings.accounts.uid_first + 1
+    if used > size * 0.9:
+        yield Finding(
+            "warning", "gpuadmin.yml: accounts", f"{used} of {size} uids are taken", "raise accounts.uid_last"
+        )
+
+
+def _term(site: Site, today: date) -> Iterator[Finding]:
+    term = site.settings.term
+    if term is not None and term.deadline < today:
+        yield Finding(
+            "warning",
+            "gpuadmin.yml: term.deadline",
+            f"{term.name} ended on {term.deadline}",
+            "set the next term",
+        )

@@ -1,0 +1,83 @@
+"""Writing a new site directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.config.inventory import GROUPS
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.content import content_path
+from gpuadmin.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SiteHost:
+    """A host to put into a new site's inventory."""
+
+    name: str
+    groups: tuple[str, ...]
+    variables: Mapping[str, object] = field(default_factory=dict)
+
+
+def write_site(
+    directory: Path,
+    *,
+    name: str,
+    settings: Mapping[str, Any],
+    hosts: Sequence[SiteHost],
+    known_hosts: str = "",
+    schemas: bool = True,
+) -> None:
+    """Write a site that is valid as it is.
+
+    gpuadmin.yml and users.yml are written only where there are none; inventory/hosts.yml and known_hosts are
+    replaced. `settings` stand over the defaults. Raises ConfigError if the directory holds something else.
+    """
+    from gpuadmin.config.reference import json_schemas
+    from gpuadmin.config.schema import Settings
+
+    chosen = Settings.model_validate({"name": name, **settings})
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory}: is not a directory")
+    (directory / "inventory").mkdir(parents=True, exist_ok=True)
+    (directory / "runs").mkdir(mode=0o700, exist_ok=True)
+    values = {"name": name, "settings": chosen.model_dump(mode="json"), "groups": _groups(hosts)}
+    for target, template in (("gpuadmin.yml", "gpuadmin.yml.j2"), ("users.yml", "users.yml.j2")):
+        if not (directory / target).exists():
+            write_atomically(directory / target, _render(template, values))
+    write_atomically(directory / "inventory" / "hosts.yml", _render("hosts.yml.j2", values))
+    write_atomically(directory / "known_hosts", known_hosts)
+    if not (directory / ".gitignore").exists():
+        write_atomically(directory / ".gitignore", "/runs/\n")
+    if schemas:
+        for file, schema in json_schemas().items():
+            write_atomically(directory / file, schema)
+
+
+def _groups(hosts: Sequence[SiteHost]) -> list[dict[str, Any]]:
+    # a host's variables stand once, at its first group
+    seen: set[str] = set()
+    groups = []
+    for group in GROUPS:
+        members = []
+        for host in hosts:
+            if group in host.groups:
+                members.append({"name": host.name, "variables": {} if host.name in seen else dict(host.variables)})
+                seen.add(host.name)
+        groups.append({"name": group, "hosts": members})
+    return groups
+
+
+def _render(template: str, values: Mapping[str, Any]) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(content_path("templates", "site")),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # YAML, not HTML
+    )
+    return environment.get_template(template).render(values)

@@ -1,0 +1,120 @@
+"""Reading people and keys from files: CSV or YAML, validated whole before anything is changed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.accounts import Request, request
+from gpuadmin.config.fields import KEY_TYPES
+from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.errors import ConfigError
+
+COLUMNS = ("name", "uid", "email", "key", "expires", "docker", "note")
+_YES, _NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
+
+
+def read_keys(given: Sequence[str]) -> tuple[str, ...]:
+    """Given what --key said, each a public key or a file of them, return the keys."""
+    keys: list[str] = []
+    for item in given:
+        if item.split(" ", 1)[0] in KEY_TYPES:
+            keys.append(item.strip())
+            continue
+        path = Path(item).expanduser()
+        if "\n" in item or len(item) > 1024 or not path.is_file():
+            raise ConfigError(
+                f"--key {item[:60]!r}: neither a public key nor a file",
+                hint="give the content of a .pub file in quotes, or the file's path",
+            )
+        found = [
+            line.strip()
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if line.strip() and not line.lstrip().startswith("#")
+        ]
+        if not found:
+            raise ConfigError(f"{path}: holds no key")
+        keys.extend(found)
+    return tuple(keys)
+
+
+def read_people(source: str) -> list[Request]:
+    """Given a CSV or YAML file, return the people in it. Raises ConfigError naming the file and the line."""
+    path = Path(source)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{source}: {error.strerror}") from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source}: is not UTF-8 (byte {error.start})", hint="save it as UTF-8") from None
+    rows = _yaml_rows(path, text) if path.suffix in (".yml", ".yaml") else _csv_rows(path, text)
+    problems, requests = [], []
+    for where, fields in rows:
+        try:
+            requests.append(request(fields))
+        except ConfigError as error:
+            problems.append(f"{where}: {error.message}")
+    if problems:
+        raise ConfigError("\n  ".join(problems), hint="correct these lines; nothing was changed")
+    if not requests:
+        raise ConfigError(f"{source}: names nobody")
+    return requests
+
+
+def _yaml_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+    if text.lstrip().startswith("-"):
+        # a bare list of people is as good as one under `users:`
+        text = "users:\n" + text
+    file = YamlFile.parse(path, text)
+    people = file.data.get("users")
+    if not isinstance(people, list):
+        raise ConfigError(f"{path.name}: must hold a list of people under `users:`")
+    rows = []
+    for index, entry in enumerate(people):
+        where = file.where(("users", index))
+        if not isinstance(entry, dict):
+            raise ConfigError(f"{where}: must be a person with fields (name: …), not {entry!r}")
+        rows.append((where, {str(name): value for name, value in entry.items()}))
+    return rows
+
+
+def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    rows = []
+    try:
+        header = [str(name).strip().lower() for name in reader.fieldnames or []]
+        unknown = [name for name in header if name not in COLUMNS]
+        if unknown or "name" not in header:
+            what = f"unknown column {unknown[0]!r}" if unknown else "no column 'name'"
+            raise ConfigError(f"{path.name}:1: {what}", hint=f"the columns are: {', '.join(COLUMNS)}")
+        reader.fieldnames = header
+        for row in reader:
+            where = f"{path.name}:{reader.line_num}"
+            if None in row or any(value is None for value in row.values()):
+                raise ConfigError(f"{where}: has another number of columns than line 1")
+            rows.append((where, _typed(where, {name: value.strip() for name, value in row.items()})))
+    except csv.Error as error:
+        raise ConfigError(f"{path.name}:{reader.line_num}: is not valid CSV: {error}") from None
+    return rows
+
+
+def _typed(where: str, row: dict[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: value for name, value in row.items() if value}
+    if "key" in fields:
+        fields["keys"] = [fields.pop("key")]
+    if "uid" in fields:
+        if not fields["uid"].isdecimal():
+            raise ConfigError(f"{where}: uid: {fields['uid']!r} is not a number")
+        fields["uid"] = int(fields["uid"])
+    if "docker" in fields:
+        word = fields["docker"].lower()
+        if word not in _YES + _NO:
+            raise ConfigError(f"{where}: docker: {fields['docker']!r} is neither yes nor no")
+        fields["docker"] = word in _YES
+    fields.setdefault("name", "")
+    return fields

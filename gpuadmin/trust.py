@@ -1,0 +1,92 @@
+"""Fetching ssh host keys and pinning them into a site."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from gpuadmin.config.inventory import Host
+
+_TIMEOUT = 10.0  # seconds, for the connection and for the key exchange
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """A host's public key as it answered just now, or the reason why there is none."""
+
+    host: str
+    address: str
+    port: int
+    kind: str = ""
+    blob: str = ""
+    problem: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -lf` shows it."""
+        digest = hashlib.sha256(base64.b64decode(self.blob)).digest()
+        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+    @property
+    def pattern(self) -> str:
+        """The name under which known_hosts holds it."""
+        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+
+    @property
+    def line(self) -> str:
+        return f"{self.pattern} {self.kind} {self.blob}"
+
+
+def fetch_host_keys(hosts: Iterable[Host]) -> list[HostKey]:
+    """Ask all hosts at once for their host key; what ssh would prefer, Ed25519 first."""
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        return list(pool.map(_fetch, hosts))
+
+
+def _fetch(host: Host) -> HostKey:
+    import logging
+
+    import paramiko
+
+    # paramiko logs a traceback when a host is no ssh server; the caller gets a sentence instead
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    base = HostKey(host.name, host.address, host.port)
+    try:
+        with socket.create_connection((host.address, host.port), timeout=_TIMEOUT) as connection:
+            transport = paramiko.Transport(connection)
+            options = transport.get_security_options()
+            options.key_types = sorted(options.key_types, key=lambda kind: "ed25519" not in kind)
+            try:
+                transport.start_client(timeout=_TIMEOUT)
+                key = transport.get_remote_server_key()
+            finally:
+                transport.close()
+    except (OSError, EOFError, paramiko.SSHException) as error:
+        return HostKey(base.host, base.address, base.port, problem=str(error) or type(error).__name__)
+    return HostKey(base.host, base.address, base.port, key.get_name(), key.get_base64())
+
+
+def pinned_keys(known_hosts: str) -> dict[tuple[str, str], str]:
+    """Given the text of a known_hosts file, return `{(pattern, key type): base64}`."""
+    found = {}
+    for line in known_hosts.splitlines():
+        fields = line.split()
+        if len(fields) >= 3 and not line.startswith(("#", "@", "|")):
+            for pattern in fields[0].split(","):
+                found[pattern, fields[1]] = fields[2]
+    return found
+
+
+def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:
+    """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one."""
+    new = {key.pattern: key for key in keys}
+    kept = [
+        line
+        for line in known_hosts.splitlines()
+        if line.startswith("#") or not set(line.split(" ", 1)[0].split(",")) & set(new)
+    ]
+    return "\n".join([*kept, *(key.line for key in new.values())]) + "\n"
