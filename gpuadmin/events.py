@@ -100,6 +100,10 @@ def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> 
     stderr = str(result.get("stderr") or result.get("module_stderr") or "").strip()
     if (not message or message == "non-zero return code" or "MODULE FAILURE" in message) and stderr:
         message = stderr.splitlines()[-1]
+    if message == "non-zero return code":
+        command = result.get("cmd")
+        words = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
+        message = f"ended with {result.get('rc')}: {words}"
     message = re.sub(r"\s+", " ", message).strip() or "failed without a message"
     if len(message) > _LONGEST_MESSAGE:
         message = message[: _LONGEST_MESSAGE - 1] + "…"

@@ -90,7 +90,7 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
-        "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
         "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{Path('~/.ansible/collections').expanduser()}",
         "ANSIBLE_LOCAL_TEMP": str(work / "tmp"),
@@ -142,6 +142,8 @@ def run(
     control = _control_directory()
     try:
         (work / "tmp").mkdir()
+        # an empty one, so that none of the current directory, the home or /etc is read
+        (work / "ansible.cfg").touch()
         variables_file = work / "variables.json"
         descriptor = os.open(variables_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

@@ -8,20 +8,25 @@ from gpuadmin.cli._verb import Verb, Work
 from gpuadmin.content import content_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from gpuadmin.config.inventory import Host
+    from gpuadmin.config.schema import Settings
 
 
-def roles_by_group() -> Mapping[str, list[str]]:
-    """The roles of each group, as playbooks/provision.yml names them: one truth for the plan and the work."""
+def roles_of(host: Host, settings: Settings) -> list[str]:
+    """The roles that playbooks/provision.yml runs on a host: the playbook itself is asked, so plan and work agree."""
+    import jinja2
     import yaml
 
-    plays = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
-    found: dict[str, list[str]] = {}
-    for play in plays:
-        for group in str(play["hosts"]).replace(",", ":").split(":"):
-            names = [role if isinstance(role, str) else role["role"] for role in play.get("roles", [])]
-            found.setdefault(group, []).extend(name for name in names if name not in found.get(group, []))
-    return found
+    (play,) = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
+    if not set(str(play["hosts"]).split(":")) & set(host.groups):
+        return []
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    known = {"group_names": host.groups, "gpuadmin_site": settings.model_dump(mode="json")}
+    return [
+        str(task["ansible.builtin.include_role"]["name"])
+        for task in play["tasks"]
+        if environment.compile_expression(str(task.get("when", "true")))(**known)
+    ]
 
 
 def provision_work(verb: Verb, *, title: str) -> Work:
@@ -31,9 +36,8 @@ def provision_work(verb: Verb, *, title: str) -> Work:
     from gpuadmin.plan import PlanBuilder
 
     builder = PlanBuilder(title)
-    roles = roles_by_group()
     for host in verb.hosts:
-        names = dict.fromkeys(role for group in roles if group in host.groups for role in roles[group])
+        names = roles_of(host, verb.site.settings)
         if names:
             builder.add(host.name, f"roles: {', '.join(names)}")
         else:
