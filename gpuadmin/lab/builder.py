@@ -1,0 +1,60 @@
+"""The builder VM: it makes the file systems of a disk, which on the controller would need root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.lab import disk
+from gpuadmin.lab.accel import Accel, accel_arguments
+from gpuadmin.lab.commands import Command, run, tail
+from gpuadmin.lab.paths import guest_directory
+
+#: Seconds; software emulation on a loaded machine takes about 100.
+LIMIT = 1800.0
+
+
+def builder_command(accel: Accel, root: Path, initrd: Path, target: Path, console: Path) -> Command:
+    """Return the QEMU command that runs guest/build.sh on a raw disk.
+
+    `root` is the directory of mmdebstrap's results. The disk needs no safety: a build that is cut is thrown away.
+    """
+    return (
+        "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-smp", "2", "-m", "1024",
+        *accel_arguments(accel),
+        "-kernel", str(root / "vmlinuz"), "-initrd", str(initrd),
+        "-append", "rdinit=/gpuadmin/build console=ttyS0 loglevel=4 panic=-1",
+        "-serial", f"file:{console}",
+        "-drive", f"if=virtio,format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file={target}",
+        "-drive", f"if=virtio,format=raw,readonly=on,file={root / 'root.tar'}",
+    )  # fmt: skip
+
+
+def builder_initrd(root: Path, layout: disk.Layout) -> bytes:
+    """Return the builder's initramfs: our script and the boot files, and after them what mmdebstrap made.
+
+    In this order, because the kernel wants a plain archive on a multiple of 4 bytes and a compressed one anywhere.
+    """
+    scripts = guest_directory()
+    return disk.cpio({
+        "gpuadmin/build": ((scripts / "build.sh").read_bytes(), 0o755),
+        "gpuadmin/layout": (layout.name.encode() + b"\n", 0o644),
+        "gpuadmin/fstab": ((scripts / layout.name / "fstab").read_bytes(), 0o644),
+        "gpuadmin/grub.cfg": ((scripts / layout.name / "grub.cfg").read_bytes(), 0o644),
+        "gpuadmin/grubenv": (disk.grub_environment(current="base"), 0o644),
+    }) + (root / "initrd").read_bytes()  # fmt: skip
+
+
+def build(accel: Accel, root: Path, layout: disk.Layout, work: Path) -> Path:
+    """Make a disk in the directory `work` and return it as qcow2. Raises with the builder's last words."""
+    raw, initrd, console, result = (work / name for name in ("disk.raw", "initrd", "console.log", "disk.qcow2"))
+    disk.write_empty_disk(
+        raw, layout, (root / "boot.img").read_bytes(), (root / f"core-{layout.name}.img").read_bytes()
+    )
+    initrd.write_bytes(builder_initrd(root, layout))
+    run(builder_command(accel, root, initrd, raw, console), timeout=LIMIT)
+    if "gpuadmin-build: done" not in tail(console, 20):
+        raise GpuadminError(f"the builder VM did not make the disk; its last words:\n{tail(console)}")
+    # Not compressed: guests would pay for it at every first read.
+    run(("qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(result)))
+    return result

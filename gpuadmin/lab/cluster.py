@@ -1,0 +1,139 @@
+"""Brings a lab up and down, cuts and starts hosts."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.lab import accel, disk, hosts, image, network, qemu, site, ssh, state
+from gpuadmin.lab.commands import require
+from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.qmp import Qmp
+from gpuadmin.lab.state import Host, Lab
+
+#: Seconds that `down` gives guests to shut down by themselves.
+SHUTDOWN_LIMIT = 60.0
+
+
+def up(name: str, *, nodes: int, ordinary: int, memory_mib: int, site_directory: Path, progress: Progress) -> Lab:
+    """Bring a lab up and return it: its hosts answer ssh, its site is written.
+
+    What runs is kept, what is down is started, what is missing is added.
+    """
+    require("qemu-system-x86_64", "qemu-img", "ssh", "ssh-keygen")
+    with state.locked(name):
+        lab = state.load(name)
+        bases, chosen = _bases(lab, nodes, ordinary, progress)
+        taken = _foreign_ports(name)
+        if lab is None:
+            lab = Lab(name, memory_mib, network.free_multicast_port({other.cluster_port for other in state.all_labs()}))
+        lab = hosts.with_hosts(lab, nodes, ordinary, bases, taken)
+        lab = hosts.with_free_ports(lab, taken)
+        # Before anything is started: what runs can be found again, whenever this is interrupted.
+        state.save(lab)
+        ssh.make_key(lab.ssh_key, f"gpuadmin lab {name}")
+        for host in lab.hosts:
+            hosts.prepare(lab, host)
+        (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
+        progress.say(accel.why(chosen))
+        start_all(lab, lab.hosts, chosen, progress)
+        lab = replace(lab, site=str(site_directory))
+        state.save(lab)
+        site.write(lab, site_directory)
+    return lab
+
+
+def _bases(lab: Lab | None, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel]:
+    """Return layout → base image for the layouts that new hosts need, and the accelerator."""
+    known = {host.name for host in lab.hosts} if lab else set()
+    new = {hosts.LAYOUT_OF[kind] for host, kind, _ in hosts.wanted_hosts(nodes, ordinary) if host not in known}
+    bases = {layout: image.ensure(disk.LAYOUTS[layout], progress).disk for layout in sorted(new)}
+    return bases, chosen_accel(progress)
+
+
+def chosen_accel(progress: Progress) -> accel.Accel:
+    """Return what guests run with."""
+    with progress.phase("trying KVM"):
+        return accel.choose(image.kernel())
+
+
+def _foreign_ports(name: str) -> set[int]:
+    return {host.ssh_port for lab in state.all_labs() if lab.name != name for host in lab.hosts}
+
+
+def start_all(lab: Lab, which: Sequence[Host], chosen: accel.Accel, progress: Progress) -> None:
+    """Start those of the given hosts that are down, and wait until every one of them answers ssh."""
+    for host in which:
+        if qemu.running_pid(lab, host) is None:
+            qemu.start(lab, host, chosen)
+    names = ", ".join(host.name for host in which)
+    with progress.phase(f"waiting for {names}"):
+        on_each(which, lambda host: ssh.wait(lab, host))
+
+
+def on_each(which: Sequence[Host], action: Callable[[Host], object]) -> None:
+    """Do something with every host at the same time. Raises the first error, after all have ended."""
+    if not which:
+        return
+    with ThreadPoolExecutor(len(which)) as pool:
+        futures = [pool.submit(action, host) for host in which]
+    for future in futures:
+        future.result()
+
+
+def start(name: str, host_name: str, progress: Progress) -> None:
+    """Start one host and wait until it answers ssh; the site is refreshed if its port had to change."""
+    with state.locked(name):
+        lab = state.existing(name)
+        lab.host(host_name)
+        moved = hosts.with_free_ports(lab, _foreign_ports(name))
+        if moved != lab:
+            lab = moved
+            state.save(lab)
+            (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
+            if lab.site:
+                site.write(lab, Path(lab.site))
+        start_all(lab, [lab.host(host_name)], chosen_accel(progress), progress)
+
+
+def power_cut(name: str, host_name: str) -> bool:
+    """Cut a host's power. Returns False if it was off already."""
+    lab = state.existing(name)
+    return qemu.kill(lab, lab.host(host_name))
+
+
+def down(name: str, *, purge: bool, progress: Progress) -> None:
+    """Shut a lab down; with `purge`, without waiting for it, and delete its disks and keys."""
+    directory = state.state_directory() / state.check_name(name)
+    if not directory.exists():
+        return
+    with state.locked(name):
+        lab = state.load(name)
+        if lab:
+            if not purge:
+                with progress.phase(f"shutting down {', '.join(host.name for host in lab.hosts)}"):
+                    on_each(lab.hosts, lambda host: _shut_down(lab, host))
+            for host in lab.hosts:
+                qemu.kill(lab, host)
+        if purge:
+            shutil.rmtree(directory)
+
+
+def _shut_down(lab: Lab, host: Host) -> None:
+    """Press a guest's power button and wait until its QEMU has ended, within limits."""
+    if qemu.running_pid(lab, host) is None:
+        return
+    try:
+        with Qmp(lab.host_directory(host), limit=5) as monitor:
+            monitor.command("cont")
+            monitor.command("system_powerdown")
+    except GpuadminError:
+        return
+    deadline = time.monotonic() + SHUTDOWN_LIMIT
+    while qemu.running_pid(lab, host) is not None and time.monotonic() < deadline:
+        time.sleep(0.2)

@@ -1,0 +1,101 @@
+"""Runs commands: the one place where the lab starts a process and waits for it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpuadmin.errors import GpuadminError
+
+Command = tuple[str, ...]
+
+#: tool → (Debian/Ubuntu, Fedora, Arch) package that has it.
+PACKAGES: Mapping[str, tuple[str, str, str]] = {
+    "qemu-system-x86_64": ("qemu-system-x86", "qemu-system-x86-core", "qemu-system-x86"),
+    "qemu-img": ("qemu-utils", "qemu-img", "qemu-img"),
+    "mmdebstrap": ("mmdebstrap", "mmdebstrap", "mmdebstrap (AUR)"),
+    "tar": ("tar", "tar", "tar"),
+    "ssh": ("openssh-client", "openssh-clients", "openssh"),
+    "ssh-keygen": ("openssh-client", "openssh-clients", "openssh"),
+    "newuidmap": ("uidmap", "shadow-utils", "shadow"),
+    "debian-archive-keyring": ("debian-archive-keyring", "debian-keyring", "debian-archive-keyring"),
+}
+
+
+def require(*tools: str) -> None:
+    """Given tool names, raise an error that names the packages of those that are missing."""
+    missing = [tool for tool in tools if shutil.which(tool, path=search_path()) is None]
+    if missing:
+        raise missing_error(missing)
+
+
+def missing_error(missing: Sequence[str]) -> GpuadminError:
+    """Given tools that this machine lacks, return the error that says how to get them."""
+    columns = zip(*(PACKAGES[tool] for tool in missing), strict=True)
+    debian, fedora, arch = (" ".join(dict.fromkeys(column)) for column in columns)
+    return GpuadminError(
+        f"the lab needs {', '.join(missing)}, which this machine does not have",
+        hint=f"Debian, Ubuntu: apt install {debian}; Fedora: dnf install {fedora}; Arch: {arch}",
+    )
+
+
+def search_path() -> str:
+    """Return $PATH with the sbin directories, which a plain user's PATH lacks on Debian."""
+    import os
+
+    return os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+
+
+def pasteable(command: Sequence[str]) -> str:
+    """Given a command, return it so that it can be pasted into a shell."""
+    return shlex.join(command)
+
+
+def run(command: Sequence[str], *, log: Path | None = None, cwd: Path | None = None, timeout: float | None = None) -> str:
+    """Run a command and return what it wrote to stdout.
+
+    With `log`, both outputs go to that file instead and the result is empty. Raises GpuadminError with the
+    command and the end of its output if it fails or exceeds `timeout` (seconds).
+    """
+    import os
+
+    environment = {**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8"}
+    try:
+        if log is None:
+            done = subprocess.run(
+                command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=timeout, check=False,
+            )
+            output, errors = done.stdout, done.stderr
+        else:
+            with log.open("ab") as sink:
+                done = subprocess.run(
+                    command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink,
+                    stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
+                )
+            output, errors = "", tail(log)
+    except FileNotFoundError as error:
+        if command[0] in PACKAGES:
+            raise missing_error([command[0]]) from error
+        raise GpuadminError(f"cannot run {command[0]}: not found") from error
+    except subprocess.TimeoutExpired as error:
+        raise GpuadminError(f"took longer than {timeout:.0f} s: {pasteable(command)}") from error
+    if done.returncode != 0:
+        where = f" (all of it: {log})" if log else ""
+        raise GpuadminError(
+            f"this command failed with status {done.returncode}:\n  {pasteable(command)}\n"
+            f"{(errors or output).strip()[-2000:]}{where}"
+        )
+    return output
+
+
+def tail(path: Path, lines: int = 15) -> str:
+    """Given a text file, return its last lines, or nothing if it cannot be read."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

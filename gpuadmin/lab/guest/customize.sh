@@ -1,0 +1,56 @@
+# Runs in mmdebstrap's customize hook; $1 is the root that it made, @PACKAGES@ what is to be downloaded.
+set -eu
+root=$1
+in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+
+in_root useradd --system --uid 900 --user-group --home-dir /var/home/gpuadmin --shell /bin/bash gpuadmin
+in_root install -d -m 0755 /var/home
+in_root install -d -m 0700 -o gpuadmin -g gpuadmin /var/home/gpuadmin
+in_root mv /root /var/roothome
+in_root ln -s var/roothome /root
+in_root install -d /local /srv/storage /boot/grub /usr/lib/sysimage
+
+in_root systemctl enable ssh.service systemd-networkd.service
+in_root systemctl set-default multi-user.target
+# What a virtual machine of a few hours has no use for. Each costs a tenth of a second to a second of every boot.
+in_root systemctl mask \
+	systemd-networkd-wait-online.service systemd-networkd-persistent-storage.service systemd-network-generator.service \
+	getty@tty1.service serial-getty@ttyS0.service \
+	apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
+	fstrim.timer systemd-pstore.service ldconfig.service systemd-journal-catalog-update.service \
+	systemd-update-done.service systemd-hwdb-update.service systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
+	grub-common.service grub-initrd-fallback.service systemd-udev-load-credentials.service \
+	sys-kernel-debug.mount sys-kernel-tracing.mount dev-hugepages.mount modprobe@drm.service
+in_root install -d /etc/systemd/system-generators
+for generator in systemd-ssh-generator systemd-gpt-auto-generator systemd-hibernate-resume-generator systemd-tpm2-generator; do
+	in_root ln -s /dev/null "/etc/systemd/system-generators/$generator"
+done
+rm -f "$root"/etc/ssh/ssh_host_*
+
+in_root apt-get clean
+in_root apt-get install --yes --download-only @PACKAGES@
+
+# What the builder boots: the guest's own kernel, an initramfs that can also make file systems, GRUB for BIOS.
+builder=$root/boot/builder
+mkdir -p "$builder/conf"
+kernel=$(basename "$(readlink "$root/vmlinuz")")
+cp "$root/boot/$kernel" "$builder/vmlinuz"
+cp -r "$root/etc/initramfs-tools/." "$builder/conf"
+rm -f "$builder/conf/scripts/local-bottom/gpuadmin-lab-seed"
+cat >"$builder/conf/hooks/gpuadmin-lab-builder" <<'HOOK'
+#!/bin/sh
+[ "${1:-}" != prereqs ] || exit 0
+. /usr/share/initramfs-tools/hook-functions
+copy_exec /usr/sbin/mkfs.btrfs /gpuadmin/mkfs.btrfs
+copy_exec /usr/sbin/mke2fs /gpuadmin/mke2fs
+HOOK
+chmod 0755 "$builder/conf/hooks/gpuadmin-lab-builder"
+in_root mkinitramfs -d /boot/builder/conf -o /boot/builder/initrd "${kernel#vmlinuz-}"
+cp "$root/usr/lib/grub/i386-pc/boot.img" "$builder/boot.img"
+grub_core() {
+	in_root grub-mkimage -O i386-pc -p "(hd0,msdos1)$2" -o "/boot/builder/core-$1.img" biosdisk part_msdos ext2 btrfs \
+		normal configfile linux loadenv search search_label test echo serial terminal boot reboot halt sleep ls cat
+}
+grub_core node /
+grub_core ordinary /boot/grub
+chmod -R a+rX "$builder"

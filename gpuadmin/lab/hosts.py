@@ -1,0 +1,99 @@
+"""Which hosts a lab has, and what each needs on the controller before its first boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.lab import network, qemu, seed, ssh
+from gpuadmin.lab.commands import run
+from gpuadmin.lab.paths import guest_directory
+from gpuadmin.lab.state import Host, Kind, Lab
+
+#: Which disk layout a kind of host has.
+LAYOUT_OF: Mapping[Kind, str] = {"storage": "node", "node": "node", "plain": "ordinary"}
+
+
+def wanted_hosts(nodes: int, ordinary: int) -> list[tuple[str, Kind, str]]:
+    """Given how many nodes and ordinary nodes, return (name, kind, address) of every host."""
+    if not 0 <= nodes <= 40 or not 0 <= ordinary <= 40:
+        raise ConfigError("a lab has between 0 and 40 nodes of each kind")
+    hosts: list[tuple[str, Kind, str]] = [("storage", "storage", network.storage_address())]
+    hosts += [(f"node{number}", "node", network.node_address(number)) for number in range(1, nodes + 1)]
+    hosts += [(f"plain{number}", "plain", network.plain_address(number)) for number in range(1, ordinary + 1)]
+    return hosts
+
+
+def with_hosts(lab: Lab, nodes: int, ordinary: int, bases: Mapping[str, Path], taken: set[int]) -> Lab:
+    """Given a lab, return it with the wanted hosts added; those it has are kept, also if they are more.
+
+    `bases`: layout → base image. `taken`: ports of other labs.
+    """
+    known = {host.name for host in lab.hosts}
+    ports = taken | {host.ssh_port for host in lab.hosts}
+    added = []
+    for name, kind, address in wanted_hosts(nodes, ordinary):
+        if name in known:
+            continue
+        port = network.free_port(ports)
+        ports.add(port)
+        added.append(
+            Host(
+                name=name,
+                kind=kind,
+                golden=name == "node1",
+                address=address,
+                ssh_port=port,
+                uplink_mac=network.mac(lab.name, name, "uplink"),
+                cluster_mac=network.mac(lab.name, name, "cluster"),
+                base=str(bases[LAYOUT_OF[kind]]),
+            )
+        )
+    return replace(lab, hosts=lab.hosts + tuple(added))
+
+
+def with_free_ports(lab: Lab, taken: set[int]) -> Lab:
+    """Return the lab with new ports for stopped hosts whose port somebody else has taken meanwhile."""
+    ports = taken | {host.ssh_port for host in lab.hosts}
+    hosts = []
+    for host in lab.hosts:
+        if qemu.running_pid(lab, host) is None and not network.port_is_free(host.ssh_port):
+            moved = replace(host, ssh_port=network.free_port(ports))
+            ports.add(moved.ssh_port)
+            hosts.append(moved)
+        else:
+            hosts.append(host)
+    return replace(lab, hosts=tuple(hosts))
+
+
+def prepare(lab: Lab, host: Host) -> None:
+    """Make a host's keys, seed and disks, as far as they are missing."""
+    directory = lab.host_directory(host)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ssh.make_key(directory / "ssh_host_ed25519_key", host.name)
+    (directory / "seed.tar").write_bytes(_seed(lab, host))
+    _make_disk(directory / "root.qcow2", "-b", host.base, "-F", "qcow2")
+    if host.kind == "storage":
+        _make_disk(directory / "data.qcow2", size=qemu.DATA_DISK_SIZE)
+
+
+def _seed(lab: Lab, host: Host) -> bytes:
+    directory = lab.host_directory(host)
+    return seed.seed_tar(
+        lab,
+        host,
+        base_fstab=(guest_directory() / LAYOUT_OF[host.kind] / "fstab").read_text(),
+        host_key=(directory / "ssh_host_ed25519_key").read_bytes(),
+        host_key_public=(directory / "ssh_host_ed25519_key.pub").read_bytes(),
+        admin_key=lab.ssh_key.with_suffix(".pub").read_text(),
+    )
+
+
+def _make_disk(path: Path, *arguments: str, size: str | None = None) -> None:
+    if path.exists():
+        return
+    part = path.with_name(path.name + ".part")
+    run(("qemu-img", "create", "-q", "-f", "qcow2", *arguments, str(part), *((size,) if size else ())))
+    part.rename(path)

@@ -1,0 +1,94 @@
+"""The base images: made once, kept in the cache under a key of what they were made from."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuadmin.lab import accel, builder, disk, rootfs
+from gpuadmin.lab.commands import require, run
+from gpuadmin.lab.mirror import mirror
+from gpuadmin.lab.paths import cache_directory, guest_directory
+from gpuadmin.lab.progress import Progress
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """A disk image that hosts' disks are layers above, and what it was made with."""
+
+    key: str
+    disk: Path
+
+
+def image_key(mirror_uri: str | None) -> str:
+    """Given the mirror, return a key of everything that goes into an image: 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    digest.update(repr(rootfs.mmdebstrap_command(Path("/"), mirror_uri)).encode())
+    digest.update(repr(disk.LAYOUTS).encode())
+    base = guest_directory()
+    for path in sorted(base.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(base)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
+    """Return the base image of a layout, making it if the cache does not have it."""
+    uri = mirror()
+    key = image_key(uri)
+    directory = cache_directory() / "images" / key
+    root, target = directory / "root", directory / f"{layout.name}.qcow2"
+    if not (target.exists() and root.exists()):
+        require("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img")
+        with _locked(directory, progress):
+            if not root.exists():
+                with progress.phase("making the guests' root file system (mmdebstrap)"):
+                    _make_root(root, uri, directory)
+            with progress.phase("trying KVM"):
+                chosen = accel.choose(root / "vmlinuz")
+            if not target.exists():
+                with progress.phase(f"making the {layout.name} disk image"), _workplace(directory / "disk.part") as work:
+                    builder.build(chosen, root, layout, work).rename(target)
+    return BaseImage(key, target)
+
+
+def kernel() -> Path:
+    """Return the guests' kernel, for a trial of KVM. It exists once an image was made."""
+    found = sorted((cache_directory() / "images").glob("*/root/vmlinuz"))
+    return found[0] if found else Path("/nonexistent")
+
+
+def _make_root(root: Path, uri: str | None, directory: Path) -> None:
+    with _workplace(directory / "root.part") as work:
+        rootfs.write_files_tar(work / "files.tar")
+        run(rootfs.mmdebstrap_command(work, uri), log=directory / "mmdebstrap.log")
+        work.rename(root)
+
+
+@contextmanager
+def _workplace(path: Path) -> Iterator[Path]:
+    """An empty directory that is gone afterwards, unless it was renamed."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(directory: Path, progress: Progress) -> Iterator[None]:
+    """Two labs that want the same image build it once."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with progress.phase("waiting for another lab that makes the image"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

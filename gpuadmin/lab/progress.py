@@ -1,0 +1,55 @@
+"""Says on stderr what the lab is doing, once it takes longer than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Seconds after which a phase is worth a line.
+PATIENCE = 2.0
+
+
+class Progress:
+    """Shows phases: a spinner on a terminal, plain lines otherwise."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        print(text, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def phase(self, text: str) -> Iterator[None]:
+        """Show `text` while the body runs, if that takes longer than two seconds."""
+        begin = time.monotonic()
+        shower = self._spinner(text) if self._terminal else self._line(text)
+        with shower:
+            yield
+        seconds = time.monotonic() - begin
+        if seconds > PATIENCE:
+            self.say(f"{text}: {seconds:.0f} s")
+
+    @contextmanager
+    def _line(self, text: str) -> Iterator[None]:
+        timer = threading.Timer(PATIENCE, self.say, (f"{text} …",))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextmanager
+    def _spinner(self, text: str) -> Iterator[None]:
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            bar.add_task(text, total=None)
+            yield

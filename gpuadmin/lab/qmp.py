@@ -1,0 +1,70 @@
+"""A client of QEMU's machine protocol, just large enough for stop, cont, savevm and loadvm."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gpuadmin.errors import GpuadminError
+
+
+class Qmp:
+    """A connection to one QEMU. Use it as a context manager."""
+
+    def __init__(self, directory: Path, limit: float = 120.0) -> None:
+        """Connect to qmp.sock in a host's directory. `limit`: seconds that a command may take."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(limit)
+        # By way of a file descriptor: a socket's path has 107 bytes at most, a state directory may have more.
+        folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self._socket.connect(f"/proc/self/fd/{folder}/qmp.sock")
+        except OSError as error:
+            self._socket.close()
+            raise GpuadminError(f"QEMU does not answer at {directory / 'qmp.sock'}: {error}") from error
+        finally:
+            os.close(folder)
+        self._reader = self._socket.makefile("r", encoding="utf-8")
+        self._read()
+        self.command("qmp_capabilities")
+
+    def __enter__(self) -> Qmp:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._reader.close()
+        self._socket.close()
+
+    def command(self, name: str, **arguments: object) -> Any:
+        """Run a command and return its result; events that arrive meanwhile are dropped."""
+        request: dict[str, object] = {"execute": name}
+        if arguments:
+            request["arguments"] = {key.replace("_", "-"): value for key, value in arguments.items()}
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        while True:
+            answer = self._read()
+            if "error" in answer:
+                raise GpuadminError(f"QEMU refused {name}: {answer['error'].get('desc', answer['error'])}")
+            if "return" in answer:
+                return answer["return"]
+
+    def monitor(self, line: str) -> str:
+        """Run a line of the human monitor. Raises if it says anything: savevm and loadvm are silent when they work."""
+        output: str = self.command("human-monitor-command", command_line=line)
+        if output.strip():
+            raise GpuadminError(f"QEMU could not do {line!r}: {output.strip()}")
+        return output
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            line = self._reader.readline()
+        except TimeoutError as error:
+            raise GpuadminError("QEMU took too long to answer") from error
+        if not line:
+            raise GpuadminError("QEMU ended while it was asked something")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

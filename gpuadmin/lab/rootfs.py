@@ -1,0 +1,89 @@
+"""Makes the guests' root file system, as a tar, with mmdebstrap: in a user namespace, no root needed."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+from gpuadmin.lab.commands import Command
+from gpuadmin.lab.paths import guest_directory
+
+SUITE = "trixie"
+ARCHITECTURE = "amd64"
+
+#: Installed in every guest. Small, because everything may run under software emulation.
+INSTALLED = (
+    "btrfs-progs", "busybox-static", "ca-certificates", "dbus", "e2fsprogs", "fdisk", "grub-common", "grub-pc-bin",
+    "initramfs-tools", "iproute2", "kmod", "libpam-systemd", "linux-image-cloud-amd64", "openssh-server",
+    "procps", "python3", "python3-apt", "sudo", "systemd", "systemd-sysv", "udev", "zstd",
+)  # fmt: skip
+
+#: What the builder VM needs besides the tar; customize.sh leaves it in /boot/builder.
+BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinary.img")
+
+_EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
+
+
+def downloaded_packages() -> tuple[str, ...]:
+    """Return the packages that are downloaded into the image but not installed (packages.txt)."""
+    text = (Path(__file__).parent / "packages.txt").read_text()
+    return tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
+
+
+def customize_hook() -> str:
+    """Return the shell text of the customize hook.
+
+    It is given to mmdebstrap as text and not as a file: in its user namespace a file below a home directory
+    that is 0700 cannot be read.
+    """
+    text = (guest_directory() / "customize.sh").read_text()
+    return text.replace("@PACKAGES@", " ".join(downloaded_packages()))
+
+
+def mmdebstrap_command(directory: Path, mirror: str | None) -> Command:
+    """Given a working directory and a mirror (None: mmdebstrap's default), return the command that makes root.tar."""
+    files = directory / "files.tar"
+    downloads = (f"--customize-hook=download /boot/builder/{name} {directory / name}" for name in BUILDER_FILES)
+    return (
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--architectures={ARCHITECTURE}",
+        f"--include={','.join(INSTALLED)}",
+        "--aptopt=APT::Install-Recommends \"false\"",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED),
+        "--skip=cleanup/apt",
+        "--format=tar",
+        f"--essential-hook=tar-in {files} /",
+        f"--customize-hook={customize_hook()}",
+        *downloads,
+        SUITE,
+        str(directory / "root.tar"),
+        *((mirror,) if mirror else ()),
+    )
+
+
+def write_files_tar(target: Path) -> None:
+    """Write guest/files as a tar owned by root, with the modes that its files need."""
+    base = guest_directory() / "files"
+    with tarfile.open(target, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for path in sorted(base.rglob("*")):
+            name = str(path.relative_to(base))
+            if path.is_file():
+                add_file(archive, name, path.read_bytes(), mode=file_mode(name))
+
+
+def file_mode(name: str) -> int:
+    """Given a path below guest/files, return its mode: a wheel does not keep modes, so they are decided here."""
+    if name.startswith(("etc/initramfs-tools/hooks/", "etc/initramfs-tools/scripts/")):
+        return 0o755
+    return 0o440 if name.startswith("etc/sudoers.d/") else 0o644
+
+
+def add_file(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int, uid: int = 0) -> None:
+    """Add one regular file to an open tar. Its time is the epoch that SOURCE_DATE_EPOCH says, else 0."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.uid, entry.gid = len(content), mode, uid, uid
+    entry.mtime = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+    archive.addfile(entry, io.BytesIO(content))

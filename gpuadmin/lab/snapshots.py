@@ -1,0 +1,68 @@
+"""Saves a running lab and brings it back: memory, disks and clocks of all hosts, consistent with each other."""
+
+from __future__ import annotations
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.lab import qemu, ssh, state
+from gpuadmin.lab.cluster import chosen_accel, on_each
+from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.qmp import Qmp
+from gpuadmin.lab.state import Host, Lab
+
+
+def save(name: str, snapshot: str, progress: Progress) -> None:
+    """Save all hosts of a running lab under a name; one of that name is replaced.
+
+    All hosts stand still while each is saved, so none has answered what another has not asked.
+    """
+    state.check_name(snapshot, "snapshot")
+    with state.locked(name):
+        lab = state.existing(name)
+        off = [host.name for host in lab.hosts if qemu.running_pid(lab, host) is None]
+        if off:
+            raise ConfigError(
+                f"{', '.join(off)} is off, and only a running lab can be saved", hint="gpuadmin lab up starts it"
+            )
+        with progress.phase(f"saving {snapshot}"):
+            # What the guests hold in memory is saved with them; this only keeps the disks from lagging far behind.
+            try:
+                on_each(lab.hosts, lambda host: _monitor(lab, host, "stop"))
+                on_each(lab.hosts, lambda host: _monitor(lab, host, f"savevm {snapshot}"))
+            finally:
+                on_each(lab.hosts, lambda host: _monitor(lab, host, "cont"))
+        state.save(lab.with_snapshot(snapshot))
+
+
+def restore(name: str, snapshot: str, progress: Progress) -> None:
+    """Bring all hosts back to a snapshot, whether they run or not; their clocks are right afterwards.
+
+    A host that was added since is switched off: it is not part of that past.
+    """
+    with state.locked(name):
+        lab = state.existing(name)
+        if snapshot not in lab.snapshots:
+            there = ", ".join(sorted(lab.snapshots)) or "none"
+            raise ConfigError(f"lab {name} has no snapshot {snapshot!r}", hint=f"there is: {there}")
+        saved = [host for host in lab.hosts if host.name in lab.snapshots[snapshot]]
+        for host in lab.hosts:
+            if host not in saved and qemu.kill(lab, host):
+                progress.say(f"{host.name} is not in {snapshot}: switched off")
+        running = {host.name for host in saved if qemu.running_pid(lab, host) is not None}
+        chosen = chosen_accel(progress) if len(running) < len(saved) else "tcg"
+
+        def bring_back(host: Host) -> None:
+            if host.name in running:
+                _monitor(lab, host, f"loadvm {snapshot}")
+            else:
+                qemu.start(lab, host, chosen, load=snapshot, paused=True)
+
+        with progress.phase(f"restoring {snapshot}"):
+            on_each([host for host in saved if host.name in running], lambda host: _monitor(lab, host, "stop"))
+            on_each(saved, bring_back)
+            on_each(saved, lambda host: _monitor(lab, host, "cont"))
+            on_each(saved, lambda host: ssh.set_clock(lab, host))
+
+
+def _monitor(lab: Lab, host: Host, line: str) -> None:
+    with Qmp(lab.host_directory(host)) as monitor:
+        monitor.monitor(line)

@@ -1,0 +1,90 @@
+"""ssh to lab hosts: keys, the known_hosts file, and waiting until a host really lets the admin in."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuadmin.errors import GpuadminError, UnreachableError
+from gpuadmin.lab import qemu
+from gpuadmin.lab.commands import Command, run
+from gpuadmin.lab.seed import ADMIN
+from gpuadmin.lab.state import Host, Lab
+
+#: Seconds; a boot under software emulation on a loaded machine takes up to 100.
+BOOT_LIMIT = 300.0
+
+
+def ssh_command(lab: Lab, host: Host, words: Sequence[str] = (), *, batch: bool = False) -> Command:
+    """Return the command that logs in to a host as the admin, or runs something there."""
+    options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
+    return (
+        "ssh", "-F", "none", "-i", str(lab.ssh_key), "-p", str(host.ssh_port),
+        "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
+        "-o", f"UserKnownHostsFile={lab.directory / 'known_hosts'}",
+        *options, f"{ADMIN}@127.0.0.1", *(("--", *words) if words else ()),
+    )  # fmt: skip
+
+
+def make_key(path: Path, comment: str) -> None:
+    """Make an ed25519 key pair without a passphrase, if it is not there."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)))
+
+
+def known_hosts(lab: Lab) -> str:
+    """Return a known_hosts file with the key of every host, under its forwarded port and its own address."""
+    lines = []
+    for host in lab.hosts:
+        kind, key = (lab.host_directory(host) / "ssh_host_ed25519_key.pub").read_text().split()[:2]
+        lines.append(f"[127.0.0.1]:{host.ssh_port},{host.address} {kind} {key}\n")
+    return "".join(lines)
+
+
+def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
+    """Wait until a host lets the admin log in, and return how many seconds that took.
+
+    Raises UnreachableError after `limit` seconds, or at once if its QEMU ended.
+    """
+    begin = time.monotonic()
+    while time.monotonic() - begin < limit:
+        if qemu.running_pid(lab, host) is None:
+            raise GpuadminError(f"{host.name} ended while it started:\n{qemu.last_words(lab, host)}")
+        if greets(host.ssh_port):
+            done = subprocess.run(
+                ssh_command(lab, host, ("true",), batch=True), stdin=subprocess.DEVNULL, capture_output=True, check=False
+            )
+            if done.returncode == 0:
+                return time.monotonic() - begin
+        time.sleep(0.3)
+    raise UnreachableError(
+        f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{qemu.last_words(lab, host)}"
+    )
+
+
+def greets(port: int, limit: float = 3.0) -> bool:
+    """Tell whether an sshd says hello at a port of 127.0.0.1. QEMU accepts before the guest does, and then is silent."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=limit) as connection:
+            connection.settimeout(limit)
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def set_clock(lab: Lab, host: Host) -> None:
+    """Set a guest's clock to the controller's: it stood still while the guest lay in a snapshot."""
+    for attempt in range(5):
+        # The time is taken right before it is sent, and again if the host was not ready for it.
+        words = ("sudo", "date", "--utc", "--set", f"@{time.time():.3f}")
+        done = subprocess.run(
+            ssh_command(lab, host, words, batch=True), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return
+        time.sleep(attempt)
+    raise UnreachableError(f"{host.name}: its clock could not be set: {done.stderr.strip()}")

@@ -1,0 +1,147 @@
+"""What a lab remembers: its hosts, ports and snapshots, in one JSON file that is replaced as a whole."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
+from gpuadmin.lab.paths import state_directory
+
+Kind = Literal["storage", "node", "plain"]
+
+
+@dataclass(frozen=True)
+class Host:
+    """One virtual machine. `ssh_port` is the port on 127.0.0.1 that leads to its sshd."""
+
+    name: str
+    kind: Kind
+    golden: bool
+    address: str
+    ssh_port: int
+    uplink_mac: str
+    cluster_mac: str
+    #: What its disk is a layer above.
+    base: str
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab: its hosts, and what they have in common."""
+
+    name: str
+    memory_mib: int
+    #: Port of the multicast group that is the cluster's own network.
+    cluster_port: int
+    hosts: tuple[Host, ...] = ()
+    #: snapshot name → the hosts that it holds
+    snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The site directory that was written last.
+    site: str | None = None
+
+    @property
+    def directory(self) -> Path:
+        """The lab's own directory."""
+        return state_directory() / self.name
+
+    @property
+    def ssh_key(self) -> Path:
+        """The private key of the admin account."""
+        return self.directory / "id_ed25519"
+
+    def host_directory(self, host: Host) -> Path:
+        """Where a host's disks, console and sockets lie."""
+        return self.directory / "hosts" / host.name
+
+    def host(self, name: str) -> Host:
+        """Given a name, return the host. Raises ConfigError with the names there are."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        names = ", ".join(host.name for host in self.hosts)
+        raise ConfigError(f"lab {self.name} has no host {name!r}", hint=f"its hosts are {names}")
+
+    def with_snapshot(self, snapshot: str) -> Lab:
+        """Return the lab with a snapshot of all its hosts noted."""
+        names = tuple(host.name for host in self.hosts)
+        return replace(self, snapshots={**self.snapshots, snapshot: names})
+
+
+def check_name(name: str, what: str = "lab") -> str:
+    """Given a lab's or snapshot's name, return it if it is a plain word; it becomes a path and an argument."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
+        raise ConfigError(
+            f"{name!r} is not a {what} name", hint="use lower-case letters, digits and -, 31 characters at most"
+        )
+    return name
+
+
+def load(name: str) -> Lab | None:
+    """Given a lab's name, return it, or None if there is none."""
+    path = state_directory() / check_name(name) / "lab.json"
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise GpuadminError(f"{path} is damaged: {error}", hint=f"gpuadmin lab down --purge --name {name}") from error
+    return from_json(data)
+
+
+def existing(name: str) -> Lab:
+    """Given a lab's name, return it. Raises ConfigError if there is none."""
+    lab = load(name)
+    if lab is None:
+        raise ConfigError(f"there is no lab {name!r}", hint="gpuadmin lab up makes one")
+    return lab
+
+
+def save(lab: Lab) -> None:
+    """Write a lab's state: complete or not at all."""
+    lab.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = lab.directory / "lab.json.part"
+    with part.open("w") as file:
+        json.dump(asdict(lab), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(lab.directory / "lab.json")
+
+
+def from_json(data: dict[str, object]) -> Lab:
+    """Given what `save` wrote, return the lab."""
+    fields: dict[str, object] = dict(data)
+    fields["hosts"] = tuple(Host(**host) for host in data["hosts"])  # type: ignore[attr-defined]
+    fields["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}  # type: ignore[attr-defined]
+    return Lab(**fields)  # type: ignore[arg-type]
+
+
+def all_labs() -> list[Lab]:
+    """Return every lab of this user."""
+    found = (load(path.parent.name) for path in sorted(state_directory().glob("*/lab.json")))
+    return [lab for lab in found if lab is not None]
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold a lab against a second command that would change it. Raises RefusedError if it is held."""
+    directory = state_directory() / check_name(name)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (directory / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            raise RefusedError(f"lab {name} is being changed by process {holder}") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
