@@ -1,0 +1,66 @@
+"""A host to work on: a directory that looks like a node's root."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
+if str(COLLECTIONS) not in sys.path:
+    sys.path.insert(0, str(COLLECTIONS))
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host  # noqa: E402
+
+PASSWD = """root:x:0:0:root:/root:/bin/bash
+# kept: a comment
+
+daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
+gpuadmin:x:900:900::/var/home/gpuadmin:/bin/bash
+video-user:x:1000:1000::/home/video-user:/bin/bash
+"""
+SHADOW = """root:*:20000:0:99999:7:::
+daemon:*:20000:0:99999:7:::
+gpuadmin:!:20000:0:99999:7:::
+video-user:$y$secret:20000:0:99999:7:::
+"""
+GROUP = """root:x:0:
+daemon:x:1:
+video:x:44:gpuadmin,video-user
+gpuadmin:x:900:
+video-user:x:1000:
+"""
+GSHADOW = """root:*::
+daemon:*::
+video:*::gpuadmin,video-user
+gpuadmin:!::
+video-user:!::
+"""
+SUBUID = "video-user:100000:65536\n"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "var/lib/systemd/linger").mkdir(parents=True)
+    for name, text, mode in (
+        ("passwd", PASSWD, 0o644),
+        ("shadow", SHADOW, 0o640),
+        ("group", GROUP, 0o644),
+        ("gshadow", GSHADOW, 0o640),
+        ("subuid", SUBUID, 0o644),
+        ("subgid", SUBUID, 0o644),
+    ):
+        path = root / "etc" / name
+        path.write_text(text)
+        path.chmod(mode)
+    yield Host(root=str(root), subvolume="/roots/a", network=lambda _path: None)
+
+
+@pytest.fixture
+def etc(host: Host) -> Callable[[str], str]:
+    """Given a file's name, return its text."""
+    return lambda name: (Path(host.root) / "etc" / name).read_text()
