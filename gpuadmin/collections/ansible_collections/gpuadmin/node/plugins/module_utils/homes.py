@@ -213,7 +213,7 @@ def _copy_skeleton(source: str, target: str, uid: int, gid: int) -> None:
 def _make_subvolume(root: str, name: str) -> None:
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(handle, SUBVOL_CREATE, struct.pack("=q4088s", 0, name.encode()))
+        fcntl.ioctl(handle, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, name.encode())))
     finally:
         os.close(handle)
 

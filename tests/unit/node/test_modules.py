@@ -1,0 +1,161 @@
+"""The Ansible modules: arguments, check mode, results; and the files as a package on a node."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.gpuadmin.node.plugins.module_utils import session
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+PLUGINS = Path(session.__file__).resolve().parents[1]
+MODULES = ("accounts", "homes", "root_session")
+
+
+def run(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:
+    """Run one module in this process and return what it would send to Ansible."""
+    module = importlib.import_module(f"ansible_collections.gpuadmin.node.plugins.modules.{name}")
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        module.main(**more)
+    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return result
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+def test_accounts(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = {
+        "users": [{"name": "minji", "uid": 20001, "locked": False}, {"name": "-rf", "uid": 20002}],
+        "uid_first": 20000,
+    }
+    check = run("accounts", {**arguments, "_ansible_check_mode": True}, capsys, root=host.root)
+    real = run("accounts", arguments, capsys, root=host.root)
+    again = run("accounts", arguments, capsys, root=host.root)
+    assert check == real
+    assert (real["changed"], real["failed"]) == (True, True)
+    assert "-rf" in real["msg"]
+    assert "user minji: create uid 20001" in real["operations"]
+    assert real["report"]["users"]["minji"]["status"] == "missing"
+    assert "/etc/passwd: minji:x:20001" in real["diff"]["after"]
+    assert (again["changed"], again["operations"]) == (False, [])
+    assert again["report"]["users"]["minji"] == {"status": "ok", "operations": [], "problem": None}
+
+
+def test_accounts_with_wrong_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    result = run("accounts", {"uid_first": 5}, capsys, root=str(tmp_path))
+    assert "not a human range" in result["msg"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_homes_reports_an_unmounted_disk(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = {"root": str(tmp_path), "mountpoint": str(tmp_path), "_ansible_check_mode": True}
+    assert "nothing is mounted" in run("homes", arguments, capsys)["msg"]
+
+
+def test_root_session_does_nothing_in_check_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run("root_session", {"state": "open", "_ansible_check_mode": True}, capsys)
+    assert (result["changed"], result["session"]["needed"]) == (False, False)
+
+
+class Systemd:
+    """Answers commands as systemd would, and remembers them."""
+
+    def __init__(self, active: bool = False, status: int = 0) -> None:
+        self.active, self.status = active, status
+        self.commands: list[tuple[str, ...]] = []
+
+    def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        self.commands.append(tuple(command))
+        status = self.status
+        if command[:2] == ("systemctl", "is-active"):
+            status = 0 if self.active else 3
+        return subprocess.CompletedProcess(command, status, "", "no")
+
+
+@pytest.fixture
+def managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """This machine as one with a read-only root and systemd."""
+    monkeypatch.setattr(session.root_code, "inspect", lambda *_a: session.root_code.Root("/", "/roots/a", True))
+    monkeypatch.setattr(session.root_code, "is_read_only", lambda _path: False)
+    monkeypatch.setattr(session.root_code, "RUN", str(tmp_path / "run"))
+    monkeypatch.setattr(session.os.path, "isdir", lambda _path: True)
+    return tmp_path / "run"
+
+
+def test_session_starts_a_unit_with_shipped_code(managed: Path) -> None:
+    systemd = Systemd()
+    monkey = session.open_session(900, systemd)
+    start = systemd.commands[-1]
+    assert start[:2] == ("systemd-run", "--unit=gpuadmin-root-session.service")
+    assert "--lease=900" in start
+    assert monkey == {"needed": True, "unit": session.UNIT, "writable": True}
+    assert (managed / "root_holder.py").read_text() == Path(session.root_code.__file__).read_text()
+
+
+def test_session_is_renewed(managed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[float] = []
+    monkeypatch.setattr(session.root_code, "write_deadline", lambda seconds: written.append(seconds))
+    systemd = Systemd(active=True)
+    session.open_session(900, systemd)
+    assert written == [900]
+    assert all(command[0] == "systemctl" for command in systemd.commands)
+
+
+def test_session_that_does_not_start(managed: Path) -> None:
+    with pytest.raises(NodeError, match="could not be opened"):
+        session.open_session(900, Systemd(status=1))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_documentation(name: str) -> None:
+    module = importlib.import_module(f"ansible_collections.gpuadmin.node.plugins.modules.{name}")
+    documentation = yaml.safe_load(module.DOCUMENTATION)
+    assert documentation["module"] == name
+    assert set(documentation["options"]) == set(module.ARGUMENTS)
+    for option, argument in module.ARGUMENTS.items():
+        described = documentation["options"][option]
+        for key in ("type", "elements", "default", "choices", "required"):
+            assert described.get(key) == argument.get(key), (option, key)
+    for text in (module.DOCUMENTATION, module.EXAMPLES, module.RETURN):
+        assert text.endswith("\n")
+        assert yaml.safe_load(text)
+
+
+def test_node_code_is_plain_standard_library() -> None:
+    for path in (PLUGINS / "module_utils").glob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), path
+
+
+def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
+    package = tmp_path / "lib/gpuadmin_node"
+    shutil.copytree(PLUGINS / "module_utils", package, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-I", str(package / "cli.py")]
+    usage = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (usage.returncode, usage.stderr[:6]) == (2, "usage:")
+    refused = subprocess.run([*command, "docker-self", "x"], capture_output=True, text=True, check=False)
+    assert "takes no arguments" in refused.stderr
+    for alone in ("root.py", "archive_home.py"):
+        shutil.copy(package / alone, tmp_path / alone)
+        helped = subprocess.run(
+            [sys.executable, "-I", tmp_path / alone, "--help"], capture_output=True, text=True, check=False
+        )
+        assert helped.returncode == 0
