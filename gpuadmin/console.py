@@ -19,8 +19,8 @@ def make_console(*, json: bool) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if json else sys.stdout
-    # soft_wrap for pipes: a line of output stays a line, so grep works
-    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty())
+    # In a pipe a line of output stays a line, whatever its length, so that grep works and no name is cut.
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else 4000)
 
 
 def show_plan(console: Console, plan: Plan, *, check: bool) -> None:

@@ -56,7 +56,7 @@ def _show_all(runs: list[dict[str, object]]) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("Run", "Started", "Who", "Verb", "Result"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, overflow="fold")
     for run in runs:
         outcome = str(run["status"]) + (" (check)" if run["check"] else "")
         table.add_row(str(run["id"]), _when(str(run["started"])), str(run["who"]), str(run["verb"]), outcome)

@@ -21,7 +21,7 @@ GROUPS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Host:
-    """A host: its inventory name, its groups, and the variables of its inventory line."""
+    """A host: its inventory name, its groups, and how it is reached."""
 
     name: str
     groups: tuple[str, ...]
@@ -69,12 +69,21 @@ def load_inventory(directory: Path) -> Inventory:
     folder = directory / "inventory"
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory", hint="gpuadmin init DIR shows what a site looks like")
+    from ansible.vars.manager import VariableManager
+
     manager = _load(folder)
+    variables = VariableManager(loader=manager._loader, inventory=manager)
+
+    def connection(host: Any) -> dict[str, Any]:
+        # host_vars/ and group_vars/ count as well, so Ansible is asked rather than the inventory line
+        known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
+        return {name: known[name] for name in ("ansible_host", "ansible_port", "gpuadmin_address") if name in known}
+
     hosts = tuple(
         Host(
             name=host.name,
             groups=tuple(sorted(group.name for group in host.get_groups() if group.name != "all")),
-            variables={key: value for key, value in host.vars.items() if not key.startswith("inventory_")},
+            variables=connection(host),
         )
         for host in manager.get_hosts("all")
     )
