@@ -37,7 +37,12 @@ def up(nodes: int, ordinary: int, memory: int, site: Path | None, name: str) -> 
     known = state.load(name)
     directory = site or (Path(known.site) if known and known.site else Path("lab-site"))
     lab = cluster.up(
-        name, nodes=nodes, ordinary=ordinary, memory_mib=memory, site_directory=directory.absolute(), progress=_progress()
+        name,
+        nodes=nodes,
+        ordinary=ordinary,
+        memory_mib=memory,
+        site_directory=directory.absolute(),
+        progress=_progress(),
     )
     click.echo(f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin --site {directory} check")
 
@@ -56,8 +61,10 @@ def status(as_json: bool, name: str) -> None:
 @command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("host")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[CMD]...")
+@click.option("--login", "-l", metavar="NAME", help="Log in as somebody else than the admin.")
+@click.option("--identity", "-i", type=click.Path(path_type=Path), help="The private key to log in with.")
 @NAME
-def ssh(host: str, words: tuple[str, ...], name: str) -> None:
+def ssh(host: str, words: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> None:
     """Log in to a host as the admin, or run a command there (`sudo` needs no password).
 
     Options for gpuadmin stand before HOST.
@@ -69,7 +76,7 @@ def ssh(host: str, words: tuple[str, ...], name: str) -> None:
 
     commands.require("ssh")
     lab = state.existing(name)
-    line = lab_ssh.ssh_command(lab, lab.host(host), words)
+    line = lab_ssh.ssh_command(lab, lab.host(host), words, login=login or lab_ssh.ADMIN, identity=identity)
     os.execvp(line[0], line)
 
 

@@ -18,14 +18,22 @@ from gpuadmin.lab.state import Host, Lab
 BOOT_LIMIT = 300.0
 
 
-def ssh_command(lab: Lab, host: Host, words: Sequence[str] = (), *, batch: bool = False) -> Command:
-    """Return the command that logs in to a host as the admin, or runs something there."""
+def ssh_command(
+    lab: Lab,
+    host: Host,
+    words: Sequence[str] = (),
+    *,
+    batch: bool = False,
+    login: str = ADMIN,
+    identity: Path | None = None,
+) -> Command:
+    """Return the command that logs in to a host, or runs something there: as the admin, or as `login` with a key."""
     options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
     return (
-        "ssh", "-F", "none", "-i", str(lab.ssh_key), "-p", str(host.ssh_port),
+        "ssh", "-F", "none", "-i", str(identity or lab.ssh_key), "-p", str(host.ssh_port),
         "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
         "-o", f"UserKnownHostsFile={lab.directory / 'known_hosts'}",
-        *options, f"{ADMIN}@127.0.0.1", *(("--", *words) if words else ()),
+        *options, f"{login}@127.0.0.1", *(("--", *words) if words else ()),
     )  # fmt: skip
 
 
@@ -56,7 +64,10 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
             raise GpuadminError(f"{host.name} ended while it started:\n{qemu.last_words(lab, host)}")
         if greets(host.ssh_port):
             done = subprocess.run(
-                ssh_command(lab, host, ("true",), batch=True), stdin=subprocess.DEVNULL, capture_output=True, check=False
+                ssh_command(lab, host, ("true",), batch=True),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
             )
             if done.returncode == 0:
                 return time.monotonic() - begin
@@ -67,24 +78,13 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
 
 
 def greets(port: int, limit: float = 3.0) -> bool:
-    """Tell whether an sshd says hello at a port of 127.0.0.1. QEMU accepts before the guest does, and then is silent."""
+    """Tell whether an sshd says hello at a port of 127.0.0.1.
+
+    QEMU accepts before the guest does, and is silent then.
+    """
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=limit) as connection:
             connection.settimeout(limit)
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
-
-
-def set_clock(lab: Lab, host: Host) -> None:
-    """Set a guest's clock to the controller's: it stood still while the guest lay in a snapshot."""
-    for attempt in range(5):
-        # The time is taken right before it is sent, and again if the host was not ready for it.
-        words = ("sudo", "date", "--utc", "--set", f"@{time.time():.3f}")
-        done = subprocess.run(
-            ssh_command(lab, host, words, batch=True), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        if done.returncode == 0:
-            return
-        time.sleep(attempt)
-    raise UnreachableError(f"{host.name}: its clock could not be set: {done.stderr.strip()}")

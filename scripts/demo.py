@@ -1,0 +1,133 @@
+"""`make demo`: a virtual cluster, two people with accounts on it, and one of them running a container.
+
+Every step is a command that you could have typed; it is printed before it is run, and what it is meant to show is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
+SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
+LAB = "demo"
+PEOPLE = ("minji", "jiho")
+BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
+if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+    BOLD = CYAN = GREEN = RESET = ""
+
+# The image is made of what the node has: a shell, a few small programs and the libraries they need.
+MAKE_IMAGE = (
+    "tar --dereference --create --file=- /bin/sh /bin/id /bin/cat /bin/sleep "
+    "$(ldd /bin/sh /bin/id /bin/cat /bin/sleep | grep -o '/[^ ]*' | grep -v : | sort -u) 2>/dev/null "
+    "| docker import - tiny >/dev/null && docker run --rm tiny /bin/id"
+)
+CONTAINER_UID = (
+    "docker run --detach --rm --user 1000 --name demo tiny /bin/sleep 60 >/dev/null && "
+    "ps -o uid= -p $(docker inspect --format '{{.State.Pid}}' demo) && docker kill demo >/dev/null"
+)
+
+
+def title(number: int, text: str) -> None:
+    print(f"\n{BOLD}{number}. {text}{RESET}", flush=True)
+
+
+def run(*command: str, check: bool = True, capture: bool = False) -> str:
+    """Print a command as it would be typed, run it, and return what it printed."""
+    shown = [Path(word).name if word == GPUADMIN else word for word in command]
+    print(f"{CYAN}$ {shlex.join(shown)}{RESET}", flush=True)
+    if not capture:
+        subprocess.run(command, check=check)
+        return ""
+    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print(done.stdout, end="", flush=True)
+    if check and done.returncode != 0:
+        raise SystemExit(f"the demo stopped: that command ended with {done.returncode}")
+    return done.stdout
+
+
+def person(name: str, host: str, command: str, *, check: bool = True) -> str:
+    """Run a command as a person on a host, over ssh with their own key, as a login shell would."""
+    login = shlex.join(["bash", "-lc", command])
+    return run(
+        *(GPUADMIN, "lab", "ssh", "--name", LAB, "--login", name, "--identity", str(key(name)), host, login),
+        check=check,
+        capture=True,
+    )
+
+
+def key(name: str) -> Path:
+    return SITE / "keys" / name
+
+
+def expect(condition: bool, text: str) -> None:
+    if not condition:
+        raise SystemExit(f"the demo stopped: expected that {text}")
+    print(f"{GREEN}✓ {text}{RESET}", flush=True)
+
+
+def main() -> None:
+    started = time.monotonic()
+    minji, jiho = PEOPLE
+    title(1, "A virtual cluster on this machine: a storage host and two GPU nodes")
+    run(GPUADMIN, "lab", "up", "--name", LAB, "--site", str(SITE))
+    os.chdir(SITE)
+    run(GPUADMIN, "check")
+
+    title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need")
+    run(GPUADMIN, "provision", "--yes")
+
+    title(3, "Give two people an account")
+    for name in PEOPLE:
+        if not key(name).exists():
+            key(name).parent.mkdir(mode=0o700, exist_ok=True)
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key(name)))
+        run(GPUADMIN, "add-user", name, "--email", f"{name}@example.org", "--key", f"{key(name)}.pub", "--yes")
+
+    title(4, f"{minji} logs in: one home on every node")
+    home = person(minji, "node1", "date > hello.txt; findmnt -no FSTYPE,SOURCE -T ~; cat hello.txt")
+    there = person(minji, "node2", "cat hello.txt")
+    expect(home.startswith("nfs4"), "the home is NFS")
+    expect(bool(there.strip()) and there.strip() in home, "a file written on node1 is read on node2")
+    denied = person(jiho, "node1", f"cat ~{minji}/hello.txt", check=False)
+    expect("Permission denied" in denied, f"{jiho} cannot read {minji}'s home")
+
+    title(5, f"{minji} runs a container: root inside, nobody outside")
+    inside = person(minji, "node1", MAKE_IMAGE)
+    expect("uid=0" in inside, "inside the container it is root")
+    outside = person(minji, "node1", CONTAINER_UID)
+    uid = int(re.findall(r"^\s*(\d+)\s*$", outside, re.MULTILINE)[-1])
+    expect(uid >= 2**31, f"uid 1000 of the container is {uid} on the node, out of {minji}'s subids")
+
+    title(6, "What was opened is closed again")
+    for host in ("node1", "node2"):
+        root = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "sudo btrfs property get -ts / ro", capture=True)
+        expect("ro=true" in root, f"the root of {host} is read-only")
+    run(GPUADMIN, "list-users")
+
+    print(f"\n{BOLD}Done in {time.monotonic() - started:.0f} seconds. The cluster is still up; try next:{RESET}")
+    relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))
+    for command in (
+        f"cd {relative}",
+        "gpuadmin add-user YOURNAME --key ~/.ssh/id_ed25519.pub",
+        f"gpuadmin lab ssh --name {LAB} --login {minji} --identity keys/{minji} node1",
+        f"gpuadmin lock-user {jiho}",
+        f"gpuadmin lab power-cut --name {LAB} node2   # and then: gpuadmin list-users",
+        "gpuadmin runs",
+        f"gpuadmin lab down --name {LAB} --purge",
+    ):
+        print(f"  {command}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"the demo stopped: that command ended with {error.returncode}") from None
+    except KeyboardInterrupt:
+        raise SystemExit(f"\nstopped; gpuadmin lab down --name {LAB} --purge removes what is there") from None
