@@ -1,0 +1,41 @@
+"""Print the Debian packages that this machine lacks for a purpose: `demo` (the lab) or `test` (everything).
+
+The lab's own table is the one home of what the lab needs; what only tests need stands here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuadmin.lab.commands import PACKAGES, search_path
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+# tool -> Debian package
+TEST_TOOLS: Mapping[str, str] = {
+    "btrfs": "btrfs-progs",
+    "mkfs.ext4": "e2fsprogs",
+    "losetup": "mount",
+    "unshare": "util-linux",
+}
+
+
+def missing_packages(purpose: str) -> list[str]:
+    """Given a purpose, return the Debian packages that are missing, each once."""
+    wanted = {tool: names[0] for tool, names in PACKAGES.items()}
+    if purpose == "test":
+        wanted |= TEST_TOOLS
+    return list(dict.fromkeys(package for tool, package in wanted.items() if not _is_there(tool)))
+
+
+def _is_there(tool: str) -> bool:
+    if tool == "debian-archive-keyring":
+        return KEYRING.exists()
+    return shutil.which(tool, path=search_path()) is not None
+
+
+if __name__ == "__main__":
+    print(" ".join(missing_packages(sys.argv[1] if len(sys.argv) > 1 else "demo")))
