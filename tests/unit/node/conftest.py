@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ SUBUID = "video-user:100000:65536\n"
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
+def host(tmp_path: Path) -> Host:
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     (root / "var/lib/systemd/linger").mkdir(parents=True)
@@ -57,7 +57,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
         path = root / "etc" / name
         path.write_text(text)
         path.chmod(mode)
-    yield Host(root=str(root), subvolume="/roots/a", network=lambda _path: None)
+    return Host(root=str(root), subvolume="/roots/a", network=lambda _path: None)
 
 
 @pytest.fixture

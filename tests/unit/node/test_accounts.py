@@ -95,8 +95,8 @@ def test_hostile_users_change_nothing_and_the_others_go_on(host: Host, etc: Call
     assert len(outcome.plan.conflicts) == len(HOSTILE)
     assert outcome.plan.users["minji"].status == "missing"
     assert len(etc("passwd").splitlines()) == 7
-    assert os.listdir(Path(host.root) / "var/lib/gpuadmin/keys") == ["minji"]
-    assert os.listdir(Path(host.root) / "local/.docker") == ["minji"]
+    assert [path.name for path in (Path(host.root) / "var/lib/gpuadmin/keys").iterdir()] == ["minji"]
+    assert [path.name for path in (Path(host.root) / "local/.docker").iterdir()] == ["minji"]
     assert not converge(Request(SETTINGS, [*HOSTILE, PEOPLE[0]]), host).changed
 
 
@@ -141,6 +141,26 @@ def test_boot_gives_a_new_root_its_accounts_without_touching_a_right_one(
     assert commands.main(["apply-accounts"], replace(host, subvolume="/roots/b")) == 0
     for name in pristine:
         assert snapshot(host)[f"etc/{name}"] == applied[f"etc/{name}"]
+
+
+def test_a_cut_on_another_root_forgets_no_password(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = {name: Path(host.path(f"etc/{name}")) for name in ("passwd", "shadow", "group")}
+    converge(Request(SETTINGS, PEOPLE[:1]), host)
+    old = {name: path.read_text() for name, path in stale.items()}
+    newer = old["shadow"].replace("minji:*:", "minji:$y$new:")
+    stale["shadow"].write_text(newer)
+    stale["group"].write_text(old["group"].replace("video:x:44:", "video:x:44:minji,"))
+    converge(Request(SETTINGS, PEOPLE[:1]), host)
+    fallback = replace(host, subvolume="/roots/old")
+    for name, path in stale.items():
+        path.write_text(old[name])
+    monkeypatch.setattr(accounts, "_write_databases", lambda *_a: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        commands.apply_accounts(fallback)
+    monkeypatch.undo()
+    assert commands.apply_accounts(fallback) == 0
+    assert "minji:$y$new:" in stale["shadow"].read_text()
+    assert "video:x:44:gpuadmin,video-user,minji\n" in stale["group"].read_text()
 
 
 @pytest.mark.parametrize(

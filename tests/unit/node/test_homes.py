@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home, homes
+from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
 
@@ -138,7 +138,7 @@ def test_a_missing_home_root_is_made_below_the_mount(storage: Storage) -> None:
 
 
 archiving = pytest.mark.skipif(
-    os.geteuid() != 0 or os.path.isdir("/run/systemd/system"), reason="needs root; under systemd a unit does this"
+    os.geteuid() != 0 or Path("/run/systemd/system").is_dir(), reason="needs root; under systemd a unit does this"
 )
 WHO = {"name": "minji", "uid": 20001}
 

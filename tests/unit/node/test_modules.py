@@ -21,7 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 PLUGINS = Path(session.__file__).resolve().parents[1]
-MODULES = ("accounts", "homes", "root_session")
+MODULES = ("accounts", "homes", "node_code", "root_session")
 
 
 def run(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_session_starts_a_unit_with_shipped_code(managed: Path) -> None:
 
 def test_session_is_renewed(managed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[float] = []
-    monkeypatch.setattr(session.root_code, "write_deadline", lambda seconds: written.append(seconds))
+    monkeypatch.setattr(session.root_code, "write_deadline", written.append)
     systemd = Systemd(active=True)
     session.open_session(900, systemd)
     assert written == [900]

@@ -33,8 +33,8 @@ HASH = "$y$j9T$abc$def"
 def files(*, account: bool = True, **change: str | None) -> dict[str, str | None]:
     """The base system, with minji's account or without, and whole lines replaced by ``change``."""
     result: dict[str, str | None] = dict(BASE)
-    for kind in MINJI:
-        own = change.pop(kind, MINJI[kind] if account else "")
+    for kind, line in MINJI.items():
+        own = change.pop(kind, line if account else "")
         result[kind] = f"{BASE[kind]}{own or ''}"
     return {**result, **change}
 

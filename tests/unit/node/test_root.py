@@ -102,10 +102,15 @@ def test_open_and_closed_again(node: Path) -> None:
     assert root.is_read_only(path)
     with pytest.raises(OSError, match="Read-only"):
         (node / "etc/x").write_text("")
-    with pytest.raises(ZeroDivisionError), root.open_root(path, **places(node)) as opened:
-        assert opened
-        (node / "etc/x").write_text("x")
-        raise ZeroDivisionError
+
+    def work() -> None:
+        with root.open_root(path, **places(node)) as opened:
+            assert opened
+            (node / "etc/x").write_text("x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert root.is_read_only(path)
 
 

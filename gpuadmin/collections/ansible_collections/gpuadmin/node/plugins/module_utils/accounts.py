@@ -1,12 +1,14 @@
-"""Observe a host, plan, and execute: the one way in which human accounts change, for Ansible, at boot and by self-service.
+"""Observe a host, plan, and execute: the one way in which human accounts change.
 
-Order of execution: accounts.json first (so that the next boot finishes what a cut interrupts), then what lies in the state
-(keys, linger, Docker data), then the databases under shadow's lock, in a root that is open for no longer than that.
+Used by Ansible, at boot and for self-service.
+
+Order of execution: accounts.json first (so that the next boot finishes what a cut interrupts), then what lies
+in the state (keys, linger, Docker data), then the databases under shadow's lock, in a root that is open for no
+longer than that.
 """
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import stat
@@ -152,11 +154,12 @@ def diff(observed: Observed, plan: Plan) -> dict[str, str]:
     }
 
 
-def _write_state(host: Host, plan: Plan, settings: Settings) -> None:
+def _write_state(host: Host, plan: Plan, settings: Settings, truth: Truth) -> None:
     """What lies outside the root's own subvolume: truth first, then keys, linger and Docker data."""
     state = host.path(host.state)
     if plan.truth_changed:
-        save(state, plan.truth)
+        # The root counts as applied only when it was: until then a hash or membership found in it must not win.
+        save(state, replace(plan.truth, root=truth.root) if plan.files else plan.truth)
     keys = os.path.join(state, "keys")
     if plan.keys:
         make_directory(keys, 0o755)
@@ -188,19 +191,19 @@ def _unlink(path: str) -> None:
 
 def _write_databases(host: Host, request: Request, truth: Truth, observed: Observed) -> None:
     """Rewrite the changed databases in a root that is open for this. They are read and planned again under the lock."""
-    with open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin")):
-        with shadow_lock(host.root, NAMES):
-            # Memberships and passwords are decided from the truth before this run, accounts from what is there now.
-            again = observe(host, request, truth)
-            plan = compute(request, replace(again, today=observed.today))
-            for kind in RENAME_ORDER:
-                if kind not in plan.files:
-                    continue
-                path = host.path(f"etc/{kind}")
-                old = observed_bytes(again, kind)
-                if old is not None:  # the backup that shadow-utils keep too
-                    write_atomic(f"{path}-", old, mode=NEW_FILE_MODES[kind], model=path)
-                write_atomic(path, encode(plan.files[kind]), mode=NEW_FILE_MODES[kind])
+    opened = open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin"))
+    with opened, shadow_lock(host.root, NAMES):
+        # Memberships and passwords are decided from the truth before this run, accounts from what is there now.
+        again = observe(host, request, truth)
+        plan = compute(request, replace(again, today=observed.today))
+        for kind in RENAME_ORDER:
+            if kind not in plan.files:
+                continue
+            path = host.path(f"etc/{kind}")
+            old = observed_bytes(again, kind)
+            if old is not None:  # the backup that shadow-utils keep too
+                write_atomic(f"{path}-", old, mode=NEW_FILE_MODES[kind], model=path)
+            write_atomic(path, encode(plan.files[kind]), mode=NEW_FILE_MODES[kind])
 
 
 def observed_bytes(observed: Observed, kind: str) -> bytes | None:
@@ -224,9 +227,11 @@ def converge(request: Request, host: Host | None = None, *, check: bool = False)
             observed = observe(host, request, truth)
             plan = compute(request, observed)
             if plan.operations:
-                _write_state(host, plan, request.settings)
+                _write_state(host, plan, request.settings, truth)
                 if plan.files:
                     _write_databases(host, request, truth, observed)
+                    if plan.truth.root != truth.root:
+                        save(state, plan.truth)
             return Outcome(bool(plan.operations), plan, diff(observed, plan))
     except (RootError, OSError) as error:
         raise NodeError(str(error)) from error

@@ -1,4 +1,4 @@
-"""Homes on the storage host: made from a skeleton under a temporary name, so that a home is there whole or not at all."""
+"""Homes on the storage host: made under a temporary name, so that a home is there whole or not at all."""
 
 from __future__ import annotations
 

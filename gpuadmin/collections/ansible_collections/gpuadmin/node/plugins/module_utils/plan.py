@@ -94,9 +94,10 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
     users: dict[str, User] = {}
     taken: dict[int, str] = {}
     for raw in request.users:
-        if request.settings.source == "directory" and raw.get("uid") is None:
-            raw = {**raw, "uid": request.settings.uid_first}  # what the directory says replaces it
-        user, problem = parse_user(raw)
+        given = dict(raw)
+        if request.settings.source == "directory" and given.get("uid") is None:
+            given["uid"] = request.settings.uid_first  # what the directory says replaces it
+        user, problem = parse_user(given)
         label = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
         if user is None:
             plan.users[label] = UserReport("conflict", problem=problem)
@@ -110,14 +111,14 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
             plan.users[label] = UserReport()
     absent = []
     for raw in request.absent:
-        name, uid = raw.get("name"), whole_number(raw.get("uid"))
-        if not isinstance(name, str) or not valid_name(name) or uid is None:
-            plan.users[shown(name)] = UserReport("conflict", problem="not a valid name and uid to remove")
-        elif name in users and users[name].uid == uid:
-            del users[name]
-            plan.users[name] = UserReport("conflict", problem="is both wanted and to be removed")
+        gone, uid = raw.get("name"), whole_number(raw.get("uid"))
+        if not isinstance(gone, str) or not valid_name(gone) or uid is None:
+            plan.users[shown(gone)] = UserReport("conflict", problem="not a valid name and uid to remove")
+        elif gone in users and users[gone].uid == uid:
+            del users[gone]
+            plan.users[gone] = UserReport("conflict", problem="is both wanted and to be removed")
         else:
-            absent.append((name, uid))
+            absent.append((gone, uid))
     return list(users.values()), absent
 
 
@@ -197,10 +198,9 @@ def _memberships(
     """Stage the memberships; return the supplementary groups to record."""
     here = set(data.groups_of(user.name)) - {user.name, settings.group}
     known = set(record.groups) if record is not None else set()
-    if existed and trusted:
-        wanted = here | {group for group in known if not data.has_group(group)}
-    else:
-        wanted = here | known
+    if existed and trusted:  # what is here counts, besides groups that this root does not have
+        known = {group for group in known if not data.has_group(group)}
+    wanted = here | known
     for group in sorted(wanted - here):
         if data.has_group(group):
             data.join(user.name, group)
@@ -230,8 +230,8 @@ def _account(user: User, data: Databases, observed: Observed, settings: Settings
         labels = ("name", "password field", "uid", "gid", "gecos", "home", "shell")
         for label, old, new in zip(labels, found, wanted):
             if old != new:
-                old = "(hidden)" if label == "password field" else old
-                ops.append(f"set {label} {new!r} (was {old!r})")
+                shown_old = "(hidden)" if label == "password field" else old
+                ops.append(f"set {label} {new!r} (was {shown_old!r})")
     if not data.has_group(user.name):
         data.add_group(user.name, user.gid)
         if found is not None:
@@ -314,81 +314,107 @@ def _identify(user: User, observed: Observed, settings: Settings, entry: UserRep
     return replace(user, uid=found[0], gid=found[1])
 
 
-def compute(request: Request, observed: Observed) -> Plan:
-    """Given the wanted accounts and what the host has, return every change and the report."""
-    settings, old = request.settings, observed.truth
-    plan = Plan(truth=old)
-    users, absent = _accept(request, plan)
-    by_name = {user.name: user for user in users}
+def _stage_removals(
+    absent: Sequence[tuple[str, int]], data: Databases, users: Mapping[str, User], observed: Observed, plan: Plan,
+    settings: Settings,
+) -> list[tuple[str, int]]:  # fmt: skip
+    """Stage all removals; return those that hold, which the truth keeps for roots that are not running now."""
+    gone = []
     registry = settings.source == "registry"
-    data = Databases(observed.files)
-    records, removed = dict(old.records), dict.fromkeys(old.removed)
-    gone: list[tuple[str, int]] = []
     for name, uid in absent:
         if registry and not settings.uid_first <= uid <= settings.uid_last:
-            problem = f"uid {uid} is outside {settings.uid_first}-{settings.uid_last}; such accounts are never touched"
+            problem = f"uid {uid} is outside {settings.uid_first}-{settings.uid_last}: never touched"
             plan.users[name] = UserReport("conflict", problem=problem)
-        elif not registry or _remove(name, uid, data, by_name, observed, plan):
+        elif not registry or _remove(name, uid, data, users, observed, plan):
             plan.users.setdefault(name, UserReport("removed"))
-            removed[(name, uid)] = None
             gone.append((name, uid))
-            if name in records and records[name].user.uid == uid:
-                del records[name]
-    site_group = False
-    if registry:
-        others = [name for name in data.groups_by_gid.get(settings.gid, []) if name != settings.group]
-        if data.has_group(settings.group):
-            site_group = data.gid(settings.group) == settings.gid
-            if not site_group:
-                plan.failures.append(
-                    f"group {settings.group} has gid {data.gid(settings.group)} here, not {settings.gid}: nobody joins it"
-                )
-        elif others:
-            plan.failures.append(f"group {settings.group}: gid {settings.gid} belongs to '{others[0]}' here")
-        else:
-            data.add_group(settings.group, settings.gid)
-            plan.host_operations.append(f"group {settings.group}: create gid {settings.gid}")
-            site_group = True
+    return gone
+
+
+def _stage_site_group(data: Databases, settings: Settings, plan: Plan) -> bool:
+    """Stage the group that all users are in; False if its name or id is taken, and nobody is to join it."""
+    if data.has_group(settings.group):
+        found = data.gid(settings.group)
+        if found == settings.gid:
+            return True
+        plan.failures.append(f"group {settings.group} has gid {found} here, not {settings.gid}: nobody joins it")
+        return False
+    others = data.groups_by_gid.get(settings.gid, [])
+    if others:
+        plan.failures.append(f"group {settings.group}: gid {settings.gid} belongs to '{others[0]}' here")
+        return False
+    data.add_group(settings.group, settings.gid)
+    plan.host_operations.append(f"group {settings.group}: create gid {settings.gid}")
+    return True
+
+
+def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, entry: UserReport) -> None:
+    keys = "".join(f"{key}\n" for key in user.keys).encode() if settings.login else b""
+    if keys != observed.keys.get(user.name, b""):
+        plan.keys[user.name] = keys or None
+        entry.operations.append(f"write {len(user.keys)} ssh keys" if keys else "remove ssh keys")
+
+
+def _stage_users(
+    users: Sequence[User], data: Databases, observed: Observed, settings: Settings, plan: Plan
+) -> tuple[dict[str, Record], list[User]]:
+    """Stage all wanted users; return what to record, and (as NSS knows them) those that get Docker."""
+    records: dict[str, Record] = {}
     docker_users: list[User] = []
+    registry = settings.source == "registry"
+    site_group = registry and _stage_site_group(data, settings, plan)
     for user in users:
         entry = plan.users[user.name]
+        known: User | None = user
         if registry:
             problem = _conflict(user, data, settings)
             if problem:
                 entry.status, entry.problem = "conflict", problem
                 continue
             records[user.name] = _account(user, data, observed, settings, site_group, entry)
+            _stage_keys(user, settings, observed, plan, entry)
         else:
             records[user.name] = Record(user)
             known = _identify(user, observed, settings, entry)
-            if known is None:
-                continue
-            user = known
-        removed.pop((user.name, user.uid), None)
-        if registry:
-            keys = "".join(f"{key}\n" for key in user.keys).encode() if settings.login else b""
-            if keys != observed.keys.get(user.name, b""):
-                plan.keys[user.name] = keys or None
-                entry.operations.append(f"write {len(user.keys)} ssh keys" if keys else "remove ssh keys")
-        if user.docker and settings.login and settings.docker_data is not None:
-            docker_users.append(user)
-            _docker(user, settings, observed, plan, entry)
+        if known is not None and user.docker and settings.login and settings.docker_data is not None:
+            docker_users.append(known)
+            _docker(known, settings, observed, plan, entry)
+    return records, docker_users
+
+
+def _report_unknown(data: Databases, settings: Settings, old: Truth, plan: Plan) -> None:
+    mentioned = set(plan.users) | set(old.records)
+    for fields in data.passwd.entries():
+        uid = number(fields[2])
+        if uid is not None and settings.uid_first <= uid <= settings.uid_last and fields[0] not in mentioned:
+            plan.users[fields[0]] = UserReport("unknown", problem=f"uid {uid} is in nobody's registry: kept")
+
+
+def compute(request: Request, observed: Observed) -> Plan:
+    """Given the wanted accounts and what the host has, return every change and the report."""
+    settings, old = request.settings, observed.truth
+    plan = Plan(truth=old)
+    users, absent = _accept(request, plan)
+    by_name = {user.name: user for user in users}
+    data = Databases(observed.files)
+    gone = _stage_removals(absent, data, by_name, observed, plan, settings)
+    fresh, docker_users = _stage_users(users, data, observed, settings, plan)
     _stage_subids(plan, observed, data, settings, docker_users, gone, by_name)
-    if registry:
-        mentioned = set(plan.users) | set(old.records)
-        for fields in data.passwd.entries():
-            uid = number(fields[2])
-            if uid is not None and settings.uid_first <= uid <= settings.uid_last and fields[0] not in mentioned:
-                plan.users[fields[0]] = UserReport("unknown", problem=f"uid {uid} is in nobody's registry: kept")
+    if settings.source == "registry":
+        _report_unknown(data, settings, old, plan)
     for entry in plan.users.values():
         if entry.operations and entry.status == "ok":
             entry.status = "differs"
     for kind, text in data.texts().items():
         if text != observed.files.get(kind):
             plan.files[kind] = text
-    full = set(old.records) <= set(by_name) | {name for name, _uid in gone}
+    leaving = set(gone)
+    kept = {name: one for name, one in old.records.items() if (name, one.user.uid) not in leaving}
+    present = {(name, record.user.uid) for name, record in fresh.items()}
+    removed = [pair for pair in dict.fromkeys([*old.removed, *gone]) if pair not in present]
+    full = set(kept) <= set(by_name)
     root = observed.root if full or old.root is None else old.root
-    plan.truth = Truth(settings, records, tuple(removed), root)
+    plan.truth = Truth(settings, {**kept, **fresh}, tuple(removed), root)
     plan.truth_changed = plan.truth != old
     return plan
 

@@ -1,6 +1,6 @@
 """Opens a root that is read-only by its btrfs property, and closes it again whatever happens.
 
-This file stands alone (no imports from its neighbours), so that it can be run as a program before anything is installed.
+This file stands alone (no imports from its neighbours): it is run as a program before anything is installed.
 
 Every opener holds a shared flock on one file; whoever can turn it into an exclusive one is the last and closes: sync,
 ro=true, sync. The sync before comes first because a cut after ro=true without it leaves empty files. A guard process

@@ -41,7 +41,7 @@ def parse(text: str) -> list[Range]:
         if not body.strip() or body.startswith("#"):
             continue
         parts = body.split(":")
-        owner, start, count = (parts + ["", "", ""])[:3]
+        owner, start, count = [*parts, "", "", ""][:3]
         first, length = number(start.strip()), number(count.strip())
         problem = None
         if len(parts) != 3 or not owner or owner != owner.strip():

@@ -28,7 +28,7 @@ options:
     elements: dict
     default: []
   source:
-    description: V(registry) makes accounts; V(directory) takes them from NSS and gives them subids and directories only.
+    description: V(registry) makes accounts; V(directory) takes them from NSS and adds subids and Docker only.
     type: str
     choices: [registry, directory]
     default: registry

@@ -20,7 +20,7 @@ options:
     type: path
     required: true
   mountpoint:
-    description: Mount point that must be mounted. Without it the nearest mount above O(root) must not be the root file system.
+    description: Mount point that must be mounted. Without it the mount of O(root) must not be the root file system.
     type: path
   users:
     description: The homes to have, each with name, uid and gid; other keys are ignored.

@@ -53,6 +53,7 @@ import re
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
     make_directory,

@@ -81,10 +81,8 @@ def main() -> None:
     if not 10 <= module.params["lease"] <= 86400:
         module.fail_json(msg="lease must be between 10 and 86400 seconds")
     try:
-        if module.params["state"] == "open":
-            session = open_session(module.params["lease"])
-        else:
-            session = close_session()
+        wanted_open = module.params["state"] == "open"
+        session = open_session(module.params["lease"]) if wanted_open else close_session()
     except (NodeError, RootError, OSError) as error:
         module.fail_json(msg=str(error))
         return
