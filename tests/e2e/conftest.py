@@ -1,0 +1,144 @@
+"""The lab that end-to-end tests run on, and the commands that an admin and a person would type."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
+LAB = "test"
+EMPTY_REGISTRY = "users: []\nretired: []\n"
+
+
+class Cluster:
+    """A lab with its site."""
+
+    def __init__(self, site: Path) -> None:
+        self.site = site
+        self.keys = site.parent / "keys"
+
+    def lab(self, *arguments: str) -> str:
+        """Run `gpuadmin lab …`, which must succeed."""
+        verb, *rest = arguments
+        return subprocess.run(
+            [GPUADMIN, "lab", verb, "--name", LAB, *rest], check=True, text=True, stdout=subprocess.PIPE, timeout=900
+        ).stdout
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start gpuadmin on the site, with no terminal."""
+        verb, *rest = arguments
+        return subprocess.Popen(
+            [GPUADMIN, verb, "--site", str(self.site), *rest],
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
+        process = self.start(*arguments, "--json")
+        out, err = process.communicate(timeout=900)
+        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out}\n{err}"
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+    def ssh(self, login: str, host: str, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host, in a login shell, as the admin or a person."""
+        options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
+        quoted = "bash -lc '" + command.replace("'", "'\\''") + "'"
+        return subprocess.run(
+            [GPUADMIN, "lab", "ssh", "--name", LAB, *options, host, quoted],
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+
+    def admin(self, host: str, command: str) -> str:
+        """Run a command as root on a host; it must succeed."""
+        quoted = command.replace("'", "'\\''")
+        done = self.ssh("admin", host, f"sudo bash -c '{quoted}'")
+        assert done.returncode == 0, f"{host}: {command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def person(self, name: str, host: str, command: str) -> str:
+        """Run a command as a person; it must succeed."""
+        done = self.ssh(name, host, command)
+        assert done.returncode == 0, f"{name}@{host}: {command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def key(self, name: str) -> str:
+        """A person's public key; the pair is made when it is first asked for."""
+        self.keys.mkdir(exist_ok=True)
+        path = self.keys / name
+        if not path.exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(path)], check=True)
+        return path.with_suffix(".pub").read_text().strip()
+
+    def add(self, name: str, *options: str, code: int = 0) -> dict[str, Any]:
+        return self.gpuadmin("add-user", name, "--key", self.key(name), "--yes", *options, code=code)
+
+    def root_is_read_only(self, host: str) -> bool:
+        return self.admin(host, "btrfs property get -ts / ro").strip() == "ro=true"
+
+    def reboot(self, host: str) -> None:
+        """Reboot a host as an admin would, and wait until it is back with another boot id."""
+        before = self.admin(host, "cat /proc/sys/kernel/random/boot_id")
+        self.ssh("admin", host, "sudo systemctl reboot")
+        self.wait(lambda: self.ssh("admin", host, "cat /proc/sys/kernel/random/boot_id"), differs=before)
+
+    def wait(
+        self, probe: Callable[[], subprocess.CompletedProcess[str]], *, differs: str = "", seconds: float = 300
+    ) -> str:
+        """Wait until a command succeeds and prints something else than `differs`."""
+        end = time.monotonic() + seconds
+        while True:
+            done = probe()
+            if done.returncode == 0 and done.stdout != differs:
+                return done.stdout
+            assert time.monotonic() < end, f"waited {seconds} s in vain: {done.stdout}{done.stderr}"
+            time.sleep(1)
+
+
+@pytest.fixture(scope="session")
+def provisioned() -> Iterator[Cluster]:
+    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
+    work = REPOSITORY / ".cache" / "e2e"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    cluster = Cluster(work / "site")
+    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", LAB], check=False, capture_output=True)
+    cluster.lab("up", "--nodes", "2", "--site", str(cluster.site))
+    try:
+        document = cluster.gpuadmin("provision", "--yes")
+        assert {host["status"] for host in document["hosts"].values()} == {"changed"}
+        cluster.lab("save", "provisioned")
+        yield cluster
+    finally:
+        if not os.environ.get("GPUADMIN_KEEP_LAB"):
+            cluster.lab("down", "--purge")
+
+
+@pytest.fixture
+def cluster(provisioned: Cluster) -> Cluster:
+    """The provisioned cluster with nobody on it."""
+    status = provisioned.lab("status")
+    assert re.search("provisioned", status)
+    provisioned.lab("restore", "provisioned")
+    (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
+    settings = provisioned.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("source: directory", "source: registry"))
+    return provisioned

@@ -1,0 +1,173 @@
+"""The account verbs as an admin runs them, on real machines: what people can do afterwards, and what they cannot."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+
+import pytest
+
+from tests.e2e.conftest import Cluster
+
+pytestmark = pytest.mark.lab
+
+NODES = ("node1", "node2")
+# A container image out of what the node has; nothing is fetched.
+MAKE_IMAGE = (
+    "tar --dereference -cf - /bin/sh /bin/id /bin/cat /bin/sleep "
+    "$(ldd /bin/sh /bin/id /bin/cat /bin/sleep | grep -o '/[^ ]*' | grep -v : | sort -u) 2>/dev/null "
+    "| docker import - tiny >/dev/null"
+)
+
+
+def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
+    document = cluster.add("minji", "--email", "minji@example.org")
+    assert document["result"]["users"]["minji"]["node1"]["status"] == "missing"
+    cluster.add("jiho")
+
+    # one home on all nodes, over NFS, closed to others
+    assert cluster.person("minji", "node1", "echo hello > ~/f; findmnt -no FSTYPE -T ~").strip() == "nfs4"
+    assert cluster.person("minji", "node2", "cat ~/f; id -u").split() == ["hello", "20000"]
+    assert "Permission denied" in cluster.ssh("jiho", "node1", "cat /home/minji/f").stderr
+    assert cluster.admin("storage", "stat -c '%a %u %g' /srv/storage/homes/minji").split() == ["700", "20000", "20000"]
+
+    # a container whose ids lie in her range; the daemon began when it was first used, and only hers
+    assert "0" == cluster.admin("node1", "pgrep -xc dockerd || true").strip()
+    cluster.person("minji", "node1", MAKE_IMAGE)
+    assert "uid=0" in cluster.person("minji", "node1", "docker run --rm tiny /bin/id")
+    cluster.person("minji", "node1", "docker run -d --name kept --user 1000 tiny /bin/sleep 1000")
+    uid = cluster.admin("node1", "ps -o uid= -p $(pgrep -f '^/bin/sleep 1000')").strip()
+    assert int(uid) == 2**31 + 999
+    assert cluster.admin("node1", "pgrep -xc dockerd").strip() == "1"
+    # it survived the end of that session, and it lies on the node's own disk
+    assert "kept" in cluster.person("minji", "node1", "docker ps --format '{{.Names}}'")
+    assert cluster.admin("node1", "stat -c %u /local/.docker/minji").strip() == "20000"
+    assert "No such file" in cluster.ssh("jiho", "node1", "ls /run/user/20000/docker.sock").stderr + (
+        "No such file" if "Permission denied" in cluster.ssh("jiho", "node1", "ls /run/user/20000").stderr else ""
+    )
+    assert all(cluster.root_is_read_only(node) for node in NODES)
+
+    # nothing is left to do, and nothing was done twice
+    again = cluster.gpuadmin("sync-users", "--yes")
+    assert {name: host["changed"] for name, host in again["hosts"].items()} == {"node1": [], "node2": [], "storage": []}
+
+
+def test_containers_come_back_after_a_reboot_and_devices_can_be_given(cluster: Cluster) -> None:
+    cluster.add("minji")
+    cluster.admin(
+        "node1",
+        "btrfs property set -ts / ro false; mkdir -p /etc/cdi; "
+        'printf \'{"cdiVersion":"0.5.0","kind":"example.com/gpu","devices":[{"name":"0",'
+        '"containerEdits":{"env":["GIVEN=gpu0"]}}]}\' > /etc/cdi/example.json; '
+        "sync; btrfs property set -ts / ro true",
+    )
+    cluster.person("minji", "node1", MAKE_IMAGE)
+    given = "docker run --rm --device example.com/gpu=0 tiny /bin/sh -c 'echo $GIVEN'"
+    assert cluster.person("minji", "node1", given).strip() == "gpu0"
+    cluster.person("minji", "node1", "docker run -d --restart always --name always tiny /bin/sleep 100000")
+    cluster.reboot("node1")
+    cluster.wait(lambda: cluster.ssh("admin", "node1", "pgrep -f '^/bin/sleep 100000'"))
+    assert cluster.root_is_read_only("node1")
+
+
+def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
+    cluster.add("minji")
+    assert cluster.person("minji", "node1", "echo in").strip() == "in"
+    cluster.gpuadmin("lock-user", "minji", "--yes")
+    assert cluster.ssh("minji", "node1", "true").returncode == 255
+    cluster.gpuadmin("unlock-user", "minji", "--yes")
+    cluster.person("minji", "node1", "true")
+    yesterday = (date.today() - timedelta(days=1)).isoformat()
+    cluster.gpuadmin("extend-user", "minji", "--expires", yesterday, "--yes")
+    assert cluster.ssh("minji", "node1", "true").returncode == 255
+    cluster.gpuadmin("extend-user", "minji", "--expires", date.today().isoformat(), "--yes")
+    cluster.person("minji", "node1", "touch ~/kept")
+
+    cluster.gpuadmin("remove-user", "minji", "--yes")
+    assert cluster.ssh("minji", "node1", "true").returncode == 255
+    assert "minji" not in cluster.admin("node1", "cat /etc/passwd /etc/shadow /etc/group")
+    assert cluster.admin("storage", "ls /srv/storage/homes/minji").strip() == "kept"
+    # whoever comes next gets another uid; whoever comes back gets their own
+    cluster.add("jiho")
+    assert cluster.admin("node1", "id -u jiho").strip() == "20001"
+    cluster.add("minji")
+    assert cluster.person("minji", "node2", "ls ~; id -u").split() == ["kept", "20000"]
+
+    cluster.gpuadmin("remove-user", "minji", "--archive-home", "--yes")
+    assert "minji" not in cluster.admin("storage", "ls -A /srv/storage/homes")
+    archives = cluster.admin("storage", "find /srv/storage -name 'minji-20000-*.tar.zst'").split()
+    assert len(archives) == 1
+    assert "kept" in cluster.admin("storage", f"tar --zstd -tf {archives[0]}")
+
+
+def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
+    options = ("minji", "--key", cluster.key("minji"))
+    foretold = cluster.gpuadmin("add-user", *options, "--check")
+    assert (cluster.site / "users.yml").read_text() == "users: []\nretired: []\n"
+    assert "minji" not in cluster.admin("node1", "cat /etc/passwd; ls /var/lib/gpuadmin/keys || true")
+    done = cluster.gpuadmin("add-user", *options, "--yes")
+    assert {n: h["changed"] for n, h in foretold["hosts"].items()} == {n: h["changed"] for n, h in done["hosts"].items()}
+
+
+def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
+    cluster.add("minji")
+    cluster.gpuadmin("drift")
+    cluster.admin("node1", "rm /var/lib/gpuadmin/keys/minji")
+    (row,) = cluster.gpuadmin("list-users")["result"]["users"]
+    assert {host: entry["status"] for host, entry in row["hosts"].items()} == {
+        "node1": "differs",
+        "node2": "ok",
+        "storage": "ok",
+    }
+    assert cluster.gpuadmin("drift", code=3)["result"]["differing"] == ["node1"]
+    cluster.gpuadmin("sync-users", "--yes")
+    cluster.person("minji", "node1", "true")
+    cluster.gpuadmin("drift")
+
+
+def test_whatever_root_boots_has_the_accounts(cluster: Cluster) -> None:
+    """A root that knows nothing of the people, as an older image would: the boot unit gives them back."""
+    cluster.add("minji")
+    cluster.admin(
+        "node2",
+        "btrfs property set -ts / ro false; sed -i /minji/d /etc/passwd /etc/shadow /etc/group /etc/gshadow "
+        "/etc/subuid /etc/subgid; sync; btrfs property set -ts / ro true; ! id minji",
+    )
+    cluster.reboot("node2")
+    assert cluster.person("minji", "node2", "id -u; grep -c minji /etc/subuid").split() == ["20000", "1"]
+    assert cluster.root_is_read_only("node2")
+
+
+def test_docker_by_self_service(cluster: Cluster) -> None:
+    cluster.add("sora", "--no-docker")
+    assert "sora" not in cluster.admin("node1", "cat /etc/subuid")
+    refused = cluster.ssh("sora", "node1", "sudo -n /usr/local/sbin/gpuadmin-docker-self minji")
+    assert refused.returncode != 0
+    assert "not allowed" in refused.stderr or "password is required" in refused.stderr
+    cluster.person("sora", "node1", "add-me-to-docker-user")
+    assert re.search(r"^sora:2147483648:65536$", cluster.admin("node1", "cat /etc/subuid"), re.MULTILINE)
+    cluster.person("sora", "node1", MAKE_IMAGE)
+    # the admin's next sync takes nothing away
+    cluster.gpuadmin("sync-users", "--yes")
+    assert "uid=0" in cluster.person("sora", "node1", "docker run --rm tiny /bin/id")
+    assert cluster.root_is_read_only("node1")
+
+
+def test_accounts_from_a_directory(cluster: Cluster) -> None:
+    """Whoever NSS knows on a node gets home, Docker and subids there; who is not known yet is reported, not failed."""
+    settings = cluster.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
+    (cluster.site / "users.yml").write_text("users:\n  - name: minji\n    uid: 20000\n  - name: later\n    uid: 20001\n")
+    for host in ("node1", "storage"):
+        cluster.admin(
+            host,
+            "btrfs property set -ts / ro false; useradd -u 20000 -U -M -d /home/minji -s /bin/bash minji; "
+            "sync; btrfs property set -ts / ro true",
+        )
+    document = cluster.gpuadmin("sync-users", "--yes")
+    users = document["result"]["users"]
+    assert users["later"]["node1"]["status"] == "unknown"
+    assert users["minji"]["node2"]["status"] == "unknown"
+    assert "minji:2147483648:65536" in cluster.admin("node1", "cat /etc/subuid")
+    assert cluster.admin("node1", "stat -c %u /home/minji /local/.docker/minji").split() == ["20000", "20000"]
+    assert "later" not in cluster.admin("node1", "cat /etc/passwd")

@@ -1,0 +1,193 @@
+"""The account verbs when machines, networks and admins misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Cluster
+
+pytestmark = pytest.mark.lab
+
+
+def many(cluster: Cluster, count: int) -> str:
+    """A file of so many people."""
+    path = cluster.site.parent / "many.csv"
+    path.write_text("name,key\n" + "".join(f"user{n:03},{cluster.key(f'user{n:03}')}\n" for n in range(count)))
+    return str(path)
+
+
+def playbooks_on_this_machine() -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(word.endswith(b"ansible-playbook") for word in words[:2]):
+                found.append(entry.name)
+    return found
+
+
+def wait_for_module(cluster: Cluster, host: str, seconds: float = 120) -> None:
+    """Wait until the accounts module works on a host."""
+    cluster.wait(lambda: cluster.ssh("admin", host, "pgrep -f AnsiballZ_accounts"), seconds=seconds)
+
+
+def test_a_node_that_is_down_is_healed_later(cluster: Cluster) -> None:
+    cluster.lab("power-cut", "node2")
+    document = cluster.add("minji", code=4)
+    states = {name: host["status"] for name, host in document["hosts"].items()}
+    assert states == {"storage": "changed", "node1": "changed", "node2": "unreachable"}
+    assert document["hosts"]["node2"]["message"]
+    cluster.person("minji", "node1", "true")
+    cluster.lab("start", "node2")
+    healed = cluster.gpuadmin("sync-users", "--yes")
+    assert healed["hosts"]["node2"]["status"] == "changed"
+    cluster.person("minji", "node2", "true")
+
+
+def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> None:
+    cluster.add("minji")
+    # `sync` after every line: what was said to be written before the cut must be there afterwards
+    cluster.person(
+        "minji",
+        "node1",
+        "nohup sh -c 'n=0; while [ $n -lt 400 ]; do n=$((n+1)); echo $n >> ~/log; sync ~/log; echo $n > /tmp/said; sleep 0.2; done' "
+        ">/dev/null 2>&1 </dev/null &",
+    )
+    cluster.wait(lambda: cluster.ssh("admin", "node1", "test $(cat /tmp/said) -gt 5 && echo yes"))
+    cluster.lab("power-cut", "storage")
+    time.sleep(5)
+    said = int(cluster.admin("node1", "cat /tmp/said"))
+    # nobody who needs no home is held up
+    assert cluster.ssh("admin", "node1", "uptime").returncode == 0
+    cluster.lab("start", "storage")
+    cluster.wait(lambda: cluster.ssh("admin", "node1", f"test $(cat /tmp/said) -gt {said + 5} && echo yes"), seconds=200)
+    lines = cluster.person("minji", "node2", "cat ~/log").split()
+    assert lines == [str(n) for n in range(1, len(lines) + 1)]
+    assert len(lines) > said
+
+
+def test_a_node_boots_while_the_storage_host_is_away(cluster: Cluster) -> None:
+    cluster.add("minji")
+    cluster.lab("power-cut", "storage")
+    cluster.lab("power-cut", "node1")
+    cluster.lab("start", "node1")
+    assert "running" in cluster.admin("node1", "systemctl is-system-running --wait || true; echo; systemctl --failed")
+    cluster.lab("start", "storage")
+    cluster.wait(lambda: cluster.ssh("minji", "node1", "ls -d ~"), seconds=200)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.7, 2.0])
+def test_power_cut_while_accounts_are_made(cluster: Cluster, delay: float) -> None:
+    """Cut somewhere in the middle: the node boots, its root is closed, and a sync makes everything whole."""
+    process = cluster.start("add-user", "--from", many(cluster, 60), "--yes", "--json")
+    wait_for_module(cluster, "node1")
+    time.sleep(delay)
+    cluster.lab("power-cut", "node1")
+    out, err = process.communicate(timeout=600)
+    # cut after the module was done is a success; else the node was lost on the way
+    assert process.returncode in (0, 4), out + err
+    cluster.lab("start", "node1")
+    assert cluster.root_is_read_only("node1")
+    # the databases are whole, whatever was cut
+    cluster.admin("node1", "pwck -r -q >/dev/null; test $? -le 2; grpck -r -q; getent passwd root gpuadmin >/dev/null")
+    cluster.gpuadmin("sync-users", "--yes")
+    rows = cluster.gpuadmin("list-users")["result"]["users"]
+    assert len(rows) == 60
+    assert {entry["status"] for row in rows for entry in row["hosts"].values()} == {"ok"}
+    assert cluster.person("user059", "node1", "id -u").strip() == "20059"
+
+
+def test_two_admins_at_once(cluster: Cluster) -> None:
+    first = cluster.start("add-user", "minji", "--key", cluster.key("minji"), "--yes", "--json")
+    lock = cluster.site / "runs" / ".lock"
+    deadline = time.monotonic() + 60
+    while not (lock.exists() and "add-user" in lock.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    second = cluster.add("jiho", code=5)
+    assert second["status"] == "refused"
+    assert "runs add-user since" in second["result"]["error"]
+    out, err = first.communicate(timeout=600)
+    assert first.returncode == 0, out + err
+    cluster.add("jiho")
+    assert cluster.admin("node1", "id -u minji jiho").split() == ["20000", "20001"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signal.Signals) -> None:
+    process = cluster.start("add-user", "--from", many(cluster, 40), "--yes", "--json")
+    wait_for_module(cluster, "node1")
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=120)
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert json.loads(out)["status"] == "failed"
+        assert playbooks_on_this_machine() == []
+    else:
+        # killed, gpuadmin could not stop its playbook; its pseudo-terminal went with it, and so does the playbook
+        deadline = time.monotonic() + 60
+        while playbooks_on_this_machine():
+            assert time.monotonic() < deadline, "ansible-playbook outlived its controller"
+            time.sleep(0.5)
+    again = cluster.gpuadmin("add-user", "--from", many(cluster, 40), "--yes")
+    assert again["status"] == "ok"
+    rows = cluster.gpuadmin("list-users")["result"]["users"]
+    assert {entry["status"] for row in rows for entry in row["hosts"].values()} == {"ok"}
+    assert all(cluster.root_is_read_only(node) for node in ("node1", "node2"))
+
+
+def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> None:
+    cluster.admin("storage", "exportfs -ua; systemctl stop nfs-server; umount /srv/storage")
+    document = cluster.add("minji", code=3)
+    assert document["hosts"]["storage"]["status"] == "failed"
+    assert "mount" in document["hosts"]["storage"]["message"]
+    assert cluster.admin("storage", "ls -A /srv/storage").split() == []
+    cluster.admin("storage", "mount /srv/storage; systemctl start nfs-server; exportfs -ra")
+    cluster.gpuadmin("sync-users", "--yes")
+    cluster.person("minji", "node1", "touch ~/here")
+
+
+def test_somebody_elses_home_is_left_alone(cluster: Cluster) -> None:
+    cluster.admin("storage", "install -d -o 4242 -m 0700 /srv/storage/homes/minji; echo x > /srv/storage/homes/minji/thesis")
+    document = cluster.add("minji", code=3)
+    assert "4242" in document["hosts"]["storage"]["message"]
+    assert cluster.admin("storage", "stat -c %u /srv/storage/homes/minji; cat /srv/storage/homes/minji/thesis").split() == [
+        "4242",
+        "x",
+    ]
+
+
+def test_passwords_leave_no_trace(cluster: Cluster) -> None:
+    """With a sudo password: it is asked for, used, and in no file and no argument."""
+    cluster.admin(
+        "node1",
+        "btrfs property set -ts / ro false; echo gpuadmin:correct-horse | chpasswd; rm -f /etc/sudoers.d/*gpuadmin-lab* ; "
+        "for f in /etc/sudoers.d/*; do sed -i 's/^gpuadmin .*NOPASSWD.*/gpuadmin ALL=(ALL) ALL/' $f; done; "
+        "sync; btrfs property set -ts / ro true",
+    )
+    import pexpect
+
+    command = f"{Path(os.sys.executable).parent}/gpuadmin"  # type: ignore[attr-defined]
+    child = pexpect.spawn(
+        command, ["sync-users", "--site", str(cluster.site), "--limit", "node1", "--ask-become-pass", "--yes"], timeout=200
+    )
+    child.expect("sudo password")
+    child.sendline("correct-horse")
+    time.sleep(3)
+    shown = subprocess.run(["ps", "axww", "-o", "args"], check=True, capture_output=True, text=True).stdout
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0, child.before
+    assert "correct-horse" not in shown
+    for path in (cluster.site / "runs").rglob("*"):
+        assert not path.is_file() or b"correct-horse" not in path.read_bytes()
