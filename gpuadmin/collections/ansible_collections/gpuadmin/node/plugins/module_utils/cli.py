@@ -14,6 +14,8 @@ def run() -> int:
     here = os.path.dirname(os.path.realpath(__file__))
     sys.path.insert(0, os.path.dirname(here))
     sys.dont_write_bytecode = True
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a locale may lack a name's letters
     return int(importlib.import_module(f"{os.path.basename(here)}.commands").main())
 
 

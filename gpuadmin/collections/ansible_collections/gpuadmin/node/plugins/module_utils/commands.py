@@ -64,7 +64,7 @@ def docker_self(host: Host, sudo_uid: str | None, name: str | None = None) -> tu
         )
     if not outcome.changed:
         return 0, f"{name}: Docker is set up already."
-    return 0, f"{name}: Docker is set up now. Log in again, then: docker run …"
+    return 0, f"{name}: Docker is set up now. Log in again, then: docker run ..."
 
 
 def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
