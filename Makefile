@@ -1,0 +1,75 @@
+# On a fresh Debian or Ubuntu: `make demo` or `make test`, and nothing else. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections
+export ANSIBLE_HOME := $(CURDIR)/.ansible
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(READY) system-demo ## a virtual cluster, two accounts on it, and a container
+	@$(BIN)/python scripts/demo.py
+
+.PHONY: test
+test: $(READY) system-test lint test-fast molecule e2e ## everything: checks, unit, contract, install, molecule, end to end
+
+.PHONY: test-fast
+test-fast: $(READY) ## what needs no virtual cluster
+	@$(PYTEST) -m "not lab" tests
+
+.PHONY: molecule
+molecule: $(READY) system-test ## every role on the virtual cluster
+	@scripts/molecule
+
+.PHONY: e2e
+e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
+	@$(PYTEST) -m lab tests
+
+.PHONY: lint
+lint: $(READY) ## ruff, mypy, ansible-lint, yamllint, codespell
+	@scripts/lint
+
+.PHONY: format
+format: $(READY) ## rewrite the Python files as ruff wants them
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: docs
+docs: $(READY) ## write the pages that are made from code
+	@$(BIN)/python scripts/make_docs.py
+
+.PHONY: bench
+bench: $(READY) system-test ## start-up time, and accounts against the wiki's playbook (minutes, needs root)
+	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/add_users.py
+
+.PHONY: lock
+lock: ## write requirements.lock anew, in an environment of its own
+	@scripts/lock
+
+.PHONY: venv
+venv: $(READY) ## .venv, with gpuadmin and all its tools
+
+$(READY): pyproject.toml requirements.lock scripts/bootstrap
+	@scripts/bootstrap venv $(VENV)
+	@touch $@
+
+.PHONY: system-demo system-test
+system-demo system-test: system-%: $(READY)
+	@scripts/bootstrap system $(VENV) $*
+
+.PHONY: clean
+clean: ## delete what was made here (the lab's image in ~/.cache stays)
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
