@@ -12,6 +12,7 @@ from pathlib import Path
 from gpuadmin.errors import GpuadminError
 from gpuadmin.lab import accel, disk, hosts, image, network, qemu, site, ssh, state
 from gpuadmin.lab.commands import require
+from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
 from gpuadmin.lab.state import Host, Lab
@@ -109,7 +110,7 @@ def power_cut(name: str, host_name: str) -> bool:
 
 def down(name: str, *, purge: bool, progress: Progress) -> None:
     """Shut a lab down; with `purge`, without waiting for it, and delete its disks and keys."""
-    directory = state.state_directory() / state.check_name(name)
+    directory = state_directory() / state.check_name(name)
     if not directory.exists():
         return
     with state.locked(name):

@@ -54,7 +54,9 @@ def pasteable(command: Sequence[str]) -> str:
     return shlex.join(command)
 
 
-def run(command: Sequence[str], *, log: Path | None = None, cwd: Path | None = None, timeout: float | None = None) -> str:
+def run(
+    command: Sequence[str], *, log: Path | None = None, cwd: Path | None = None, timeout: float | None = None
+) -> str:
     """Run a command and return what it wrote to stdout.
 
     With `log`, both outputs go to that file instead and the result is empty. Raises GpuadminError with the
@@ -66,15 +68,28 @@ def run(command: Sequence[str], *, log: Path | None = None, cwd: Path | None = N
     try:
         if log is None:
             done = subprocess.run(
-                command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=timeout, check=False,
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
             )
             output, errors = done.stdout, done.stderr
         else:
             with log.open("ab") as sink:
                 done = subprocess.run(
-                    command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink,
-                    stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
+                    command,
+                    cwd=cwd,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    timeout=timeout,
+                    check=False,
                 )
             output, errors = "", tail(log)
     except FileNotFoundError as error:

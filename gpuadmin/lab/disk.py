@@ -34,7 +34,9 @@ def boot_sector(layout: Layout, boot_image: bytes) -> bytes:
     for number, size_mib in enumerate(layout.partitions_mib):
         sectors = size_mib * _MIB if size_mib else total - start
         # status, CHS (unused: LBA is), type 0x83 Linux, CHS, first sector, sectors
-        entries += struct.pack("<B3sB3sII", 0x80 if number == 0 else 0, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", start, sectors)
+        entries += struct.pack(
+            "<B3sB3sII", 0x80 if number == 0 else 0, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", start, sectors
+        )
         start += sectors
     return boot_image[:440] + b"GADM\0\0" + entries.ljust(64, b"\0") + b"\x55\xaa"
 

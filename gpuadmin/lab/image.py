@@ -52,7 +52,10 @@ def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
             with progress.phase("trying KVM"):
                 chosen = accel.choose(root / "vmlinuz")
             if not target.exists():
-                with progress.phase(f"making the {layout.name} disk image"), _workplace(directory / "disk.part") as work:
+                with (
+                    progress.phase(f"making the {layout.name} disk image"),
+                    _workplace(directory / "disk.part") as work,
+                ):
                     builder.build(chosen, root, layout, work).rename(target)
     return BaseImage(key, target)
 

@@ -51,6 +51,7 @@ def qemu_command(lab: Lab, host: Host, accel: Accel, *, load: str | None = None,
         "-device", "virtio-rng-pci",
         "-fw_cfg", f"name=opt/gpuadmin/seed,file={directory / 'seed.tar'}",
         "-chardev", f"file,id=console,path={directory / 'console.log'},append=on", "-serial", "chardev:console",
+        "-chardev", "socket,id=clock,path=clock.sock,server=on,wait=off", "-serial", "chardev:clock",
         "-qmp", "unix:qmp.sock,server=on,wait=off",
         "-pidfile", str(directory / "qemu.pid"), "-daemonize",
     )  # fmt: skip
@@ -62,8 +63,8 @@ def qemu_command(lab: Lab, host: Host, accel: Accel, *, load: str | None = None,
 def start(lab: Lab, host: Host, accel: Accel, *, load: str | None = None, paused: bool = False) -> None:
     """Start a host that is not running. Returns when QEMU has taken its resources, not when the guest is up."""
     directory = lab.host_directory(host)
-    (directory / "qmp.sock").unlink(missing_ok=True)
-    (directory / "qemu.pid").unlink(missing_ok=True)
+    for leftover in ("qmp.sock", "clock.sock", "qemu.pid"):
+        (directory / leftover).unlink(missing_ok=True)
     command = qemu_command(lab, host, accel, load=load, paused=paused)
     run(command, log=directory / "qemu.log", cwd=directory, timeout=120)
 

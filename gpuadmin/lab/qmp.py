@@ -12,22 +12,33 @@ from typing import Any
 from gpuadmin.errors import GpuadminError
 
 
+def connect(directory: Path, name: str, limit: float) -> socket.socket:
+    """Connect to a Unix socket in a directory. Raises OSError.
+
+    By way of a file descriptor: a socket's path has 107 bytes at most, a state directory's may have more.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(limit)
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{name}")
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
 class Qmp:
     """A connection to one QEMU. Use it as a context manager."""
 
     def __init__(self, directory: Path, limit: float = 120.0) -> None:
         """Connect to qmp.sock in a host's directory. `limit`: seconds that a command may take."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(limit)
-        # By way of a file descriptor: a socket's path has 107 bytes at most, a state directory may have more.
-        folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         try:
-            self._socket.connect(f"/proc/self/fd/{folder}/qmp.sock")
+            self._socket = connect(directory, "qmp.sock", limit)
         except OSError as error:
-            self._socket.close()
             raise GpuadminError(f"QEMU does not answer at {directory / 'qmp.sock'}: {error}") from error
-        finally:
-            os.close(folder)
         self._reader = self._socket.makefile("r", encoding="utf-8")
         self._read()
         self.command("qmp_capabilities")
@@ -35,7 +46,9 @@ class Qmp:
     def __enter__(self) -> Qmp:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._reader.close()
         self._socket.close()
 

@@ -51,7 +51,9 @@ def as_text(found: Facts) -> str:
     for host in found["hosts"]:
         condition = "up" if host["ssh"] else "no ssh" if host["running"] else "off"
         role = "golden node" if host["golden"] else {"plain": "ordinary node"}.get(host["kind"], host["kind"])
-        lines.append(f"{host['name']:<{width}}  {condition:<6}  {host['address']:<11}  127.0.0.1:{host['ssh_port']:<5}  {role}")
+        lines.append(
+            f"{host['name']:<{width}}  {condition:<6}  {host['address']:<11}  127.0.0.1:{host['ssh_port']:<5}  {role}"
+        )
     names = ", ".join(found["snapshots"]) or "none"
     return "\n".join([*lines, "", f"snapshots: {names}"])
 

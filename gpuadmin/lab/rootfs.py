@@ -51,7 +51,7 @@ def mmdebstrap_command(directory: Path, mirror: str | None) -> Command:
         "--variant=minbase",
         f"--architectures={ARCHITECTURE}",
         f"--include={','.join(INSTALLED)}",
-        "--aptopt=APT::Install-Recommends \"false\"",
+        '--aptopt=APT::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED),
         "--skip=cleanup/apt",
         "--format=tar",

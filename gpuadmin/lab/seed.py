@@ -17,7 +17,9 @@ ADMIN_UID = 900
 DATA_DISK = "/dev/disk/by-id/virtio-gpuadmin-data"
 
 
-def seed_tar(lab: Lab, host: Host, *, base_fstab: str, host_key: bytes, host_key_public: bytes, admin_key: str) -> bytes:
+def seed_tar(
+    lab: Lab, host: Host, *, base_fstab: str, host_key: bytes, host_key_public: bytes, admin_key: str
+) -> bytes:
     """Given a host and its keys, return the tar that its first boot unpacks over the root.
 
     `base_fstab` is the fstab of its disk layout; `admin_key` the admin's public key, one line.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.lab import qemu, ssh, state
+from gpuadmin.lab import clock, qemu, state
 from gpuadmin.lab.cluster import chosen_accel, on_each
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
@@ -60,7 +60,7 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
             on_each([host for host in saved if host.name in running], lambda host: _monitor(lab, host, "stop"))
             on_each(saved, bring_back)
             on_each(saved, lambda host: _monitor(lab, host, "cont"))
-            on_each(saved, lambda host: ssh.set_clock(lab, host))
+            on_each(saved, lambda host: clock.set_clock(lab, host))
 
 
 def _monitor(lab: Lab, host: Host, line: str) -> None:

@@ -10,7 +10,7 @@ in_root mv /root /var/roothome
 in_root ln -s var/roothome /root
 in_root install -d /local /srv/storage /boot/grub /usr/lib/sysimage
 
-in_root systemctl enable ssh.service systemd-networkd.service
+in_root systemctl enable ssh.service systemd-networkd.service gpuadmin-lab-clock.service
 in_root systemctl set-default multi-user.target
 # What a virtual machine of a few hours has no use for. Each costs a tenth of a second to a second of every boot.
 in_root systemctl mask \
