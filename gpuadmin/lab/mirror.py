@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-_DEBIAN_SUITES = re.compile(r"(buster|bullseye|bookworm|trixie|forky|sid|stable|testing|unstable|oldstable)$")
+_DEBIAN_SUITES = (
+    "bullseye", "bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable",
+)  # fmt: skip
 
 
 def mirror() -> str | None:
@@ -28,28 +31,49 @@ def mirror_from(apt: Path) -> str | None:
             continue
         text = file.read_text(errors="replace")
         parse = parse_deb822 if file.suffix == ".sources" else parse_one_line
-        for uri, suite in parse(text):
-            if is_debian_archive(uri, suite):
-                return uri.rstrip("/")
+        for source in parse(text):
+            if is_debian_archive(source):
+                return source.uri.rstrip("/")
     return None
 
 
-def is_debian_archive(uri: str, suite: str) -> bool:
-    """Given a source's URI and suite, tell whether it is a main Debian archive (not security, not a vendor's)."""
-    path = uri.rstrip("/")
-    return bool(_DEBIAN_SUITES.match(suite)) and path.startswith(("http://", "https://")) and path.endswith("/debian")
+@dataclass(frozen=True)
+class Source:
+    """What apt takes packages from: one URI and suite. `signed_by` is empty where none is named."""
+
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+    signed_by: str = ""
 
 
-def parse_one_line(text: str) -> Iterator[tuple[str, str]]:
-    """Given a one-line-style sources file, yield (URI, suite) of each binary source (sources.list(5))."""
+def is_debian_archive(source: Source) -> bool:
+    """Given a source, tell whether it is a main Debian archive: not security updates, not a vendor's packages.
+
+    Vendors, too, have URIs that end with /debian and suites named like Debian's; but their component is rarely
+    `main`, and where it is, they name a key of their own.
+    """
+    return (
+        source.uri.startswith(("http://", "https://"))
+        and source.uri.rstrip("/").endswith("/debian")
+        and source.suite in _DEBIAN_SUITES
+        and "main" in source.components
+        and (not source.signed_by or "debian-archive" in source.signed_by)
+    )
+
+
+def parse_one_line(text: str) -> Iterator[Source]:
+    """Given a one-line-style sources file, yield each binary source (sources.list(5))."""
     for line in text.splitlines():
-        words = re.sub(r"\[[^]]*\]", " ", line.split("#", 1)[0]).split()
-        if len(words) >= 3 and words[0] == "deb":
-            yield words[1], words[2]
+        found = re.fullmatch(r"\s*deb\s+(?:\[([^]]*)\]\s*)?(\S+)\s+(\S+)\s*(.*)", line.split("#", 1)[0])
+        if found:
+            options, uri, suite, components = found.groups()
+            signed_by = re.search(r"signed-by=(\S+)", options or "")
+            yield Source(uri, suite, tuple(components.split()), signed_by[1] if signed_by else "")
 
 
-def parse_deb822(text: str) -> Iterator[tuple[str, str]]:
-    """Given a deb822-style sources file, yield (URI, suite) of each enabled binary source (sources.list(5))."""
+def parse_deb822(text: str) -> Iterator[Source]:
+    """Given a deb822-style sources file, yield each enabled binary source (sources.list(5))."""
     for stanza in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
         last = ""
@@ -64,6 +88,7 @@ def parse_deb822(text: str) -> Iterator[tuple[str, str]]:
                 fields[last] = value.strip()
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):
             continue
+        components = tuple(fields.get("components", "").split())
         for uri in fields.get("uris", "").split():
             for suite in fields.get("suites", "").split():
-                yield uri, suite
+                yield Source(uri, suite, components, fields.get("signed-by", ""))

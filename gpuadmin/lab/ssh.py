@@ -23,11 +23,15 @@ def ssh_command(
     host: Host,
     words: Sequence[str] = (),
     *,
-    batch: bool = False,
     login: str = ADMIN,
     identity: Path | None = None,
+    batch: bool = False,
 ) -> Command:
-    """Return the command that logs in to a host, or runs something there: as the admin, or as `login` with a key."""
+    """Return the command that logs in to a host, or runs something there.
+
+    As the admin with the lab's key, unless `login` and `identity` (a private key) say otherwise. With `batch` it
+    never asks, and gives up after ten seconds without a connection.
+    """
     options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
     return (
         "ssh", "-F", "none", "-i", str(identity or lab.ssh_key), "-p", str(host.ssh_port),

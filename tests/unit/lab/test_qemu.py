@@ -1,0 +1,147 @@
+"""Command lines, and finding a process again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.lab import accel, builder, commands, qemu, ssh, state
+from gpuadmin.lab.disk import NODE
+
+
+def has(command: tuple[str, ...], *words: str) -> bool:
+    """Whether the words stand next to each other in a command."""
+    return any(command[start : start + len(words)] == words for start in range(len(command)))
+
+
+def test_a_node(lab: state.Lab) -> None:
+    host = lab.host("node1")
+    command = qemu.qemu_command(lab, host, "tcg")
+    directory = lab.host_directory(host)
+    assert has(command, "-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
+    assert has(command, "-m", "1024")
+    assert has(command, "-netdev", f"user,id=uplink,ipv6=off,hostfwd=tcp:127.0.0.1:{host.ssh_port}-:22")
+    assert has(command, "-netdev", "socket,id=cluster,mcast=230.0.0.1:5555,localaddr=127.0.0.1")
+    assert has(command, "-fw_cfg", f"name=opt/gpuadmin/seed,file={directory / 'seed.tar'}")
+    assert has(command, "-qmp", "unix:qmp.sock,server=on,wait=off")
+    assert has(command, "-pidfile", str(directory / "qemu.pid"), "-daemonize")
+    assert not any("data.qcow2" in word for word in command)
+    assert not any(word in ("-kernel", "-loadvm", "-S") for word in command)
+
+
+def test_disks_honour_flushes(lab: state.Lab) -> None:
+    command = qemu.qemu_command(lab, lab.host("storage"), "kvm")
+    drives = [word for word in command if word.startswith("if=none")]
+    assert len(drives) == 2
+    assert all("cache=writeback" in drive for drive in drives)
+    assert has(command, "-device", "virtio-blk-pci,drive=data,serial=gpuadmin-data")
+    assert has(command, "-accel", "kvm", "-cpu", "host")
+
+
+def test_from_a_snapshot(lab: state.Lab) -> None:
+    command = qemu.qemu_command(lab, lab.host("node1"), "tcg", load="fresh", paused=True)
+    assert has(command, "-loadvm", "fresh", "-S")
+
+
+def test_sockets_are_relative_whatever_the_path(lab: state.Lab) -> None:
+    command = qemu.qemu_command(lab, lab.host("node1"), "tcg")
+    sockets = [word for word in command if ".sock" in word]
+    assert sockets
+    assert not any(str(lab.directory) in word for word in sockets)
+
+
+def test_running_pid_is_not_fooled_by_another_process(lab: state.Lab) -> None:
+    host = lab.host("node1")
+    lab.host_directory(host).mkdir(parents=True)
+    pid_file = lab.host_directory(host) / "qemu.pid"
+    assert qemu.running_pid(lab, host) is None
+    for text in ("", "nonsense", "999999999", str(os.getpid())):
+        pid_file.write_text(text)
+        assert qemu.running_pid(lab, host) is None
+    assert qemu.kill(lab, host) is False
+
+
+def test_kill_ends_the_process_that_is_ours(lab: state.Lab) -> None:
+    host = lab.host("node1")
+    pid_file = lab.host_directory(host) / "qemu.pid"
+    pid_file.parent.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(pid_file)]) as process:
+        pid_file.write_text(str(process.pid))
+        assert qemu.running_pid(lab, host) == process.pid
+        assert qemu.kill(lab, host) is True
+    assert qemu.running_pid(lab, host) is None
+
+
+@pytest.mark.parametrize("value", ["kvm", "tcg"])
+def test_environment_chooses(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("GPUADMIN_LAB_ACCEL", value)
+    assert accel.choose(Path("/nonexistent")) == value
+    assert "GPUADMIN_LAB_ACCEL" in accel.why("kvm")
+
+
+def test_environment_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUADMIN_LAB_ACCEL", "magic")
+    with pytest.raises(GpuadminError):
+        accel.choose(Path("/nonexistent"))
+
+
+def test_trial_is_remembered_for_this_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials: list[Path] = []
+
+    def runs(kernel: Path) -> bool:
+        trials.append(kernel)
+        return True
+
+    monkeypatch.setattr(accel, "kvm_runs", runs)
+    monkeypatch.setattr(accel.os, "access", lambda *_: True)
+    assert [accel.choose(Path("/k")), accel.choose(Path("/k"))] == ["kvm", "kvm"]
+    assert trials == [Path("/k")]
+
+
+def test_a_guest_that_never_gets_on_is_not_kvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = tmp_path / "qemu-system-x86_64"
+    stuck.write_text("#!/bin/sh\nexec sleep 60\n")
+    stuck.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert accel.kvm_runs(Path("/k"), limit=0.3) is False
+
+
+def test_builder_boots_a_kernel_with_our_init() -> None:
+    command = builder.builder_command("tcg", Path("/r"), Path("/w/initrd"), Path("/w/disk.raw"), Path("/w/log"))
+    assert has(command, "-kernel", "/r/vmlinuz", "-initrd", "/w/initrd")
+    assert "rdinit=/gpuadmin/build" in command[command.index("-append") + 1]
+    assert has(command, "-drive", "if=virtio,format=raw,readonly=on,file=/r/root.tar")
+    assert NODE.name == "node"
+
+
+def test_ssh_command(lab: state.Lab) -> None:
+    host = lab.host("node2")
+    command = ssh.ssh_command(lab, host, ("uptime",))
+    assert command[-3:] == ("gpuadmin@127.0.0.1", "--", "uptime")
+    assert has(command, "-p", str(host.ssh_port))
+    assert "StrictHostKeyChecking=yes" in command
+    assert ssh.ssh_command(lab, host)[-1] == "gpuadmin@127.0.0.1"
+    other = ssh.ssh_command(lab, host, login="minji", identity=Path("/keys/minji"))
+    assert has(other, "-i", "/keys/minji")
+    assert other[-1] == "minji@127.0.0.1"
+
+
+def test_missing_tools_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "search_path", lambda: "/nonexistent")
+    with pytest.raises(GpuadminError) as caught:
+        commands.require("mmdebstrap", "qemu-img")
+    assert "apt install mmdebstrap qemu-utils" in str(caught.value.hint)
+    assert "dnf install mmdebstrap qemu-img" in str(caught.value.hint)
+
+
+def test_a_failed_command_can_be_pasted(tmp_path: Path) -> None:
+    with pytest.raises(GpuadminError) as caught:
+        commands.run(("sh", "-c", "echo no luck >&2; exit 3"))
+    assert "sh -c 'echo no luck >&2; exit 3'" in caught.value.message
+    assert "status 3" in caught.value.message
+    assert "no luck" in caught.value.message
