@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import InterruptedRun, RefusedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
     from gpuadmin.config.inventory import Host
     from gpuadmin.config.load import Site
     from gpuadmin.plan import Plan
@@ -48,6 +52,7 @@ class Work:
     result: Callable[[RunResult], dict[str, Any]] = lambda run: {}
     check_only: bool = False  # the verb only looks: no plan is shown, nothing is asked or changed
     show_table: bool = True
+    observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
 
 
 @contextmanager
@@ -66,10 +71,9 @@ def opened(name: str, options: Options, *, changes: bool = True) -> Iterator[Ver
 
 def perform(verb: Verb, work: Work) -> int:
     """Show the plan, ask, do the work, and report it. Returns the exit code."""
-    from gpuadmin.console import Progress, make_console, show_plan
+    from gpuadmin.console import make_console, show_plan
     from gpuadmin.records import Record, prune_runs
     from gpuadmin.report import as_json, document, exit_code, show_hosts
-    from gpuadmin.run import Invocation, run
 
     options, site = verb.options, verb.site
     check = options.check or work.check_only
@@ -82,28 +86,20 @@ def perform(verb: Verb, work: Work) -> int:
             click.echo(as_json(document(verb.name, site=site.directory, run=None, check=check, status="ok")))
         return 0
     if not check:
-        confirm(work.plan, options)
+        require_confirmation_possible(options)
     secrets = ask_secrets(options)
+    if work.observe and not check and not options.yes:
+        console.print("Looking what would change on each host…")
+        foreseen = _run(verb, work, console, secrets, check=True, log=None)
+        show_hosts(console, foreseen.hosts, check=True)
+        if foreseen.interrupted:
+            raise InterruptedRun("interrupted while looking; nothing was changed")
+    if not check:
+        confirm(work.plan, options)
     record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=check, plan=work.plan.document())
     if not check:
         work.write()
-    with Progress(console, verbose=options.verbose) as progress:
-        result = run(
-            Invocation(
-                playbook=verb.name,
-                inventory=site.inventory.sources,
-                known_hosts=site.known_hosts,
-                hosts=len(verb.hosts),
-                variables={"gpuadmin_site": site.settings.model_dump(mode="json"), **work.variables},
-                limit=options.limit,
-                check=check,
-                verbosity=options.verbose,
-                secrets=secrets,
-                log=record.log,
-            ),
-            on_task=progress.task,
-            on_host=progress.host,
-        )
+    result = _run(verb, work, console, secrets, check=check, log=record.log)
     code = exit_code(result)
     body = document(
         verb.name,
@@ -122,6 +118,31 @@ def perform(verb: Verb, work: Work) -> int:
     if options.json:
         click.echo(as_json(body))
     return int(code)
+
+
+def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: bool, log: Path | None) -> RunResult:
+    """Run the verb's playbook: the same invocation, whether it only looks or does the work."""
+    from gpuadmin.console import Progress
+    from gpuadmin.run import Invocation, run
+
+    options, site = verb.options, verb.site
+    with Progress(console, verbose=options.verbose) as progress:
+        return run(
+            Invocation(
+                playbook=verb.name,
+                inventory=site.inventory.sources,
+                known_hosts=site.known_hosts,
+                hosts=len(verb.hosts),
+                variables={"gpuadmin_site": site.settings.model_dump(mode="json"), **work.variables},
+                limit=options.limit,
+                check=check,
+                verbosity=options.verbose,
+                secrets=secrets,
+                log=log,
+            ),
+            on_task=progress.task,
+            on_host=progress.host,
+        )
 
 
 def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
