@@ -160,14 +160,19 @@ def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
         click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; then run it again", err=True)
 
 
-def confirm(plan: Plan, options: Options) -> None:
-    """Ask, unless --yes. Without a terminal and without --yes nothing is done."""
-    if options.yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+def require_confirmation_possible(options: Options) -> None:
+    """Without a terminal and without --yes nothing is done, and nothing is looked at first."""
+    if not options.yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise RefusedError(
             "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
         )
+
+
+def confirm(plan: Plan, options: Options) -> None:
+    """Ask, unless --yes."""
+    require_confirmation_possible(options)
+    if options.yes:
+        return
     if not click.confirm(plan.question, default=False, err=True):
         raise RefusedError("not confirmed; nothing was changed")
 
