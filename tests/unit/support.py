@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,3 +39,36 @@ def make_site(directory: Path, users: str = "users: []\n", settings: Mapping[str
     write_site(directory, name="test", settings=settings or {}, hosts=HOSTS, schemas=False)
     (directory / "users.yml").write_text(users)
     return directory
+
+
+def make_local_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
+    """The same, but Ansible runs on this machine, as this user, and needs no ssh."""
+    make_site(directory, users, settings)
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    hosts = [SiteHost(host.name, host.groups, local) for host in HOSTS]
+    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
+    return directory
+
+
+_STUBBED = """
+import pathlib, sys
+from gpuadmin import run
+content = pathlib.Path(sys.argv.pop(1))
+run.content_path = lambda *parts: content.joinpath(*parts)
+from gpuadmin.cli import main
+main()
+"""
+
+
+def stubbed(content: Path, *arguments: str) -> list[str]:
+    """The command line of gpuadmin with playbooks of a test's own, in `content`/playbooks."""
+    return [sys.executable, "-c", _STUBBED, str(content), *arguments]
+
+
+def write_playbook(content: Path, verb: str, tasks: str) -> None:
+    """Write a playbook of one play over all hosts."""
+    (content / "playbooks").mkdir(parents=True, exist_ok=True)
+    (content / "roles").mkdir(exist_ok=True)
+    indented = "\n".join(f"    {line}" for line in tasks.strip().splitlines())
+    text = f"- name: Test\n  hosts: all\n  gather_facts: false\n  tasks:\n{indented}\n"
+    (content / "playbooks" / f"{verb}.yml").write_text(text)
