@@ -50,6 +50,7 @@ class Work:
     variables: Mapping[str, Any] = field(default_factory=dict)
     write: Callable[[], None] = lambda: None
     result: Callable[[RunResult], dict[str, Any]] = lambda run: {}
+    exit_code: Callable[[RunResult], int] | None = None  # where a verb has an opinion of its own
     check_only: bool = False  # the verb only looks: no plan is shown, nothing is asked or changed
     show_table: bool = True
     observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
@@ -100,7 +101,7 @@ def perform(verb: Verb, work: Work) -> int:
     if not check:
         work.write()
     result = _run(verb, work, console, secrets, check=check, log=record.log)
-    code = exit_code(result)
+    code = (work.exit_code or exit_code)(result)
     body = document(
         verb.name,
         site=site.directory,
@@ -114,7 +115,7 @@ def perform(verb: Verb, work: Work) -> int:
     prune_runs(site.runs, site.settings.runs.keep)
     if work.show_table:
         show_hosts(console, result.hosts, check=check)
-    _closing_words(verb, result, code, record.id)
+    _closing_words(verb, result, record.id)
     if options.json:
         click.echo(as_json(body))
     return int(code)
@@ -145,7 +146,7 @@ def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: b
         )
 
 
-def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
+def _closing_words(verb: Verb, result: RunResult, run: str) -> None:
     """Say on standard error what went wrong and what to do about it."""
     if result.interrupted:
         click.echo(
@@ -154,8 +155,7 @@ def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
         )
     elif result.error:
         click.echo(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
-    elif code:
-        bad = [name for name, host in result.hosts.items() if host.bad]
+    elif bad := [name for name, host in result.hosts.items() if host.bad]:
         click.echo(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
         click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; then run it again", err=True)
 
