@@ -1,4 +1,4 @@
-"""Given a directory of the callback `foretold`, say where check mode and the runs do not agree. Exit code 1 if anywhere.
+"""Given a directory of the callback `foretold`, say where check mode and the runs do not agree. Exit code 1 if so.
 
 The runs of a scenario are: a check on a fresh host, the converge, the same again, and another check.
 """
