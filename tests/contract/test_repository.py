@@ -65,9 +65,12 @@ HOSTS = {
     "deb.debian.org", "specifications.freedesktop.org", "www.gnu.org", "docs.nvidia.com", "bugs.debian.org",
     "lists.debian.org", "packages.debian.org", "packages.ubuntu.com", "ubuntu.com", "git.savannah.gnu.org",
     "gitlab.com", "en.wikipedia.org", "www.qemu.org", "wiki.qemu.org", "pre-commit.com", "conda-forge.org",
-    "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io", "nfs.sourceforge.net",
+    "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io",
+    "nfs.sourceforge.net",
 }  # fmt: skip
-EXAMPLE = re.compile(r"(^|\.)(example(\.(org|com|net|ac\.kr))?|invalid|test|localhost)$|^127\.|^10\.|^192\.0\.2\.|^[a-z0-9-]+$")
+EXAMPLE = re.compile(
+    r"(^|\.)(example(\.(org|com|net|ac\.kr))?|invalid|test|localhost)$|^127\.|^10\.|^192\.0\.2\.|^[a-z0-9-]+$"
+)
 
 
 def test_no_host_of_anybodys_is_written_down() -> None:

@@ -50,7 +50,13 @@ def templated(value: object) -> bool:
 @pytest.mark.parametrize("role", ROLES)
 def test_the_anatomy_of_a_role(role: str) -> None:
     base = ROOT / "roles" / role
-    for part in ("defaults/main.yml", "meta/argument_specs.yml", "meta/main.yml", "tasks/main.yml", "tasks/preflight.yml"):
+    for part in (
+        "defaults/main.yml",
+        "meta/argument_specs.yml",
+        "meta/main.yml",
+        "tasks/main.yml",
+        "tasks/preflight.yml",
+    ):
         assert (base / part).exists(), part
     first = load(base / "tasks/main.yml")[0]
     assert "preflight" in str(first), "the preflight comes first"
@@ -141,7 +147,9 @@ def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None
     assert foreign == set()
     used = set(re.findall(r"\b" + role + r"_[a-z_]+", re.sub(r"(?m)^" + role + r"_[a-z_]+:", "", text)))
     assert set(options(role)) - used == set(), "variables that nothing uses"
-    assert {name for name in names if not name.startswith("_")} - set(options(role)) == set(), "variables without a spec"
+    assert {name for name in names if not name.startswith("_")} - set(options(role)) == set(), (
+        "variables without a spec"
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)

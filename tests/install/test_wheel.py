@@ -94,7 +94,9 @@ def test_a_site_from_nothing_to_a_run(bin_directory: Path, tmp_path: Path) -> No
 
 
 def test_modules_of_the_collection_are_found(bin_directory: Path, tmp_path: Path) -> None:
-    code = "from gpuadmin.content import collections_path, content_path; print(collections_path(), content_path('roles'))"
+    code = (
+        "from gpuadmin.content import collections_path, content_path; print(collections_path(), content_path('roles'))"
+    )
     done = subprocess.run(
         [str(bin_directory / "python"), "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )

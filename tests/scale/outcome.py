@@ -19,7 +19,7 @@ class Outcome:
 
 
 def outcome(host: SshHost, number: int) -> Outcome:
-    """Given a host, return who has a whole, private range of 65536 ids in each file, and whose data directory is there."""
+    """Given a host, return who has a private range of 65536 ids in each file, and whose data directory is there."""
     docker = host.root / "local/.docker"
     data = set()
     for entry in docker.iterdir() if docker.is_dir() else ():

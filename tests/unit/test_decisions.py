@@ -40,7 +40,9 @@ def test_a_requested_uid_is_kept_clear_of_by_the_others() -> None:
 
 
 def test_gaps_are_used_when_the_top_is_reached() -> None:
-    text = "users: [{name: a, uid: 20004}, {name: b, uid: 20001}]\nretired: [{name: c, uid: 20000, removed: 2026-01-01}]\n"
+    text = (
+        "users: [{name: a, uid: 20004}, {name: b, uid: 20001}]\nretired: [{name: c, uid: 20000, removed: 2026-01-01}]\n"
+    )
     assert uids(text, Request("d"), Request("e"), settings=SMALL) == {"a": 20004, "b": 20001, "d": 20002, "e": 20003}
     with pytest.raises(RefusedError, match="all uids from 20000 to 20004 are taken"):
         uids(text, *(Request(name) for name in "defg"), settings=SMALL)
@@ -105,7 +107,11 @@ def id_settings(draw: st.DrawFn) -> Settings:
     highest = HIGHEST_SUBID + 1 - size * (last - first + 1)
     base = draw(st.integers(65536, max(65536, highest)))
     gid = first - 1 if first > 1000 else last + 1
-    raw = {"name": "x", "accounts": {"uid_first": first, "uid_last": last, "gid": gid}, "subids": {"base": base, "size": size}}
+    raw = {
+        "name": "x",
+        "accounts": {"uid_first": first, "uid_last": last, "gid": gid},
+        "subids": {"base": base, "size": size},
+    }
     try:
         return Settings.model_validate(raw)
     except ValidationError:
@@ -129,7 +135,13 @@ def test_default_subids_leave_what_others_use_alone() -> None:
     assert accounts_settings.uid_last - accounts_settings.uid_first + 1 >= 5000
     low = accounts.subid_range(accounts_settings.uid_first, SETTINGS)[0]
     high = accounts.subid_range(accounts_settings.uid_last, SETTINGS)[1]
-    for begin, end in ((0, 65535), (100000, 600100000), (524288, 1879048191), (2147352576, 2147418111), (2**32 - 1, 2**32)):
+    for begin, end in (
+        (0, 65535),
+        (100000, 600100000),
+        (524288, 1879048191),
+        (2147352576, 2147418111),
+        (2**32 - 1, 2**32),
+    ):
         assert high < begin or low > end
 
 

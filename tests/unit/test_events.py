@@ -54,7 +54,7 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         HostResult("ok", reports={"homes": {"minji": {}}, "users": {"minji": {}}}),
     ),
     "a module that ends without JSON": (
-        [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stdout/stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],
+        [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],
         HostResult("failed", [], "KeyError: 'x' (Do it)"),
     ),
 }  # fmt: skip
@@ -129,7 +129,9 @@ def test_unreachable_in_words(message: str, words: str) -> None:
 
 
 def test_a_host_key_that_is_not_known_yet_is_told_from_one_that_differs() -> None:
-    unknown = "No ED25519 host key is known for x and you have requested strict checking.\r\nHost key verification failed."
+    unknown = (
+        "No ED25519 host key is known for x and you have requested strict checking.\r\nHost key verification failed."
+    )
     assert "not known yet" in unreachable_in_words(unknown)
 
 

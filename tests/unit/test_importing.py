@@ -30,7 +30,10 @@ GOOD = {
         "\ufeffdocker , Name, email,uid,expires,key\r\n"
         f"아니오, minji,minji@example.org ,20000,2027-02-28,{KEY}\r\n",
     ),
-    "quoted": ("a.csv", f'"name","uid","email","key","expires","docker"\n"minji",20000,minji@example.org,"{KEY}",2027-02-28,0\n'),
+    "quoted": (
+        "a.csv",
+        f'"name","uid","email","key","expires","docker"\n"minji",20000,minji@example.org,"{KEY}",2027-02-28,0\n',
+    ),
     "YAML": (
         "a.yml",
         f"users:\n  - name: minji\n    uid: 20000\n    email: minji@example.org\n    keys: ['{KEY}']\n"
@@ -43,11 +46,13 @@ GOOD = {
     ),
     "a bare YAML list that begins so": (
         "a.yml",
-        f"---\n- {{name: minji, uid: 20000, email: minji@example.org, keys: ['{KEY}'], expires: 2027-02-28, docker: false}}\n",
+        f"---\n- {{name: minji, uid: 20000, email: minji@example.org, keys: ['{KEY}'],\n"
+        "   expires: 2027-02-28, docker: false}\n",
     ),
     "a bare YAML list": (
         "a.yaml",
-        f"- {{name: minji, uid: 20000, email: minji@example.org, keys: ['{KEY}'], expires: '2027-02-28', docker: no}}\n",
+        f"- {{name: minji, uid: 20000, email: minji@example.org, keys: ['{KEY}'],\n"
+        "   expires: '2027-02-28', docker: no}\n",
     ),
 }  # fmt: skip
 

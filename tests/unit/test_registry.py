@@ -123,15 +123,23 @@ MISTAKES = {
     ),
     "no uid": ("users:\n" + person(name="a"), "users.yml:2: users[0]: 'a' has no uid"),
     "key of somebody else": (
-        "users:\n" + person(name="a", uid=20000, keys=f"['{MINJI}']") + person(name="b", uid=20001, keys=f"['{MINJI} x']"),
+        "users:\n"
+        + person(name="a", uid=20000, keys=f"['{MINJI}']")
+        + person(name="b", uid=20001, keys=f"['{MINJI} x']"),
         "users.yml:3: users[1].keys[0]: this ssh key is already 'a''s",
     ),
     "system account": ("users:\n" + person(name="root", uid=20000), "users.yml:2: users[0].name: 'root' is a system"),
-    "admin account": ("users:\n" + person(name="gpuusers", uid=20000), "users[0].name: 'gpuusers' is the cluster's own"),
+    "admin account": (
+        "users:\n" + person(name="gpuusers", uid=20000),
+        "users[0].name: 'gpuusers' is the cluster's own",
+    ),
     "unknown field": ("users:\n" + person(name="a", uid=20000, shel="x"), "users[0].shel: there is no such field"),
     "no name": ("users:\n" + person(uid=20000), "users.yml:2: users[0].name: is missing"),
     "text for a number": ("users:\n" + person(name="a", uid="x"), "users.yml:2: users[0].uid: "),
-    "template": ("users:\n" + person(name="a", uid=20000, note="'{{ x }}'"), "users[0].note: holds the template marker"),
+    "template": (
+        "users:\n" + person(name="a", uid=20000, note="'{{ x }}'"),
+        "users[0].note: holds the template marker",
+    ),
     "template in a field that does not exist": ("'{{ x }}': 1\nusers: []\n", "there is no such field"),
     "not a list": ("users: minji\n", "users.yml:1: users: "),
     "not a person": ("users:\n  - minji\n", "users.yml:2: users[0]: must hold fields"),

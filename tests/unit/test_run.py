@@ -88,7 +88,14 @@ def test_the_sites_host_keys_are_the_ones_that_ssh_reads(directory: str, tmp_pat
 
 def test_user_data_is_marked() -> None:
     assert unsafe({"a": ["{{ x }}", {"b": "y"}, 3, None, True, ("z",)]}) == {
-        "a": [{"__ansible_unsafe": "{{ x }}"}, {"b": {"__ansible_unsafe": "y"}}, 3, None, True, [{"__ansible_unsafe": "z"}]]
+        "a": [
+            {"__ansible_unsafe": "{{ x }}"},
+            {"b": {"__ansible_unsafe": "y"}},
+            3,
+            None,
+            True,
+            [{"__ansible_unsafe": "z"}],
+        ]
     }
 
 
@@ -100,7 +107,7 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Run tasks for real, on this machine: `playbook(tasks, variables=…, secrets=…)`."""
     site = load_site(str(make_local_site(tmp_path / "site")))
     content = tmp_path / "content"
-    monkeypatch.setattr(layer, "content_path", lambda *parts: content.joinpath(*parts))
+    monkeypatch.setattr(layer, "content_path", content.joinpath)
     work = tmp_path / "tmp"
     work.mkdir()
     monkeypatch.setenv("TMPDIR", str(work))
@@ -272,5 +279,3 @@ def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tm
     assert (tmp_path / "site/users.yml").read_text() == "users: []\n"
     os.kill(sleeping.pid, signal.SIGINT)
     sleeping.communicate(timeout=30)
-
-

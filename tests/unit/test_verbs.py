@@ -368,7 +368,9 @@ def test_list_users(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = RunResult(
         {
             "node1": HostResult("ok", reports={"users": {"minji": {"status": "ok", **entry}}}),
-            "node2": HostResult("ok", reports={"users": {"minji": {"status": "missing", **entry}, "eve": {"status": "unknown"}}}),
+            "node2": HostResult(
+                "ok", reports={"users": {"minji": {"status": "missing", **entry}, "eve": {"status": "unknown"}}}
+            ),
             "storage": HostResult("unreachable"),
         }
     )
@@ -521,7 +523,9 @@ def test_completion(cli: Cli, shell: str) -> None:
 
 def test_verbs_complete() -> None:
     environment = {**os.environ, "_GPUADMIN_COMPLETE": "bash_complete", "COMP_WORDS": "gpuadmin add", "COMP_CWORD": "1"}
-    done = subprocess.run([sys.executable, "-m", "gpuadmin"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuadmin"], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == ["plain,add-user"], done.stderr
 
 
