@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -139,7 +140,7 @@ def run(
     playbook = content_path("playbooks", f"{invocation.playbook}.yml")
     collector = Collector(on_task=on_task, on_host=on_host)
     work = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
-    control = _control_directory()
+    control = _control_directory(invocation.known_hosts)
     try:
         (work / "tmp").mkdir()
         # an empty one, so that none of the current directory, the home or /etc is read
@@ -200,8 +201,11 @@ def _last_words(text: str) -> str:
     return lines[-1] if lines else "Ansible ended without a word"
 
 
-def _control_directory() -> Path:
-    """Where ssh keeps its sockets: a short path, because a socket's name has at most 107 bytes; ours alone."""
+def _control_directory(known_hosts: Path) -> Path:
+    """Where ssh keeps its sockets: a short path, because a socket's name has at most 107 bytes; ours alone.
+
+    One for each site: a connection that another site's host keys opened must not serve this one, nor end with its run.
+    """
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     directory = base / f"gpuadmin-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -211,7 +215,9 @@ def _control_directory() -> Path:
             f"{directory}: belongs to somebody else or is open to others",
             hint="delete it, or set XDG_RUNTIME_DIR",
         )
-    return directory
+    own = directory / hashlib.sha256(os.fsencode(known_hosts.absolute())).hexdigest()[:8]
+    own.mkdir(mode=0o700, exist_ok=True)
+    return own
 
 
 @contextmanager
@@ -266,13 +272,13 @@ def _playbook_processes() -> list[int]:
 
 
 def _close_connections(control: Path) -> None:
-    """Ask the ssh connections that would wait for the next run to end now."""
+    """Ask the ssh connections that would wait for the next run to end now; those that another run uses, after it."""
     import subprocess
 
     for socket in control.iterdir():
         if socket.is_socket():
             subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "gpuadmin"],
+                ["ssh", "-o", f"ControlPath={socket}", "-O", "stop", "gpuadmin"],
                 check=False,
                 capture_output=True,
                 timeout=10,
