@@ -24,6 +24,7 @@ from gpuadmin.events import Collector, HostResult
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LIBEXEC = Path(__file__).resolve().parent / "libexec"
 
 
@@ -89,7 +90,7 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
     )
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return kept | {
-        "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{_SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
