@@ -139,6 +139,11 @@ def run(
     """
     import ansible_runner
 
+    if shutil.which("ssh", path=_SYSTEM_PATH) is None:
+        raise GpuadminError(
+            "this machine has no ssh",
+            hint="Debian, Ubuntu: apt install openssh-client; Fedora: dnf install openssh-clients; Arch: openssh",
+        )
     playbook = content_path("playbooks", f"{invocation.playbook}.yml")
     collector = Collector(on_task=on_task, on_host=on_host)
     work = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
