@@ -30,7 +30,7 @@ test-fast: $(READY) system-fast ## what needs no virtual cluster
 
 .PHONY: molecule
 molecule: $(READY) system-test ## every role on the virtual cluster
-	@$(BIN)/molecule test --all
+	@scripts/molecule
 
 .PHONY: e2e
 e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
