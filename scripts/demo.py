@@ -1,6 +1,6 @@
 """`make demo`: a virtual cluster, two people with accounts on it, and one of them running a container.
 
-Every step is a command that you could have typed; it is printed before it is run, and what it is meant to show is checked.
+Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ def session(command: str) -> str:
         child.sendline("y")
     kept = []
     for line in shown.getvalue().replace("\r\n", "\n").split("\n"):
-        if "\x1b[2K" in line or "\r" in line:
-            line = re.split(r"\x1b\[2K|\r", line)[-1]  # noqa: PLW2901  only its last state is seen
-        kept.append(_MOVES.sub("", line))
+        last_state = re.split(r"\x1b\[2K|\r", line)[-1]
+        kept.append(_MOVES.sub("", last_state))
     return "\n".join(kept).strip("\n")
 
 

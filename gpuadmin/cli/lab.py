@@ -71,12 +71,12 @@ def ssh(host: str, words: tuple[str, ...], login: str | None, identity: Path | N
     """
     import os
 
-    from gpuadmin.lab import commands, state
+    from gpuadmin.lab import commands, seed, state
     from gpuadmin.lab import ssh as lab_ssh
 
     commands.require("ssh")
     lab = state.existing(name)
-    line = lab_ssh.ssh_command(lab, lab.host(host), words, login=login or lab_ssh.ADMIN, identity=identity)
+    line = lab_ssh.ssh_command(lab, lab.host(host), words, login=login or seed.ADMIN, identity=identity)
     os.execvp(line[0], line)
 
 
