@@ -60,7 +60,8 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
     cluster.person(
         "minji",
         "node1",
-        "nohup sh -c 'n=0; while [ $n -lt 400 ]; do n=$((n+1)); echo $n >> ~/log; sync ~/log; echo $n > /tmp/said; sleep 0.2; done' "
+        "nohup sh -c 'n=0; while [ $n -lt 400 ]; do n=$((n+1)); "
+        "echo $n >> ~/log; sync ~/log; echo $n > /tmp/said; sleep 0.2; done' "
         ">/dev/null 2>&1 </dev/null &",
     )
     cluster.wait(lambda: cluster.ssh("admin", "node1", "test $(cat /tmp/said) -gt 5 && echo yes"))
@@ -160,17 +161,11 @@ def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> No
 
 
 def test_somebody_elses_home_is_left_alone(cluster: Cluster) -> None:
-    cluster.admin(
-        "storage", "install -d -o 4242 -m 0700 /srv/storage/homes/minji; echo x > /srv/storage/homes/minji/thesis"
-    )
+    home = "/srv/storage/homes/minji"
+    cluster.admin("storage", f"install -d -o 4242 -m 0700 {home}; echo x > {home}/thesis")
     document = cluster.add("minji", code=3)
     assert "4242" in document["hosts"]["storage"]["message"]
-    assert cluster.admin(
-        "storage", "stat -c %u /srv/storage/homes/minji; cat /srv/storage/homes/minji/thesis"
-    ).split() == [
-        "4242",
-        "x",
-    ]
+    assert cluster.admin("storage", f"stat -c %u {home}; cat {home}/thesis").split() == ["4242", "x"]
 
 
 def test_passwords_leave_no_trace(cluster: Cluster) -> None:
