@@ -111,6 +111,8 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
         "ANSIBLE_NOCOWS": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "False",
         "ANSIBLE_LOCALHOST_WARNING": "False",
+        # characters; ansible-runner empties larger results (a thousand people's are 900,000), `changed` and all
+        "MAX_EVENT_RES": str(2**40),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

@@ -173,6 +173,11 @@ def test_check_mode_and_the_real_run_say_the_same(playbook: Runner, tmp_path: Pa
     assert {host.status for host in playbook(tasks).hosts.values()} == {"ok"}
 
 
+def test_a_result_of_any_size_counts(playbook: Runner) -> None:
+    result = playbook("- name: Say much\n  ansible.builtin.command: head --bytes=900000 /dev/zero\n")
+    assert {host.status for host in result.hosts.values()} == {"changed"}
+
+
 def test_a_limit(playbook: Runner) -> None:
     tasks = "- name: Look\n  ansible.builtin.debug:\n    msg: x\n"
     assert list(playbook(tasks, limit="golden").hosts) == ["node1"]
