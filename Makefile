@@ -33,7 +33,11 @@ molecule: $(READY) system-test ## every role on the virtual cluster
 	@scripts/molecule
 
 .PHONY: e2e
-e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
+e2e: $(READY) system-test ## the verbs on the virtual cluster, with the most telling faults
+	@$(PYTEST) -v -m "lab and not slow" tests
+
+.PHONY: test-faults
+test-faults: $(READY) system-test ## all end-to-end tests, also the slow ones that `make test` leaves out
 	@$(PYTEST) -v -m lab tests
 
 .PHONY: lint

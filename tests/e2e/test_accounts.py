@@ -140,6 +140,7 @@ def test_whatever_root_boots_has_the_accounts(cluster: Cluster) -> None:
     assert cluster.root_is_read_only("node2")
 
 
+@pytest.mark.slow
 def test_docker_by_self_service(cluster: Cluster) -> None:
     cluster.add("sora", "--no-docker")
     assert "sora" not in cluster.admin("node1", "cat /etc/subuid")
