@@ -1,0 +1,85 @@
+"""What a person reads: plans and tables, with whatever stands in them shown as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuadmin.console import Progress, make_console, show_plan
+from gpuadmin.events import HostResult
+from gpuadmin.plan import Plan, PlanBuilder, Step
+from gpuadmin.report import show_hosts
+
+
+def test_hosts_that_get_the_same_stand_together(capsys: pytest.CaptureFixture[str]) -> None:
+    builder = PlanBuilder("Add minji")
+    builder.add("site", "users.yml: write minji")
+    builder.add_all(["node1", "node2"], ["account minji"])
+    builder.add("node3", "account minji, locked")
+    builder.warn("minji has no key")
+    show_plan(make_console(json=False), builder.build(), check=True)
+    out = capsys.readouterr().out
+    assert [line.rstrip() for line in out.splitlines()] == [
+        "Add minji (check: nothing will be changed)",
+        "  site",
+        "    users.yml: write minji",
+        "  node1, node2",
+        "    account minji",
+        "  node3",
+        "    account minji, locked",
+        "  Note: minji has no key",
+    ]
+
+
+def test_nothing_is_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console(json=False)
+    text = "[red]x[/red] [/] :smile: \\[a]"
+    show_plan(console, Plan(text, (Step("a[b]", text),), (text,)), check=False)
+    show_hosts(console, {"n[1]": HostResult("failed", [text], text)}, check=False)
+    with Progress(console, verbose=1) as progress:
+        progress.task(text)
+        progress.host("n", "failed", text)
+    out = capsys.readouterr().out
+    assert out.count(text) == 7
+    assert "n[1]" in out
+
+
+def test_long_lists_are_shortened_and_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console(json=False)
+    show_plan(console, Plan("x", tuple(Step("n", f"step {number}") for number in range(100))), check=False)
+    show_hosts(console, {"n": HostResult("changed", [f"did {number}" for number in range(100)])}, check=False)
+    out = capsys.readouterr().out
+    assert "… and 62 more" in out
+    assert "… and 89 more" in out
+    assert "step 37" in out
+    assert "step 38" not in out
+
+
+def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console(json=False)
+    long = "a reason that is much longer than eighty characters, because it quotes what a program on the host said"
+    show_hosts(console, {"node1": HostResult("failed", [], long)}, check=False)
+    with Progress(console, verbose=0) as progress:
+        progress.task("Quiet")
+        progress.host("node1", "changed", "quiet")
+        progress.host("node1", "unreachable", "loud")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert [line for line in out.splitlines() if long in line], "one line, so that grep finds it"
+    assert "uiet" not in out
+    assert "loud" in out
+
+
+def test_with_json_people_are_told_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(make_console(json=True), Plan("Add minji", (Step("n", "x"),)), check=False)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Add minji" in captured.err
+
+
+def test_a_plan_in_a_record() -> None:
+    plan = Plan("x", (Step("n", "y"),), ("z",), destroys=True)
+    assert plan.document() == {
+        "title": "x", "steps": [{"host": "n", "action": "y"}], "warnings": ["z"], "destroys": True,
+    }  # fmt: skip
+    assert not plan.empty
+    assert Plan("x").empty
