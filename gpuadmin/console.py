@@ -20,7 +20,7 @@ def make_console(*, json: bool) -> Console:
 
     stream = sys.stderr if json else sys.stdout
     # In a pipe a line of output stays a line, whatever its length, so that grep works and no name is cut.
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else 4000)
+    return Console(file=stream, highlight=False, emoji=False, width=None if stream.isatty() else 4000)
 
 
 def show_plan(console: Console, plan: Plan, *, check: bool) -> None:
