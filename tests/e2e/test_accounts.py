@@ -52,6 +52,7 @@ def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
     assert {name: host["changed"] for name, host in again["hosts"].items()} == {"node1": [], "node2": [], "storage": []}
 
 
+@pytest.mark.slow
 def test_containers_come_back_after_a_reboot_and_devices_can_be_given(cluster: Cluster) -> None:
     cluster.add("minji")
     cluster.admin(
@@ -111,6 +112,7 @@ def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     }
 
 
+@pytest.mark.slow
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.add("minji")
     cluster.gpuadmin("drift")
@@ -156,6 +158,7 @@ def test_docker_by_self_service(cluster: Cluster) -> None:
     assert cluster.root_is_read_only("node1")
 
 
+@pytest.mark.slow
 def test_accounts_from_a_directory(cluster: Cluster) -> None:
     """Whoever NSS knows on a node gets home, Docker and subids there; who is not known yet is reported, not failed."""
     settings = cluster.site / "gpuadmin.yml"

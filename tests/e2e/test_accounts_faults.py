@@ -151,6 +151,7 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
     assert all(cluster.root_is_read_only(node) for node in ("node1", "node2"))
 
 
+@SLOW
 def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> None:
     cluster.admin("storage", "exportfs -ua; systemctl stop nfs-server; umount /srv/storage")
     document = cluster.add("minji", code=3)

@@ -127,6 +127,7 @@ def test_errors_say_what_there_is() -> None:
     lab("restore", "fresh")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["rm -f /mnt/roots/next/usr/sbin/init /mnt/roots/next/usr/bin/dash", "true"])
 def test_trial_root_boots_once_and_a_broken_one_never_stays(damage: str) -> None:
     lab("restore", "fresh")
@@ -141,6 +142,7 @@ def test_trial_root_boots_once_and_a_broken_one_never_stays(damage: str) -> None
     assert "trial=\n" in on_host("grub-editenv /boot/grub/grubenv list") + "\n"
 
 
+@pytest.mark.slow
 def test_trial_root_that_is_not_there() -> None:
     lab("restore", "fresh")
     trial("nowhere")
@@ -149,6 +151,7 @@ def test_trial_root_that_is_not_there() -> None:
     assert booted_root() == "/roots/base"
 
 
+@pytest.mark.slow
 def test_interrupted_up_leaves_nothing_that_down_does_not_find(tmp_path: Path) -> None:
     lab("power-cut", HOST)
     with subprocess.Popen(
