@@ -177,17 +177,17 @@ def machine() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Accounts for many people: gpuadmin against the wiki's playbook.")
-    parser.add_argument("--users", type=int, nargs="*", default=[30, 100], help="people, a row for each number")
+    parser.add_argument("--users", type=int, nargs="*", help="people, a row for each number [30 100]")
     parser.add_argument("--hosts", type=int, default=6, help="nodes beside the storage host")
     parser.add_argument("--runs", type=int, default=3, help="runs of gpuadmin, of which the median counts")
     parser.add_argument("--tuned", action="store_true", help="the wiki's playbook with tuned settings")
-    parser.add_argument("--quick", action="store_true", help="30 people against the wiki, and nothing else")
+    parser.add_argument("--quick", action="store_true", help="only the wiki, with 30 people or --users")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "add_users.json", help="where the figures go")
     options = parser.parse_args()
 
     facts, rows = machine(), []
     with tempfile.TemporaryDirectory() as work:
-        for users in [30] if options.quick else options.users:
+        for users in options.users or ([30] if options.quick else [30, 100]):
             print(f"{users} people × {options.hosts} hosts …", file=sys.stderr, flush=True)
             rows.append(against_the_wiki(users, options.hosts, options.runs, Path(work), tuned=options.tuned))
         for users, hosts in () if options.quick else ((1000, options.hosts), (100, 40)):
