@@ -29,7 +29,7 @@ MAKE_IMAGE = (
 )
 CONTAINER_UID = (
     "docker run --detach --rm --user 1000 --name demo tiny /bin/sleep 60 >/dev/null && "
-    "ps -o uid= -p $(docker inspect --format '{{.State.Pid}}' demo) && docker kill demo >/dev/null"
+    "stat --format %u /proc/$(docker inspect --format '{{.State.Pid}}' demo) && docker kill demo >/dev/null"
 )
 
 

@@ -36,7 +36,7 @@ def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
     cluster.person("minji", "node1", MAKE_IMAGE)
     assert "uid=0" in cluster.person("minji", "node1", "docker run --rm tiny /bin/id")
     cluster.person("minji", "node1", "docker run -d --name kept --user 1000 tiny /bin/sleep 1000")
-    uid = cluster.admin("node1", "ps -o uid= -p $(pgrep -f '^/bin/sleep 1000')").strip()
+    uid = cluster.admin("node1", "stat -c %u /proc/$(pgrep -f '^/bin/sleep 1000')").strip()
     assert int(uid) == 2**31 + 999
     assert cluster.admin("node1", "pgrep -xc dockerd").strip() == "1"
     # it survived the end of that session, and it lies on the node's own disk
