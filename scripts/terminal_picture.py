@@ -18,6 +18,8 @@ WIDTH = 108
 # What a progress line writes over itself: cursor movement and erasing. The last state of each line is what is kept.
 _MOVES = re.compile(r"\x1b\[\?25[lh]|\x1b\[\d*[ABCDGJ]|\x1b\[\d*;\d*H")
 
+_SPINNER = re.compile("[\u2800-\u28ff]")
+
 
 def session(command: str) -> str:
     """Run a command on a pseudo-terminal, answer `y` to a question, and return what stands on the screen at the end."""
@@ -30,8 +32,9 @@ def session(command: str) -> str:
         child.sendline("y")
     kept = []
     for line in shown.getvalue().replace("\r\n", "\n").split("\n"):
-        last_state = re.split(r"\x1b\[2K|\r", line)[-1]
-        kept.append(_MOVES.sub("", last_state))
+        last_state = _MOVES.sub("", re.split(r"\x1b\[2K|\r", line)[-1])
+        if not _SPINNER.search(last_state):
+            kept.append(last_state)
     return "\n".join(kept).strip("\n")
 
 

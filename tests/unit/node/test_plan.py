@@ -59,20 +59,20 @@ def own(plan: Plan, name: str = "minji") -> list[str]:
         pytest.param(
             files(account=False),
             {"expires": 20800},
-            ["create uid 20001", "set expiry 2026-12-13"],
+            ["create uid 20001", "valid until 2026-12-12"],
             "missing",
             id="expiry",
         ),
-        pytest.param(files(), {"expires": 20800}, ["set expiry 2026-12-13"], "differs", id="expiry set"),
+        pytest.param(files(), {"expires": 20800}, ["valid until 2026-12-12"], "differs", id="expiry set"),
         pytest.param(
-            files(shadow="minji:*:20000:0:99999:7::20800:\n"), {}, ["set expiry never"], "differs", id="expiry removed"
+            files(shadow="minji:*:20000:0:99999:7::20800:\n"), {}, ["valid without an end"], "differs", id="expiry removed"
         ),
         pytest.param(files(), {"locked": True, "expires": 20800}, ["lock"], "differs", id="lock"),
         pytest.param(files(shadow="minji:!*:20000:0:99999:7::1:\n"), {"locked": True}, [], "ok", id="locked already"),
         pytest.param(
             files(shadow=f"minji:!{HASH}:20000:0:99999:7::1:\n"),
             {"expires": 20800},
-            ["unlock, expiry 2026-12-13"],
+            ["unlock, valid until 2026-12-12"],
             "differs",
             id="unlock brings the expiry back",
         ),

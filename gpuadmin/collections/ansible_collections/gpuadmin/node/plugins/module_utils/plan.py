@@ -143,14 +143,15 @@ def _conflict(user: User, data: Databases, settings: Settings) -> str | None:
     return None
 
 
-def day_text(days: str) -> str:
-    value = number(days)
+def validity(expiry: str) -> str:
+    """In words, what an expiry field means: it holds the first day on which nobody is let in any more."""
+    value = number(expiry)
     if value is None:
-        return "never"
+        return "valid without an end"
     try:
-        return (EPOCH + timedelta(days=value)).isoformat()
+        return f"valid until {(EPOCH + timedelta(days=value - 1)).isoformat()}"
     except OverflowError:
-        return f"day {value}"
+        return f"valid until the day before day {value}"
 
 
 def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, today: int, ops: list[str]) -> Record:
@@ -166,7 +167,7 @@ def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, t
         if user.locked:
             ops.append("lock")
         elif expiry:
-            ops.append(f"set expiry {day_text(expiry)}")
+            ops.append(validity(expiry))
         return Record(user, known, day if known else None)
     fields = list(found)
     kept, changed = real_hash(fields[1]), number(fields[2])
@@ -180,10 +181,10 @@ def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, t
     if user.locked and (word != found[1] or expiry != found[7]):
         ops.append("lock")
     elif not user.locked and was_locked:
-        ops.append("unlock" + (f", expiry {day_text(expiry)}" if expiry else ""))
+        ops.append("unlock" + (f", {validity(expiry)}" if expiry else ""))
     else:
         if expiry != found[7]:
-            ops.append(f"set expiry {day_text(expiry)}")
+            ops.append(validity(expiry))
         if word != found[1] and not (ops and ops[-1] == "restore the recorded password"):
             ops.append("set the password field to " + ("the same hash, not locked" if kept else "'*' (no password)"))
     fields[1], fields[7] = word, expiry
