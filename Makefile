@@ -22,7 +22,12 @@ demo: $(READY) system-demo ## a virtual cluster, two accounts on it, and a conta
 	@$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: $(READY) system-test lint test-fast molecule e2e ## everything: checks, unit, contract, install, molecule, end to end
+test: $(READY) system-test lint test-fast ## checks, unit, contract, install; on the lab: two roles, and the lab itself
+	@scripts/molecule node_state accounts
+	@$(PYTEST) -v -m "lab and not slow" tests/e2e/test_lab.py
+
+.PHONY: test-all
+test-all: $(READY) system-test lint test-fast molecule e2e ## all of it: every role and every verb on the lab (an hour)
 
 .PHONY: test-fast
 test-fast: $(READY) system-fast ## what needs no virtual cluster
@@ -33,11 +38,7 @@ molecule: $(READY) system-test ## every role on the virtual cluster
 	@scripts/molecule
 
 .PHONY: e2e
-e2e: $(READY) system-test ## the verbs on the virtual cluster, with the most telling faults
-	@$(PYTEST) -v -m "lab and not slow" tests
-
-.PHONY: test-faults
-test-faults: $(READY) system-test ## all end-to-end tests, also the slow ones that `make test` leaves out
+e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
 	@$(PYTEST) -v -m lab tests
 
 .PHONY: lint

@@ -65,7 +65,11 @@ def own(plan: Plan, name: str = "minji") -> list[str]:
         ),
         pytest.param(files(), {"expires": 20800}, ["valid until 2026-12-12"], "differs", id="expiry set"),
         pytest.param(
-            files(shadow="minji:*:20000:0:99999:7::20800:\n"), {}, ["valid without an end"], "differs", id="expiry removed"
+            files(shadow="minji:*:20000:0:99999:7::20800:\n"),
+            {},
+            ["valid without an end"],
+            "differs",
+            id="expiry removed",
         ),
         pytest.param(files(), {"locked": True, "expires": 20800}, ["lock"], "differs", id="lock"),
         pytest.param(files(shadow="minji:!*:20000:0:99999:7::1:\n"), {"locked": True}, [], "ok", id="locked already"),
