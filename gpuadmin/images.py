@@ -47,7 +47,7 @@ def new_name(taken: Sequence[str], now: datetime | None = None) -> str:
 
 
 def choose_parent(golden: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], facts: Facts) -> str | None:
-    """The newest image that the golden node and every target hold as the very same one; None: only a full stream will do.
+    """The newest image that the golden node and every target hold as the very same one; None: only a full stream does.
 
     Images that are not in the store count as the oldest.
     """

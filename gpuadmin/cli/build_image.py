@@ -100,7 +100,7 @@ def _work(
 
     extra: dict[str, Any] = {
         "gpuadmin_image": name,
-        "gpuadmin_phases": [phase for phase in phases],
+        "gpuadmin_phases": phases,
         "gpuadmin_packages": list(packages),
         "gpuadmin_upgrade": upgrade,
         "gpuadmin_full": full or not parent,

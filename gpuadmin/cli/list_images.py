@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @run_options(changes=False)
 @click.pass_context
 def command(ctx: click.Context, options: Options) -> None:
-    """Show the images of the store, and which node runs, holds, is about to try or has refused what. Changes nothing."""
+    """Show the images of the store, and what every node runs, holds, will try or has refused. Changes nothing."""
     from gpuadmin.cli._images import facts, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.plan import PlanBuilder

@@ -50,9 +50,11 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
 def describe(manifest: dict[str, Any]) -> list[str]:
     """Given a manifest, return lines for people."""
     parent = manifest["parent"]
+    built = f"{datetime.fromtimestamp(manifest['created']):%Y-%m-%d %H:%M}"
+    system = f"{manifest['distribution']} {manifest['version']}, {manifest['machine']}, kernel {manifest['kernel']}"
     lines = [
-        f"{manifest['name']}: {manifest['distribution']} {manifest['version']}, {manifest['machine']}, kernel {manifest['kernel']}",
-        f"built {datetime.fromtimestamp(manifest['created']):%Y-%m-%d %H:%M} by {manifest['by']}, uuid {manifest['uuid']}",
+        f"{manifest['name']}: {system}",
+        f"built {built} by {manifest['by']}, uuid {manifest['uuid']}",
         f"{manifest['size'] / 1e6:.0f} MB, {len(manifest['packages'])} packages"
         + (f", made from {parent['name']}" if parent else ", without a parent"),
     ]

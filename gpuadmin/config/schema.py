@@ -125,16 +125,14 @@ class Images(Model):
     signing_key: Annotated[
         Text | None,
         Field(
-            description="Private ssh key that signs images, on the controller. Without it `image_signing_key` in the site; "
-            "it is made when it is first needed."
+            description="Private ssh key that signs images, on the controller. Without it `image_signing_key` in the "
+            "site; it is made when it is first needed."
         ),
     ] = None
     signers: Annotated[list[SshKey], Field(description="Public keys of others whose images nodes accept as well.")] = []
     identity: Annotated[
         list[Text],
-        Field(
-            description="Further paths that belong to a node and not to an image: shell patterns, such as etc/foo/*.key."
-        ),
+        Field(description="Further paths that belong to a node and not to an image: patterns such as etc/foo/*.key."),
     ] = []
     deadline: Annotated[
         int,

@@ -68,16 +68,21 @@ def prepare(places: Places, settings: ImageSettings, name: str) -> list[str]:
 
 
 def _mount(places: Places, name: str) -> None:
-    """The root with /proc, /sys, /dev, /run; and /var as an overlay, so that this node's own is not touched."""
+    """The root with /proc, /sys and /dev; and /var as an overlay, so that this node's own is not touched."""
     target, over = point(places), places.in_top("incoming", f"{name}.var")
     for directory in (target, over, os.path.join(over, "upper"), os.path.join(over, "work")):
         os.makedirs(directory, mode=0o755, exist_ok=True)
     run = subvolumes.run
     run(("mount", "--bind", places.in_top("roots", f"{name}.new"), target))
-    for one in ("proc", "sys", "dev", "run"):
+    for one in ("proc", "sys", "dev"):
         run(("mount", "--rbind", f"/{one}", os.path.join(target, one)))
         run(("mount", "--make-rslave", os.path.join(target, one)))
-    run(("mount", "-t", "tmpfs", "tmpfs", os.path.join(target, "tmp")))
+    # an empty /run: packages then know that no system runs here, and start nothing
+    for one in ("tmp", "run"):
+        run(("mount", "-t", "tmpfs", "tmpfs", os.path.join(target, one)))
+    if os.path.isdir("/run/systemd/resolve"):  # where /etc/resolv.conf may point
+        os.makedirs(os.path.join(target, "run/systemd/resolve"))
+        run(("mount", "--bind", "/run/systemd/resolve", os.path.join(target, "run/systemd/resolve")))
     options = f"lowerdir=/var,upperdir={over}/upper,workdir={over}/work"
     run(("mount", "-t", "overlay", "-o", options, "overlay", os.path.join(target, "var")))
     for there, here in DATABASES:
@@ -96,8 +101,9 @@ def leave(places: Places) -> None:
 def enter(places: Places, command: Sequence[str]) -> tuple[str, ...]:
     """The command that runs a command in the root that is being built."""
     return (
-        "chroot", point(places), "/usr/bin/env", "-u", "NOTIFY_SOCKET", "DEBIAN_FRONTEND=noninteractive", "SYSTEMD_OFFLINE=1",
-        "GPUADMIN_BUILD=1", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *command,
+        "chroot", point(places), "/usr/bin/env", "-u", "NOTIFY_SOCKET", "DEBIAN_FRONTEND=noninteractive",
+        "SYSTEMD_OFFLINE=1", "GPUADMIN_BUILD=1", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        *command,
     )  # fmt: skip
 
 
@@ -260,8 +266,8 @@ def send(
         or {
             "format": FORMAT, "name": name, "uuid": found.received_uuid or found.uuid,
             "parent": _identity_of(places, parent), "created": round(time.time()), "by": who,
-            "distribution": release.get("ID", ""), "version": release.get("VERSION_ID", ""), "machine": platform.machine(),
-            "kernel": kernel_version(image), "size": _size(image), "packages": list_now,
+            "distribution": release.get("ID", ""), "version": release.get("VERSION_ID", ""),
+            "machine": platform.machine(), "kernel": kernel_version(image), "size": _size(image), "packages": list_now,
             "changes": package_changes(before, list_now) if parent else {"added": {}, "removed": {}, "changed": {}},
             "streams": [streams[file] for file in sorted(streams)],
         }
@@ -298,7 +304,10 @@ def _send(places: Places, image: str, parent: str | None, target: str, say: Say)
     total, size = hashlib.sha256(), 0
     sender = subprocess.Popen((*command, image), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     packer = subprocess.Popen(("zstd", "-q", "-3", "-T0", "-c"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert sender.stdout and sender.stderr and packer.stdin and packer.stdout
+    assert sender.stdout is not None
+    assert sender.stderr is not None
+    assert packer.stdin is not None
+    assert packer.stdout is not None
     pump = threading.Thread(target=_pump, args=(sender.stdout, packer.stdin, counted), daemon=True)
     pump.start()
     try:

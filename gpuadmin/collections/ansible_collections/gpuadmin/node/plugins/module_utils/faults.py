@@ -15,7 +15,7 @@ ARMED = "/var/lib/gpuadmin-lab/fault"
 
 
 def at(point: str, *, lab: str = LAB, armed: str = ARMED) -> None:
-    """At a point such as ``receive:after``: hold (wait for the power cut) or kill (SIGKILL to ourselves), if armed so."""
+    """At a point such as ``receive:after``: hold (wait for the power cut) or kill (SIGKILL to us), if armed so."""
     try:
         with open(armed, encoding="ascii") as stream:
             wanted, _, action = stream.read().strip().partition(" ")

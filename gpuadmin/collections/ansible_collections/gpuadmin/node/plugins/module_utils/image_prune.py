@@ -25,9 +25,9 @@ def decide(
 ) -> tuple[list[str], list[str]]:
     """Given what is there, return the roots and the images to delete.
 
-    ``images``: name → name of its parent, or None; ``newest``: image names, newest first; ``confirmed``: roots, newest
-    first. Kept: what runs, what boots, what is tried, the last confirmed root before the one that runs; of the images the
-    ``keep`` newest, those of the roots that stay, and the parents of the newest.
+    ``images``: name → name of its parent, or None; ``newest``: image names, newest first; ``confirmed``: roots,
+    newest first. Kept: what runs, what boots, what is tried, the last confirmed root before the one that runs; of the
+    images the ``keep`` newest, those of the roots that stay, and the parents of the newest.
     """
     wanted_roots = {running, current, trial}
     wanted_roots |= set([name for name in confirmed if name != running][:1])

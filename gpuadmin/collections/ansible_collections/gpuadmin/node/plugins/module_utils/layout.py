@@ -29,13 +29,13 @@ def boot_problems(config: str, store_type: str) -> list[str]:
     problems = []
     if store_type not in ("ext2", "ext3", "ext4", "vfat"):
         problems.append(
-            f"grubenv lies on {store_type or 'an unknown file system'}, where GRUB cannot write: it needs a small ext4 or FAT "
-            "boot partition of its own"
+            f"grubenv lies on {store_type or 'an unknown file system'}, where GRUB cannot write: it needs a small "
+            "ext4 or FAT boot partition of its own"
         )
     wanted = {
         "load_env": "it never reads grubenv (load_env)",
         "save_env trial": "it does not clear `trial` before the kernel is loaded (save_env trial)",
-        "rootflags=subvol=/roots/": "its kernel line does not take the root from /roots (rootflags=subvol=/roots/$name)",
+        "rootflags=subvol=/roots/": "its kernel line takes no root from /roots (rootflags=subvol=/roots/$name)",
         "panic=": "its kernel line has no panic=SECONDS, so a broken root would stay down",
     }
     problems += [f"grub.cfg: {words}" for text, words in wanted.items() if text not in config]
@@ -54,7 +54,7 @@ def examine(places: Places, settings: ImageSettings) -> Layout:
     layout.facts["root"] = running.path
     if not running.name:
         layout.problems.append(
-            f"the root is the subvolume {running.path}, which is booted by its name; it would have to become /roots/NAME, "
+            f"the root is the subvolume {running.path}, booted by its name; it would have to become /roots/NAME, "
             "and the boot loader's entry to follow it (docs/adopting.md has this worked out)"
         )
     if os.path.isdir("/sys/firmware/efi") and os.path.exists("/boot/loader/loader.conf"):
@@ -101,11 +101,10 @@ def prepare(places: Places, settings: ImageSettings, *, check: bool) -> Layout:
         if not check:
             identity.capture(places.root, places.state, settings.identity)
     known = records(places)
-    if running not in known["confirmed"]:  # type: ignore[operator]
-        if grubenv.read(places.boot).get("current") == running:
-            layout.operations.append(f"note {running} as a confirmed root")
-            if not check:
-                confirmed = [running, *known["confirmed"]]  # type: ignore[misc]
-                write_json(places.in_state("roots.json"), {**known, "confirmed": confirmed})
+    confirmed = list(known["confirmed"])  # type: ignore[call-overload]
+    if running not in confirmed and grubenv.read(places.boot).get("current") == running:
+        layout.operations.append(f"note {running} as a confirmed root")
+        if not check:
+            write_json(places.in_state("roots.json"), {**known, "confirmed": [running, *confirmed]})
     layout.facts["image"] = image_of(places, running)
     return layout

@@ -76,8 +76,8 @@ def parse(text: bytes, where: str = "the manifest") -> Manifest:
         if not UUID.fullmatch(raw["uuid"]) or not streams:
             raise ValueError("no uuid, or no stream")
         return Manifest(
-            check_name(raw["name"]), raw["uuid"], _parent(raw["parent"]), float(raw["created"]), str(raw["distribution"]),
-            str(raw["machine"]), str(raw["kernel"]), int(raw["size"]), tuple(streams), raw,
+            check_name(raw["name"]), raw["uuid"], _parent(raw["parent"]), float(raw["created"]),
+            str(raw["distribution"]), str(raw["machine"]), str(raw["kernel"]), int(raw["size"]), tuple(streams), raw,
         )  # fmt: skip
     except NodeError:
         raise
@@ -106,8 +106,8 @@ def choose_stream(manifest: Manifest, held: Mapping[str, str], *, full: bool = F
     for name, uuid in wanted:
         if name in held:
             raise NodeError(
-                f"its image {name} is another one (uuid {held[name]}) than the parent of {manifest.name} (uuid {uuid}); "
-                f"make a full stream: gpuadmin build-image {manifest.name} --full"
+                f"its image {name} is another one (uuid {held[name]}) than the parent of {manifest.name} "
+                f"(uuid {uuid}); make a full stream: gpuadmin build-image {manifest.name} --full"
             )
     names = ", ".join(name for name, _ in wanted) or "none"
     raise NodeError(
@@ -132,8 +132,8 @@ def verify(text: bytes, signature: bytes, signers: str) -> None:
         said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
         raise NodeError(
             "the image's signature is not by one of this site's keys; it is not used "
-            f"({said[-1] if said else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another one now: "
-            "gpuadmin verify-image, then gpuadmin prepare-root"
+            f"({said[-1] if said else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another one "
+            "now: gpuadmin verify-image, then gpuadmin prepare-root"
         )
 
 

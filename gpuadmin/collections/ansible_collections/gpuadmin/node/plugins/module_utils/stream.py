@@ -26,7 +26,7 @@ def stream_path(places: Places, stream: Stream) -> str:
 
 
 def clean(places: Places, keep: Stream | None = None) -> list[str]:
-    """Delete what earlier attempts left: all of incoming/ but the stream that is wanted, and roots that were not finished.
+    """Delete what earlier attempts left: all of incoming/ but the stream that is wanted, and unfinished roots.
 
     Returns what was removed. Unfinished roots are told by their name, which no finished root has, and by their id.
     """
@@ -64,7 +64,8 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float
             size = os.fstat(remote.fileno()).st_size
             if size != stream.bytes:
                 raise NodeError(
-                    f"{source} has {size} bytes, its manifest says {stream.bytes}: gpuadmin verify-image {manifest.name}"
+                    f"{source} has {size} bytes, its manifest says {stream.bytes}: "
+                    f"gpuadmin verify-image {manifest.name}"
                 )
             local.seek(0)
             done = _hash(local, total, stream.bytes)
@@ -101,8 +102,8 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float
     if total.hexdigest() != stream.sha256:
         os.unlink(part)
         raise NodeError(
-            f"{manifest.name} arrived with another sha256 than its manifest says; it is deleted and nothing was received. "
-            f"gpuadmin verify-image {manifest.name} tells whether the store or the network is to blame"
+            f"{manifest.name} arrived with another sha256 than its manifest says; it is deleted and nothing was "
+            f"received. gpuadmin verify-image {manifest.name} tells whether the store or the network is to blame"
         )
     os.rename(part, target)
     sync_directory(os.path.dirname(target))
@@ -162,7 +163,8 @@ def _receive(fetched: str, incoming: str, manifest: Manifest) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    assert unpack.stdout is not None and unpack.stderr is not None
+    assert unpack.stdout is not None
+    assert unpack.stderr is not None
     unpack.stdout.close()
     _out, said = taker.communicate()
     noise = unpack.stderr.read()

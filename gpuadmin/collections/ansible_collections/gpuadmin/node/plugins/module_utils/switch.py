@@ -1,7 +1,7 @@
 """The image switch: a list of steps, each of which can be cut off at any moment and done again.
 
-STEPS is the one place that lists them: the engine runs them in this order, tests cut the power at each, the docs and the
-picture are held against it. What decides what boots is one word in grubenv; roots never move.
+STEPS is the one place that lists them: the engine runs them in this order, tests cut the power at each, the docs and
+the picture are held against it. What decides what boots is one word in grubenv; roots never move.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _preflight_image(work: Switch, manifest: Manifest) -> None:
     release = os_release(places.root)
     if release.get("ID", "") != manifest.distribution:
         raise NodeError(
-            f"{manifest.name} is an image of {manifest.distribution}, this node runs {release.get('ID')}; it is not used"
+            f"{manifest.name} is an image of {manifest.distribution}, this node runs {release.get('ID')}; "
+            "it is not used"
         )
     if platform.machine() != manifest.machine:
         raise NodeError(
@@ -118,8 +119,8 @@ def _preflight_image(work: Switch, manifest: Manifest) -> None:
     # metadata of a root is some 4 % of its data; 64 MiB are always kept by the kernel itself
     if free["metadata"] < work.stream.stream_bytes // 20 + (64 << 20):
         raise NodeError(
-            f"only {free['metadata'] / 1e6:.0f} MB are left for metadata on this node's disk, and {manifest.name} needs more: "
-            "btrfs balance start -dusage=20 / gives room back"
+            f"only {free['metadata'] / 1e6:.0f} MB are left for metadata on this node's disk, {manifest.name} needs "
+            "more: btrfs balance start -dusage=20 / gives room back"
         )
 
 
@@ -239,7 +240,7 @@ def fault_points() -> list[str]:
 
 
 def run_switch(work: Switch) -> Switch:
-    """Take all steps up to the reboot. Raises NodeError; whatever was done then is harmless, and the next try cleans it."""
+    """Take all steps up to the reboot. Raises NodeError; what was done then is harmless, and the next try cleans it."""
     os.makedirs(work.places.run, mode=0o755, exist_ok=True)
     with flocked(os.path.join(work.places.run, "image.lock"), 5.0):
         if already_there(work):
@@ -351,7 +352,7 @@ def failed_units() -> list[str]:
 
 
 def gpus() -> list[str]:
-    """The GPUs on the PCI bus (display controllers of NVIDIA, AMD and Intel by their class): what a driver should drive."""
+    """The GPUs on the PCI bus (NVIDIA and AMD display controllers), each with the driver that it has."""
     found = []
     for path in sorted(glob.glob("/sys/bus/pci/devices/*/class")):
         with open(path, encoding="ascii") as stream:
@@ -361,9 +362,8 @@ def gpus() -> list[str]:
             vendor = stream.read().strip()
         if kind.startswith(("0x0302", "0x0300")) and vendor in ("0x10de", "0x1002"):
             driver = os.path.join(device, "driver")
-            found.append(
-                f"{os.path.basename(device)} {os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else 'none'}"
-            )
+            name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else "none"
+            found.append(f"{os.path.basename(device)} {name}")
     return found
 
 

@@ -105,12 +105,13 @@ def verify(path: str, name: str, signers: str) -> list[str]:
             problems.append(f"{stream.file} has {os.path.getsize(file)} bytes, its manifest says {stream.bytes}")
         elif digest(file) != stream.sha256:
             problems.append(f"{stream.file} has another sha256 than its manifest says")
-        if stream.parent is not None and not os.path.exists(os.path.join(path, stream.parent[0], "manifest.json")):
-            if not any(other.parent is None for other in manifest.streams):
-                problems.append(
-                    f"its parent {stream.parent[0]} is not in the store: only nodes that hold it can receive {name}; "
-                    f"gpuadmin build-image {name} --full makes it complete"
-                )
+        if stream.parent is None or any(other.parent is None for other in manifest.streams):
+            continue
+        if not os.path.exists(os.path.join(path, stream.parent[0], "manifest.json")):
+            problems.append(
+                f"its parent {stream.parent[0]} is not in the store: only nodes that hold it can receive {name}; "
+                f"gpuadmin build-image {name} --full makes it complete"
+            )
     return problems
 
 
