@@ -26,15 +26,15 @@ test: $(READY) system-test lint test-fast molecule e2e ## everything: checks, un
 
 .PHONY: test-fast
 test-fast: $(READY) ## what needs no virtual cluster
-	@$(PYTEST) -m "not lab" tests
+	@$(PYTEST) -q -n auto --dist loadfile -m "not lab" tests
 
 .PHONY: molecule
 molecule: $(READY) system-test ## every role on the virtual cluster
-	@scripts/molecule
+	@$(BIN)/molecule test --all
 
 .PHONY: e2e
 e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
-	@$(PYTEST) -m lab tests
+	@$(PYTEST) -v -m lab tests
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, ansible-lint, yamllint, codespell

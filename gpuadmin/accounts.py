@@ -82,6 +82,11 @@ def add(file: RegistryFile, settings: Settings, requests: Sequence[Request]) -> 
             uid = retired.get(request.name)
             fields["uid"] = next_uid(file.registry, settings, taken) if uid is None else uid
             taken.add(fields["uid"])
+        elif retired.get(request.name, fields.get("uid")) != fields.get("uid"):
+            raise RefusedError(
+                f"'{request.name}' had uid {retired[request.name]}; a home, a backup or Docker data may still carry it",
+                hint="leave --uid out, or delete the entry under `retired` in users.yml once their data is gone",
+            )
         new.append(make_user({"name": request.name, **fields}))
     for user in new:
         owner = next((entry for entry in file.registry.retired if entry.uid == user.uid), None)
@@ -109,6 +114,8 @@ def make_user(fields: Mapping[str, Any]) -> User:
 def request(fields: Mapping[str, Any]) -> Request:
     """Given a person's fields as somebody wrote them, return the request, validated. Raises ConfigError."""
     valid = make_user(fields)
+    if "locked" in fields:
+        raise ConfigError(f"{valid.name!r}: locked: is not for newcomers", hint="add them, then: gpuadmin lock-user")
     said = {field: getattr(valid, field) for field in fields if field != "name"}
     if "keys" in said:
         said["keys"] = tuple(said["keys"])

@@ -83,7 +83,10 @@ class Collector:
     def _gather(host: HostResult, result: Mapping[str, Any]) -> None:
         report = result.get("report")
         if isinstance(report, Mapping):
+            problems = [*host.reports.get("problems", ()), *report.get("problems", ())]
             host.reports.update(report)
+            if problems:
+                host.reports["problems"] = problems
 
 
 def _task_name(data: Mapping[str, Any]) -> str:
@@ -111,11 +114,12 @@ def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> 
 
 
 _SSH_WORDS = (
+    # ssh ends this one too with "Host key verification failed"
+    (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
     (
         r"Host key verification failed|host key for .* has changed|REMOTE HOST IDENTIFICATION",
         "its ssh host key is not the pinned one; see: gpuadmin trust",
     ),
-    (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
     (r"Connection refused", "nothing answers on its ssh port (connection refused)"),
     (r"timed out|Timeout|timeout", "does not answer (timed out)"),
     (r"No route to host|Network is unreachable", "cannot be reached over the network"),

@@ -67,16 +67,15 @@ def read_people(source: str) -> list[Request]:
 
 
 def _yaml_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
-    if text.lstrip().startswith("-"):
-        # a bare list of people is as good as one under `users:`
-        text = "users:\n" + text
-    file = YamlFile.parse(path, text)
-    people = file.data.get("users")
+    # a bare list of people is as good as one under `users:`
+    file = YamlFile.parse(path, text, or_list=True)
+    bare = isinstance(file.data, list)
+    people = file.data if bare else file.data.get("users")
     if not isinstance(people, list):
         raise ConfigError(f"{path.name}: must hold a list of people under `users:`")
     rows = []
     for index, entry in enumerate(people):
-        where = file.where(("users", index))
+        where = file.where((index,) if bare else ("users", index))
         if not isinstance(entry, dict):
             raise ConfigError(f"{where}: must be a person with fields (name: …), not {entry!r}")
         rows.append((where, {str(name): value for name, value in entry.items()}))

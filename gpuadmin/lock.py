@@ -10,15 +10,20 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import GpuadminError, RefusedError
 from gpuadmin.who import who
 
 
 @contextmanager
 def site_lock(runs: Path, verb: str) -> Iterator[None]:
     """Hold the site's lock. Raises RefusedError naming who has it, since when, and for which verb."""
-    runs.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        runs.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise GpuadminError(
+            f"{error.filename}: {error.strerror}", hint="the site must be writable for whoever runs gpuadmin"
+        ) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

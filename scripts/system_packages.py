@@ -17,6 +17,7 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # tool -> Debian package
 TEST_TOOLS: Mapping[str, str] = {
     "btrfs": "btrfs-progs",
+    "cpio": "cpio",
     "mkfs.ext4": "e2fsprogs",
     "losetup": "mount",
     "unshare": "util-linux",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from gpuadmin import __version__
+from gpuadmin.errors import ExitCode, InterruptedRun
 
 # Verb -> the line that `gpuadmin --help` shows. Kept here so that the help needs no import of the verbs;
 # a contract test holds it against the modules.
@@ -86,21 +88,29 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     """Run the command line and leave with its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False)
+        # https://no-color.org; None: click looks whether the output is a terminal
+        color = False if os.environ.get("NO_COLOR") else None
+        result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
         sys.exit(result if isinstance(result, int) else 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(130)
+        _show_document(arguments, InterruptedRun("interrupted"))
+        sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
-        if "--json" in arguments:
-            from gpuadmin.report import error_document
-
-            click.echo(error_document(arguments, error))
+        _show_document(arguments, error)
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
         sys.stderr.close()
         sys.exit(0)
+
+
+def _show_document(arguments: Sequence[str], error: click.ClickException) -> None:
+    """With --json an error is a document too."""
+    if "--json" in arguments:
+        from gpuadmin.report import error_document
+
+        click.echo(error_document(arguments, error))

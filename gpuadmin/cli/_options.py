@@ -42,7 +42,8 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options of every verb that runs a playbook; they arrive as one `options` argument.
 
-    `changes`: whether the verb can change something, and so has --check and --yes.
+    `changes`: whether the verb can change something; the others take --check and --yes too, so that a script can
+    give every verb the same options, but do not show them.
     """
     decorators: list[Callable[..., Any]] = [
         site_option,
@@ -52,11 +53,12 @@ def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Calla
         click.option("--ask-pass", is_flag=True, help="Ask for the ssh password of the admin account."),
         click.option("--ask-become-pass", is_flag=True, help="Ask for the sudo password of the admin account."),
     ]
-    if changes:
-        decorators += [
-            click.option("--check", is_flag=True, help="Show the plan and the differences; change nothing."),
-            click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
-        ]
+    decorators += [
+        click.option(
+            "--check", is_flag=True, hidden=not changes, help="Show the plan and the differences; change nothing."
+        ),
+        click.option("-y", "--yes", is_flag=True, hidden=not changes, help="Do not ask for confirmation."),
+    ]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         import functools

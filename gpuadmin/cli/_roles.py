@@ -48,4 +48,5 @@ def provision_work(verb: Verb, *, title: str) -> Work:
         plan=builder.build(),
         variables=variables(verb.site.registry, verb.site.settings, registry.users, absent),
         result=account_result,
+        observe=True,
     )

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import InterruptedRun, RefusedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
     from gpuadmin.config.inventory import Host
     from gpuadmin.config.load import Site
     from gpuadmin.plan import Plan
@@ -46,8 +50,10 @@ class Work:
     variables: Mapping[str, Any] = field(default_factory=dict)
     write: Callable[[], None] = lambda: None
     result: Callable[[RunResult], dict[str, Any]] = lambda run: {}
+    exit_code: Callable[[RunResult], int] | None = None  # where a verb has an opinion of its own
     check_only: bool = False  # the verb only looks: no plan is shown, nothing is asked or changed
     show_table: bool = True
+    observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
 
 
 @contextmanager
@@ -66,10 +72,9 @@ def opened(name: str, options: Options, *, changes: bool = True) -> Iterator[Ver
 
 def perform(verb: Verb, work: Work) -> int:
     """Show the plan, ask, do the work, and report it. Returns the exit code."""
-    from gpuadmin.console import Progress, make_console, show_plan
+    from gpuadmin.console import make_console, show_plan
     from gpuadmin.records import Record, prune_runs
     from gpuadmin.report import as_json, document, exit_code, show_hosts
-    from gpuadmin.run import Invocation, run
 
     options, site = verb.options, verb.site
     check = options.check or work.check_only
@@ -82,29 +87,21 @@ def perform(verb: Verb, work: Work) -> int:
             click.echo(as_json(document(verb.name, site=site.directory, run=None, check=check, status="ok")))
         return 0
     if not check:
-        confirm(work.plan, options)
+        require_confirmation_possible(options)
     secrets = ask_secrets(options)
+    if work.observe and not check and not options.yes:
+        console.print("Looking what would change on each host…")
+        foreseen = _run(verb, work, console, secrets, check=True, log=None)
+        show_hosts(console, foreseen.hosts, check=True)
+        if foreseen.interrupted:
+            raise InterruptedRun("interrupted while looking; nothing was changed")
+    if not check:
+        confirm(work.plan, options)
     record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=check, plan=work.plan.document())
     if not check:
         work.write()
-    with Progress(console, verbose=options.verbose) as progress:
-        result = run(
-            Invocation(
-                playbook=verb.name,
-                inventory=site.inventory.sources,
-                known_hosts=site.known_hosts,
-                hosts=len(verb.hosts),
-                variables={"gpuadmin_site": site.settings.model_dump(mode="json"), **work.variables},
-                limit=options.limit,
-                check=check,
-                verbosity=options.verbose,
-                secrets=secrets,
-                log=record.log,
-            ),
-            on_task=progress.task,
-            on_host=progress.host,
-        )
-    code = exit_code(result)
+    result = _run(verb, work, console, secrets, check=check, log=record.log)
+    code = (work.exit_code or exit_code)(result)
     body = document(
         verb.name,
         site=site.directory,
@@ -118,13 +115,38 @@ def perform(verb: Verb, work: Work) -> int:
     prune_runs(site.runs, site.settings.runs.keep)
     if work.show_table:
         show_hosts(console, result.hosts, check=check)
-    _closing_words(verb, result, code, record.id)
+    _closing_words(verb, result, record.id)
     if options.json:
         click.echo(as_json(body))
     return int(code)
 
 
-def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
+def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: bool, log: Path | None) -> RunResult:
+    """Run the verb's playbook: the same invocation, whether it only looks or does the work."""
+    from gpuadmin.console import Progress
+    from gpuadmin.run import Invocation, run
+
+    options, site = verb.options, verb.site
+    with Progress(console, verbose=options.verbose) as progress:
+        return run(
+            Invocation(
+                playbook=verb.name,
+                inventory=site.inventory.sources,
+                known_hosts=site.known_hosts,
+                hosts=len(verb.hosts),
+                variables={"gpuadmin_site": site.settings.model_dump(mode="json"), **work.variables},
+                limit=options.limit,
+                check=check,
+                verbosity=options.verbose,
+                secrets=secrets,
+                log=log,
+            ),
+            on_task=progress.task,
+            on_host=progress.host,
+        )
+
+
+def _closing_words(verb: Verb, result: RunResult, run: str) -> None:
     """Say on standard error what went wrong and what to do about it."""
     if result.interrupted:
         click.echo(
@@ -133,20 +155,24 @@ def _closing_words(verb: Verb, result: RunResult, code: int, run: str) -> None:
         )
     elif result.error:
         click.echo(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
-    elif code:
-        bad = [name for name, host in result.hosts.items() if host.bad]
+    elif bad := [name for name, host in result.hosts.items() if host.bad]:
         click.echo(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
         click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; then run it again", err=True)
 
 
-def confirm(plan: Plan, options: Options) -> None:
-    """Ask, unless --yes. Without a terminal and without --yes nothing is done."""
-    if options.yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+def require_confirmation_possible(options: Options) -> None:
+    """Without a terminal and without --yes nothing is done, and nothing is looked at first."""
+    if not options.yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise RefusedError(
             "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
         )
+
+
+def confirm(plan: Plan, options: Options) -> None:
+    """Ask, unless --yes."""
+    require_confirmation_possible(options)
+    if options.yes:
+        return
     if not click.confirm(plan.question, default=False, err=True):
         raise RefusedError("not confirmed; nothing was changed")
 

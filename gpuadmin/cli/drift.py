@@ -24,18 +24,27 @@ def command(ctx: click.Context, options: Options) -> None:
 
     from gpuadmin.cli._roles import provision_work
     from gpuadmin.cli._verb import opened, perform
-    from gpuadmin.errors import ExitCode
-
-    differing: list[str] = []
-
-    def result(run: RunResult) -> dict[str, Any]:
-        differing.extend(name for name, host in run.hosts.items() if host.changed)
-        return {"differing": list(differing)}
 
     with opened("drift", options, changes=False) as verb:
         work = provision_work(verb, title=f"Compare the hosts of {verb.site.settings.name} with the site")
-        code = perform(verb, replace(work, check_only=True, result=result))
-        if differing and code in (ExitCode.DONE, ExitCode.HOST_UNREACHABLE):
-            click.echo(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
-            code = ExitCode.HOST_FAILED
-        ctx.exit(code)
+        code = perform(verb, replace(work, check_only=True, result=_result, exit_code=_exit_code))
+    ctx.exit(code)
+
+
+def _differing(run: RunResult) -> list[str]:
+    return [name for name, host in run.hosts.items() if host.changed]
+
+
+def _result(run: RunResult) -> dict[str, Any]:
+    differing = _differing(run)
+    if differing:
+        click.echo(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
+    return {"differing": differing}
+
+
+def _exit_code(run: RunResult) -> int:
+    from gpuadmin.errors import ExitCode
+    from gpuadmin.report import exit_code
+
+    code = exit_code(run)
+    return ExitCode.HOST_FAILED if _differing(run) and code in (ExitCode.DONE, ExitCode.HOST_UNREACHABLE) else code

@@ -31,5 +31,6 @@ def command(ctx: click.Context, options: Options) -> None:
             plan=builder.build(),
             variables=variables(verb.site.registry, verb.site.settings, registry.users, absent),
             result=account_result,
+            observe=True,
         )
         ctx.exit(perform(verb, work))

@@ -50,7 +50,9 @@ def _rows(node: dict[str, Any], root: dict[str, Any], prefix: str) -> Iterator[t
         if is_list:
             kind = f"list of {kind}" if not has_fields else "list"
         default = "required" if name in required else _default(field, nullable, has_fields)
-        yield path, kind, default, str(field.get("description", "")).replace("|", "\\|")
+        # pydantic leaves a field's text out where it is the same as that of what the field holds
+        meaning = field.get("description") or item.get("description", "")
+        yield path, kind, default, str(meaning).replace("|", "\\|")
         if has_fields:
             yield from _rows(item, root, f"{path}[]." if is_list else f"{path}.")
 

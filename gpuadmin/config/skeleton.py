@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,4 +82,13 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # YAML, not HTML
     )
+    environment.filters["scalar"] = scalar
     return environment.get_template(template).render(values)
+
+
+def scalar(text: str) -> str:
+    """Given a text, return it as YAML that every parser reads as that text: bare where that is safe, else quoted."""
+    import yaml
+
+    bare = re.fullmatch(r"[A-Za-z_/~][A-Za-z0-9_./~-]*", text) and yaml.safe_load(text) == text
+    return text if bare else json.dumps(text, ensure_ascii=False)

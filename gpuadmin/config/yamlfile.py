@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from gpuadmin.errors import ConfigError
@@ -49,8 +49,8 @@ class YamlFile:
         return cls.parse(path, text)
 
     @classmethod
-    def parse(cls, path: Path, text: str) -> YamlFile:
-        """Given a file's text, return its tree."""
+    def parse(cls, path: Path, text: str, *, or_list: bool = False) -> YamlFile:
+        """Given a file's text, return its tree: fields, or with `or_list` perhaps a list."""
         try:
             data = _yaml().load(text)
         except MarkedYAMLError as error:
@@ -60,7 +60,7 @@ class YamlFile:
             raise ConfigError(f"{path.name}: is not valid YAML: {error}") from None
         if data is None:
             data = CommentedMap()
-        if not isinstance(data, CommentedMap):
+        if not isinstance(data, (CommentedMap, CommentedSeq) if or_list else CommentedMap):
             raise ConfigError(f"{path.name}:1: must hold fields (key: value), not a {type(data).__name__}")
         return cls(path, data, text)
 

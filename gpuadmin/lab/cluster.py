@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,13 +78,26 @@ def start_all(lab: Lab, which: Sequence[Host], chosen: accel.Accel, progress: Pr
 
 
 def on_each(which: Sequence[Host], action: Callable[[Host], object]) -> None:
-    """Do something with every host at the same time. Raises the first error, after all have ended."""
-    if not which:
-        return
-    with ThreadPoolExecutor(len(which)) as pool:
-        futures = [pool.submit(action, host) for host in which]
-    for future in futures:
-        future.result()
+    """Do something with every host at the same time. Raises the first error, after all have ended.
+
+    Daemon threads and not a pool: Ctrl-C must not wait for those that wait for a guest.
+    """
+    errors: dict[str, Exception] = {}
+
+    def run(host: Host) -> None:
+        try:
+            action(host)
+        except Exception as error:
+            errors[host.name] = error
+
+    threads = [threading.Thread(target=run, args=(host,), daemon=True) for host in which]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for host in which:
+        if host.name in errors:
+            raise errors[host.name]
 
 
 def start(name: str, host_name: str, progress: Progress) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from gpuadmin.errors import GpuadminError
 
@@ -44,8 +48,6 @@ def missing_error(missing: Sequence[str]) -> GpuadminError:
 
 def search_path() -> str:
     """Return $PATH with the sbin directories, which a plain user's PATH lacks on Debian."""
-    import os
-
     return os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 
 
@@ -57,54 +59,49 @@ def pasteable(command: Sequence[str]) -> str:
 def run(
     command: Sequence[str], *, log: Path | None = None, cwd: Path | None = None, timeout: float | None = None
 ) -> str:
-    """Run a command and return what it wrote to stdout.
+    """Run a command and return what it said, errors included.
 
-    With `log`, both outputs go to that file instead and the result is empty. Raises GpuadminError with the
+    With `log`, that goes to the end of that file instead, and the result is empty. Raises GpuadminError with the
     command and the end of its output if it fails or exceeds `timeout` (seconds).
     """
-    import os
-
     environment = {**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8"}
-    try:
-        if log is None:
-            done = subprocess.run(
-                command,
-                cwd=cwd,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
+    with log.open("ab") if log else tempfile.TemporaryFile() as sink:
+        begin = sink.tell()
+        try:
+            process = subprocess.Popen(
+                command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
             )
-            output, errors = done.stdout, done.stderr
-        else:
-            with log.open("ab") as sink:
-                done = subprocess.run(
-                    command,
-                    cwd=cwd,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=sink,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    timeout=timeout,
-                    check=False,
-                )
-            output, errors = "", tail(log)
-    except FileNotFoundError as error:
-        if command[0] in PACKAGES:
-            raise missing_error([command[0]]) from error
-        raise GpuadminError(f"cannot run {command[0]}: not found") from error
-    except subprocess.TimeoutExpired as error:
-        raise GpuadminError(f"took longer than {timeout:.0f} s: {pasteable(command)}") from error
-    if done.returncode != 0:
-        where = f" (all of it: {log})" if log else ""
-        raise GpuadminError(
-            f"this command failed with status {done.returncode}:\n  {pasteable(command)}\n"
-            f"{(errors or output).strip()[-2000:]}{where}"
-        )
+        except FileNotFoundError as error:
+            if command[0] in PACKAGES:
+                raise missing_error([command[0]]) from error
+            raise GpuadminError(f"cannot run {command[0]}: not found") from error
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise GpuadminError(f"took longer than {timeout:.0f} s: {pasteable(command)}") from error
+        finally:
+            _end(process)
+        output = "" if log else _read(sink, begin)
+    if status != 0:
+        said, where = (tail(log), f"\n(all of it: {log})") if log else (output.strip()[-2000:], "")
+        raise GpuadminError(f"this command failed with status {status}:\n  {pasteable(command)}\n{said}{where}")
     return output
+
+
+def _read(file: IO[bytes], begin: int) -> str:
+    file.seek(begin)
+    return file.read().decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes], limit: float = 20.0) -> None:
+    """End a command that still runs, and let it clean up: mmdebstrap has things mounted."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def tail(path: Path, lines: int = 15) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.lab import accel, builder, disk, rootfs
-from gpuadmin.lab.commands import require, run
+from gpuadmin.lab.commands import run
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.paths import cache_directory, guest_directory
 from gpuadmin.lab.progress import Progress
@@ -44,7 +44,7 @@ def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
     directory = cache_directory() / "images" / key
     root, target = directory / "root", directory / f"{layout.name}.qcow2"
     if not (target.exists() and root.exists()):
-        require("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img")
+        rootfs.check_machine()
         with _locked(directory, progress):
             if not root.exists():
                 with progress.phase("making the guests' root file system (mmdebstrap)"):

@@ -83,16 +83,29 @@ def running_pid(lab: Lab, host: Host) -> int | None:
 
 def kill(lab: Lab, host: Host, *, how: signal.Signals = signal.SIGKILL, limit: float = 30.0) -> bool:
     """End a host's QEMU at once, as a power cut would. Returns False if it was not running."""
-    pid = running_pid(lab, host)
+    pid = running_pid(lab, host) or _stray_pid(lab, host)
     if pid is None:
         return False
     os.kill(pid, how)
     deadline = time.monotonic() + limit
-    while running_pid(lab, host) is not None and not _is_zombie(pid):
+    while Path(f"/proc/{pid}").exists() and not _is_zombie(pid):
         if time.monotonic() > deadline:
             raise GpuadminError(f"process {pid} of {host.name} does not end", hint=f"kill -9 {pid}")
         time.sleep(0.02)
     return True
+
+
+def _stray_pid(lab: Lab, host: Host) -> int | None:
+    """Return the process id of a host's QEMU that was interrupted before it wrote its pid file."""
+    mine = str(lab.host_directory(host) / "qemu.pid").encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"qemu-system-x86_64") and mine in words:
+            return int(path.parent.name)
+    return None
 
 
 def _is_zombie(pid: int) -> bool:

@@ -7,11 +7,14 @@ import os
 import tarfile
 from pathlib import Path
 
-from gpuadmin.lab.commands import Command
+from gpuadmin.errors import GpuadminError
+from gpuadmin.lab.commands import Command, missing_error, require
 from gpuadmin.lab.paths import guest_directory
 
 SUITE = "trixie"
 ARCHITECTURE = "amd64"
+#: The keys that Debian signs its archive with, where the package debian-archive-keyring puts them.
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 #: Installed in every guest. Small, because everything may run under software emulation.
 INSTALLED = (
@@ -24,6 +27,26 @@ INSTALLED = (
 BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinary.img")
 
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
+
+
+def check_machine() -> None:
+    """Raise an error that says what to do if this machine lacks something that a base image is made with."""
+    require("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img")
+    if not KEYRING.exists():
+        raise missing_error(["debian-archive-keyring"])
+    if os.geteuid() == 0:
+        return
+    require("newuidmap")
+    import getpass
+
+    user = getpass.getuser()
+    for file in (Path("/etc/subuid"), Path("/etc/subgid")):
+        lines = file.read_text().splitlines() if file.exists() else []
+        if not any(line.startswith((f"{user}:", f"{os.geteuid()}:")) for line in lines):
+            raise GpuadminError(
+                f"{file} gives {user} no range, and mmdebstrap needs one to work without root",
+                hint=f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
+            )
 
 
 def downloaded_packages() -> tuple[str, ...]:

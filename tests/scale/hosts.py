@@ -110,8 +110,8 @@ class Cluster:
         """Run a command on a host as the admin; return what it printed."""
         known = self.directory / "known_hosts"
         line = (
-            "ssh", "-i", str(self.key), "-p", str(host.port), "-o", f"UserKnownHostsFile={known}", "-o", "BatchMode=yes",
-            "-o", "StrictHostKeyChecking=yes", f"{ADMIN}@{host.address}", *command,
+            "ssh", "-i", str(self.key), "-p", str(host.port), "-o", f"UserKnownHostsFile={known}",
+            "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", f"{ADMIN}@{host.address}", *command,
         )  # fmt: skip
         return subprocess.run(line, check=True, capture_output=True, text=True, timeout=60).stdout
 

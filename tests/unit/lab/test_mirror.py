@@ -22,26 +22,21 @@ Suites: bookworm-security
 Components: main
 """
 
+STANZA = """\
+Types: deb
+URIs: https://one.example/debian
+Suites: trixie
+Components: main
+"""
+
 CASES = {
     "deb822": ({"sources.list.d/debian.sources": DEB822}, "http://mirror.example/debian"),
     "deb822, URIs on a continuation line": (
-        {
-            "sources.list.d/a.sources": "Types: deb\nURIs:\n https://one.example/debian/\nSuites: trixie\nComponents: main\n"
-        },
+        {"sources.list.d/a.sources": STANZA.replace("URIs: ", "URIs:\n ")},
         "https://one.example/debian",
     ),
-    "deb822, disabled": (
-        {
-            "sources.list.d/a.sources": "Enabled: no\nTypes: deb\nURIs: http://one.example/debian\nSuites: trixie\nComponents: main\n"
-        },
-        None,
-    ),
-    "deb822, sources only": (
-        {
-            "sources.list.d/a.sources": "Types: deb-src\nURIs: http://one.example/debian\nSuites: trixie\nComponents: main\n"
-        },
-        None,
-    ),
+    "deb822, disabled": ({"sources.list.d/a.sources": "Enabled: no\n" + STANZA}, None),
+    "deb822, sources only": ({"sources.list.d/a.sources": STANZA.replace("Types: deb", "Types: deb-src")}, None),
     "one line": ({"sources.list": "deb http://ftp.example/debian trixie main\n"}, "http://ftp.example/debian"),
     "one line with options and comments": (
         {

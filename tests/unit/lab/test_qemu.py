@@ -70,7 +70,10 @@ def test_kill_ends_the_process_that_is_ours(lab: state.Lab) -> None:
     host = lab.host("node1")
     pid_file = lab.host_directory(host) / "qemu.pid"
     pid_file.parent.mkdir(parents=True)
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(pid_file)]) as process:
+    program = "import time; print('here', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program, str(pid_file)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
         pid_file.write_text(str(process.pid))
         assert qemu.running_pid(lab, host) == process.pid
         assert qemu.kill(lab, host) is True

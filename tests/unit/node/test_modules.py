@@ -21,7 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 PLUGINS = Path(session.__file__).resolve().parents[1]
-MODULES = ("accounts", "homes", "node_code", "root_session")
+MODULES = ("accounts", "files", "homes", "host_facts", "packages", "root_session")
 
 
 def run(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:

@@ -1,0 +1,180 @@
+"""What it costs to give many people Docker on many hosts: gpuadmin against the wiki's playbook, and how it grows.
+
+    sudo .venv/bin/python benchmarks/add_users.py [--users 30 100] [--hosts 6] [--quick] [--json FILE]
+
+Method. Cheap ssh hosts (tests/scale/hosts.py) on this machine, fresh ones for every measurement of a first run. The
+wiki's playbook (benchmarks/wiki/) finds the accounts made already and runs with Ansible's default settings;
+`gpuadmin sync-users --yes` is timed as a whole, from the start of Python to its last line, and does more: it makes the
+accounts, keys and homes too, and has the storage host besides. Afterwards the outcome of both is compared. The wiki is
+run once, between gpuadmin's first and second run; gpuadmin's figure is the median of its runs. The hosts share the
+controller's processors, so trust the ratios, not the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "scale")]
+
+import wiki  # noqa: E402
+from hosts import Cluster, cluster  # noqa: E402
+from outcome import outcome  # noqa: E402
+from people import gpuadmin, site  # noqa: E402
+
+Row = dict[str, Any]
+
+
+def names(hosts: int) -> list[str]:
+    return ["storage", *(f"node{index + 1}" for index in range(hosts))]
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that some work takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def sync(directory: Path, status: str) -> float:
+    """Seconds of `gpuadmin sync-users --yes`, every host of which must end with that status."""
+    begin = time.perf_counter()
+    document = gpuadmin(directory, "sync-users", "--yes")
+    seconds = time.perf_counter() - begin
+    states = {host["status"] for host in document["hosts"].values()}
+    if document["exit_code"] != 0 or states != {status}:
+        raise RuntimeError(f"sync-users ended with {document['exit_code']}, {states}: {document['stderr'][-2000:]}")
+    return seconds
+
+
+def everybody_is_there(running: Cluster, users: int) -> None:
+    """Stop the benchmark if a node does not have what the wiki's playbook is for."""
+    for host in running.hosts:
+        if host.name != "storage":
+            found = outcome(host, users)
+            if not len(found.subuid) == len(found.subgid) == len(found.data) == users:
+                raise RuntimeError(f"{host.name}: not all of {users} people have what they need")
+
+
+def ours(users: int, hosts: int, work: Path) -> tuple[float, float]:
+    """Seconds of a first run on fresh hosts, and of a second run that finds nothing to do."""
+    with cluster(names(hosts)) as running:
+        directory = site(running, Path(tempfile.mkdtemp(dir=work)), users)
+        first = sync(directory, "changed")
+        everybody_is_there(running, users)
+        return first, sync(directory, "ok")
+
+
+def theirs(users: int, hosts: int, work: Path, *, tuned: bool) -> float:
+    """Seconds of the wiki's playbook on fresh hosts."""
+    with cluster(names(hosts)) as running:
+        for host in running.hosts:
+            wiki.prepare(host, users)
+        seconds = timed(lambda: wiki.run(running, users, Path(tempfile.mkdtemp(dir=work)), tuned=tuned))
+        everybody_is_there(running, users)
+        return seconds
+
+
+def against_the_wiki(users: int, hosts: int, runs: int, work: Path, *, tuned: bool) -> Row:
+    """One row: both ways, and their ratio."""
+    measured = [ours(users, hosts, work)]
+    baseline = theirs(users, hosts, work, tuned=tuned)
+    measured += [ours(users, hosts, work) for _ in range(runs - 1)]
+    first = statistics.median(seconds for seconds, _ in measured)
+    return {
+        "what": "wiki's playbook, tuned" if tuned else "wiki's playbook",
+        "users": users,
+        "hosts": hosts,
+        "wiki_s": round(baseline, 1),
+        "gpuadmin_s": round(first, 2),
+        "gpuadmin_runs_s": [round(seconds, 2) for seconds, _ in measured],
+        "gpuadmin_again_s": round(statistics.median(seconds for _, seconds in measured), 2),
+        "ratio": round(baseline / first, 1),
+    }
+
+
+def growth(users: int, hosts: int, runs: int, work: Path) -> Row:
+    """One row without a baseline: the first run, and the median of runs that find nothing to do."""
+    with cluster(names(hosts)) as running:
+        directory = site(running, Path(tempfile.mkdtemp(dir=work)), users)
+        first = sync(directory, "changed")
+        everybody_is_there(running, users)
+        again = [sync(directory, "ok") for _ in range(runs)]
+    return {
+        "what": "gpuadmin alone",
+        "users": users,
+        "hosts": hosts,
+        "gpuadmin_s": round(first, 2),
+        "gpuadmin_again_s": round(statistics.median(again), 2),
+        "gpuadmin_again_runs_s": [round(seconds, 2) for seconds in again],
+    }
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| users × hosts | wiki's playbook | gpuadmin, first run | gpuadmin, nothing to do | ratio |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        tuned = " (tuned)" if row["what"].endswith("tuned") else ""
+        baseline = f"{row['wiki_s']} s{tuned}" if "wiki_s" in row else "—"
+        ratio = f"{row['ratio']} ×" if "ratio" in row else "—"
+        lines.append(
+            f"| {row['users']} × {row['hosts']} | {baseline} | {row['gpuadmin_s']} s | {row['gpuadmin_again_s']} s "
+            f"| {ratio} |"
+        )
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    from importlib.metadata import version
+
+    return {
+        "processors": os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "ansible_core": version("ansible-core"),
+        "system": platform.platform(terse=True),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Accounts for many people: gpuadmin against the wiki's playbook.")
+    parser.add_argument("--users", type=int, nargs="*", default=[30, 100], help="people, a row for each number")
+    parser.add_argument("--hosts", type=int, default=6, help="nodes beside the storage host")
+    parser.add_argument("--runs", type=int, default=3, help="runs of gpuadmin, of which the median counts")
+    parser.add_argument("--tuned", action="store_true", help="the wiki's playbook with tuned settings")
+    parser.add_argument("--quick", action="store_true", help="30 people against the wiki, and nothing else")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "add_users.json", help="where the figures go")
+    options = parser.parse_args()
+
+    facts, rows = machine(), []
+    with tempfile.TemporaryDirectory() as work:
+        for users in [30] if options.quick else options.users:
+            print(f"{users} people × {options.hosts} hosts …", file=sys.stderr, flush=True)
+            rows.append(against_the_wiki(users, options.hosts, options.runs, Path(work), tuned=options.tuned))
+        for users, hosts in () if options.quick else ((1000, options.hosts), (100, 40)):
+            print(f"{users} people × {hosts} hosts …", file=sys.stderr, flush=True)
+            rows.append(growth(users, hosts, options.runs, Path(work)))
+    assert __doc__ is not None
+    method = " ".join(__doc__.partition("Method. ")[2].split())
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps({"method": method, "machine": facts, "rows": rows}, indent=2) + "\n")
+    print(table(rows))
+    print(f"\n{method}\n{facts['processors']} processors, load before {facts['load_before']:.2f}; {options.json}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What kind of system a host is: its distribution's family, installed packages, systemd's units."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+
+FAMILIES = {
+    "debian": "debian",
+    "ubuntu": "debian",
+    "rhel": "redhat",
+    "fedora": "redhat",
+    "centos": "redhat",
+    "arch": "archlinux",
+}
+DPKG_STATUS = "/var/lib/dpkg/status"
+
+
+def parse_os_release(text: str) -> dict[str, str]:
+    """os-release(5): shell assignments."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    return {key: " ".join(shlex.split(value)) for key, _, value in pairs}
+
+
+def family(release: Mapping[str, str]) -> str | None:
+    """debian, redhat or archlinux, by the distribution's id or what it says it is like; else None."""
+    for name in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
+        if name in FAMILIES:
+            return FAMILIES[name]
+    return None
+
+
+def os_release() -> dict[str, str]:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                return parse_os_release(stream.read())
+    return {}
+
+
+def parse_dpkg_status(text: str) -> list[str]:
+    """Names of packages that are installed and configured, from dpkg's status file."""
+    found = []
+    for block in text.split("\n\n"):
+        if re.search(r"^Status: \S+ ok installed$", block, re.MULTILINE):
+            name = re.match(r"Package: (\S+)", block)
+            if name:
+                found.append(name.group(1))
+    return found
+
+
+def output(command: Sequence[str]) -> str:
+    """What a command prints; nothing where it fails or does not exist."""
+    try:
+        return subprocess.run(
+            tuple(command), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        ).stdout
+    except OSError:
+        return ""
+
+
+def installed_packages(of_family: str | None) -> list[str]:
+    """Names of installed packages, sorted."""
+    if of_family == "debian":
+        with open(DPKG_STATUS, encoding="utf-8", errors="replace") as stream:
+            names = parse_dpkg_status(stream.read())
+    elif of_family == "redhat":
+        names = output(("rpm", "--query", "--all", "--queryformat", "%{NAME}\n")).split()
+    else:
+        names = output(("pacman", "-Qq")).split()
+    return sorted(set(names))
+
+
+def units(command: Sequence[str]) -> list[str]:
+    """The unit names that a listing of systemctl begins its lines with."""
+    return sorted({line.split()[0] for line in output(command).splitlines() if line.strip()})

@@ -1,0 +1,205 @@
+#!/usr/bin/python
+"""gpuadmin.node.files: what a role wants in the file system, in one call."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: files
+short_description: Directories, files and links in one call
+version_added: "0.1.0"
+description:
+  - Makes everything that a role wants in the file system of a host, in one round trip.
+  - Files are replaced atomically. New files are validated before any of them is in place.
+  - A root that is read-only by its btrfs property is opened only if something in it differs, and closed again.
+  - Everything belongs to root.
+options:
+  directories:
+    description: Directories to have.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      mode:
+        description: Mode in octal.
+        type: str
+        default: "0755"
+      exclusive:
+        description: Whether everything in it that is not in this request is removed.
+        type: bool
+        default: false
+  files:
+    description: Files to have. Directories above them are made, with mode 0755.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      content:
+        description: The whole text.
+        type: str
+        required: true
+      show_diff:
+        description: Whether a diff shows the text, or only that it differs.
+        type: bool
+        default: true
+      mode:
+        description: Mode in octal.
+        type: str
+        default: "0644"
+      validate:
+        description: A command that must like the new text; C(%s) in it stands for a file that holds it.
+        type: list
+        elements: str
+        default: []
+  links:
+    description: Symbolic links to have.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      target:
+        description: What it points to.
+        type: str
+        required: true
+  absent:
+    description: Paths that must not exist.
+    type: list
+    elements: path
+    default: []
+  after:
+    description: Commands to run, in this order, once something was changed and the root is closed again.
+    type: list
+    elements: list
+    default: []
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: Texts before and after.
+    support: full
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Install a unit, enabled
+  gpuadmin.node.files:
+    files:
+      - path: /etc/systemd/system/hello.service
+        content: "{{ lookup('ansible.builtin.template', 'hello.service.j2') }}"
+    links:
+      - path: /etc/systemd/system/multi-user.target.wants/hello.service
+        target: ../hello.service
+    after:
+      - [systemctl, daemon-reload]
+      - [systemctl, start, hello.service]
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: [write /etc/systemd/system/hello.service]
+paths:
+  description: The paths concerned.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/systemd/system/hello.service]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import RootError
+from ansible_collections.gpuadmin.node.plugins.module_utils.tree import (
+    Directory,
+    File,
+    Link,
+    Request,
+    execute,
+    plan,
+    run_after,
+    validate,
+)
+
+ARGUMENTS = {
+    "directories": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "path": {"type": "path", "required": True},
+            "mode": {"type": "str", "default": "0755"},
+            "exclusive": {"type": "bool", "default": False},
+        },
+    },
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "path": {"type": "path", "required": True},
+            "content": {"type": "str", "required": True},
+            "show_diff": {"type": "bool", "default": True},
+            "mode": {"type": "str", "default": "0644"},
+            "validate": {"type": "list", "elements": "str", "default": []},
+        },
+    },
+    "links": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}},
+    },
+    "absent": {"type": "list", "elements": "path", "default": []},
+    "after": {"type": "list", "elements": "list", "default": []},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    given = module.params
+    request = Request(
+        [Directory(one["path"], int(one["mode"], 8), one["exclusive"]) for one in given["directories"]],
+        [
+            File(one["path"], one["content"], int(one["mode"], 8), tuple(one["validate"]), one["show_diff"])
+            for one in given["files"]
+        ],
+        [Link(one["path"], one["target"]) for one in given["links"]],
+        given["absent"],
+    )
+    try:
+        steps = plan(request)
+        validate(steps.operations, check=module.check_mode)
+        if steps.operations and not module.check_mode:
+            execute(steps)
+            run_after(given["after"])
+    except (NodeError, RootError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[])
+        return
+    module.exit_json(
+        changed=bool(steps.operations),
+        operations=steps.words,
+        paths=[one.path for one in steps.operations],
+        diff=steps.diff(),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+#!/usr/bin/python
+"""gpuadmin.node.packages: packages of the distribution, on ordinary and on read-only roots."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: packages
+short_description: Install packages of the distribution
+version_added: "0.1.0"
+description:
+  - Installs what is missing with the distribution's own program (apt-get, dnf or pacman), never upgrades or removes.
+  - A root that is read-only by its btrfs property is opened for it, and closed again.
+  - The installation runs in the unit C(gpuadmin-packages.service), so it is not cut in the middle when the controller
+    is interrupted; the next run waits for it.
+options:
+  names:
+    description: Names of the packages to have.
+    type: list
+    elements: str
+    required: true
+  refresh:
+    description: Whether to fetch the index of packages before. It is always fetched where there is none.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds that the installation may take.
+    type: int
+    default: 1800
+attributes:
+  check_mode:
+    description: Says what is missing. Where the program can simulate, it is asked whether it could install it.
+    support: full
+  diff_mode:
+    description: Names of the missing packages.
+    support: full
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Install the NFS client
+  gpuadmin.node.packages:
+    names: [nfs-common]
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: [install nfs-common]
+"""
+
+import glob
+import subprocess
+import time
+from collections.abc import Sequence
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import RootError
+from ansible_collections.gpuadmin.node.plugins.module_utils.session import close_session, open_session
+from ansible_collections.gpuadmin.node.plugins.module_utils.system import (
+    family,
+    installed_packages,
+    os_release,
+)
+
+ARGUMENTS = {
+    "names": {"type": "list", "elements": "str", "required": True},
+    "refresh": {"type": "bool", "default": False},
+    "timeout": {"type": "int", "default": 1800},
+}
+UNIT = "gpuadmin-packages.service"
+# Nobody is there to be asked: new configuration files where nothing was changed by hand, old ones elsewhere.
+APT = (
+    "apt-get", "--yes", "--quiet", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
+    "-o", "DPkg::Lock::Timeout=600",
+)  # fmt: skip
+REFRESH = {
+    "debian": (*APT, "update"),
+    "redhat": ("dnf", "--assumeyes", "makecache"),
+    # A new index with old packages is what Arch Linux calls a partial upgrade, and does not support.
+    "archlinux": (),
+}
+INSTALL = {
+    "debian": (*APT, "install", "--no-remove"),
+    "redhat": ("dnf", "--assumeyes", "install"),
+    "archlinux": ("pacman", "--noconfirm", "--sync", "--needed"),
+}
+SIMULATE = {"debian": (*APT, "install", "--no-remove", "--simulate")}
+
+
+def unit_command(command: Sequence[str], timeout: int) -> tuple[str, ...]:
+    """The command that runs another one in the named unit, and waits for it."""
+    return (
+        "systemd-run", f"--unit={UNIT}", "--collect", "--quiet", "--wait", "--pipe",
+        "--description=gpuadmin installs packages", f"--property=RuntimeMaxSec={timeout}",
+        "--setenv=DEBIAN_FRONTEND=noninteractive", "--setenv=LC_ALL=C.UTF-8", "--setenv=NEEDRESTART_MODE=l",
+        "--", *command,
+    )  # fmt: skip
+
+
+def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        tuple(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def wait_for_another(timeout: int) -> None:
+    """Wait for an installation that an interrupted run has left running."""
+    deadline = time.monotonic() + timeout
+    while run(("systemctl", "is-active", "--quiet", UNIT)).returncode == 0:
+        if time.monotonic() > deadline:
+            raise NodeError(f"{UNIT} of an earlier run has not ended in {timeout} seconds; look at it with systemctl")
+        time.sleep(1)
+
+
+def last_words(text: str) -> str:
+    """The lines of a package manager's output that say what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E:", "Error:", "error:", "No match for"))]
+    return " ".join(errors or lines[-3:])
+
+
+def without_index(kin: str) -> bool:
+    """Whether the index of packages was never fetched, as in an image for virtual machines."""
+    return kin == "debian" and not glob.glob("/var/lib/apt/lists/*Packages*")
+
+
+def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> None:
+    """Install packages; fetch the index first if asked to, and once if the old one leads nowhere."""
+    if (refresh or without_index(kin)) and REFRESH[kin]:
+        result = run(unit_command(REFRESH[kin], timeout))
+        if result.returncode != 0:
+            raise NodeError(f"the index of packages cannot be fetched: {last_words(result.stdout)}")
+    command = (*INSTALL[kin], *names)
+    result = run(unit_command(command, timeout))
+    if result.returncode != 0 and REFRESH[kin] and run(unit_command(REFRESH[kin], timeout)).returncode == 0:
+        result = run(unit_command(command, timeout))
+    if result.returncode != 0:
+        raise NodeError(f"{' '.join(names)} cannot be installed: {last_words(result.stdout)}")
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    kin = family(os_release())
+    if kin is None:
+        module.fail_json(msg="this distribution is none that gpuadmin knows", operations=[])
+        return
+    timeout = module.params["timeout"]
+    try:
+        if not module.check_mode:
+            wait_for_another(timeout)
+        installed = set(installed_packages(kin))
+        missing = [name for name in dict.fromkeys(module.params["names"]) if name not in installed]
+        if missing and not module.check_mode:
+            open_session(timeout + 60)
+            try:
+                install(kin, missing, refresh=module.params["refresh"], timeout=timeout)
+            finally:
+                close_session()
+        elif missing and kin in SIMULATE and not (module.params["refresh"] or without_index(kin)):
+            result = run((*SIMULATE[kin], *missing))
+            if result.returncode != 0:
+                raise NodeError(f"{' '.join(missing)} could not be installed: {last_words(result.stdout)}")
+    except (NodeError, RootError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[])
+        return
+    module.exit_json(
+        changed=bool(missing),
+        operations=[f"install {name}" for name in missing],
+        diff={"before": "", "after": "".join(f"{name}\n" for name in missing)},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What holds for the repository as a whole."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuadmin.errors import ExitCode, GpuadminError
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE_CODE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no git checkout")
+    return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def make_docs() -> object:
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts/make_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_made_pages_are_up_to_date() -> None:
+    assert make_docs().outdated() == [], "make docs"  # type: ignore[attr-defined]
+
+
+def test_every_exit_code_is_explained() -> None:
+    rows = re.findall(r"^\| (\d+) \| ([a-z ]+) \|", (ROOT / "docs/exit-codes.md").read_text(), re.MULTILINE)
+    codes = {int(code): name for code, name in rows}
+    assert set(codes) == {int(code) for code in ExitCode}
+    names = {int(code): code.name.lower().replace("_", " ") for code in ExitCode}
+    assert codes == names
+
+
+def test_every_error_has_an_exit_code_of_the_list() -> None:
+    def below(kind: type[GpuadminError]) -> list[type[GpuadminError]]:
+        return [kind, *(found for child in kind.__subclasses__() for found in below(child))]
+
+    for kind in below(GpuadminError):
+        assert kind.exit_code in list(ExitCode)
+        assert kind.exit_code != ExitCode.DONE
+
+
+# Documentation, examples (RFC 2606), and the defaults that a user is told of. No mirror, no machine of anybody's.
+HOSTS = {
+    "systemd.io", "semver.org", "yaml-language-server", "json-schema.org", "no-color.org", "docs.ansible.com",
+    "docs.docker.com", "download.docker.com", "man7.org", "manpages.debian.org", "www.debian.org", "wiki.debian.org",
+    "wiki.archlinux.org", "www.kernel.org", "docs.kernel.org", "btrfs.readthedocs.io", "www.freedesktop.org",
+    "github.com", "raw.githubusercontent.com", "keepachangelog.com", "python.org", "docs.python.org", "peps.python.org",
+    "pypi.org", "www.apache.org", "spdx.org", "rootlesscontaine.rs", "www.rfc-editor.org", "datatracker.ietf.org",
+    "deb.debian.org", "specifications.freedesktop.org", "www.gnu.org", "docs.nvidia.com", "bugs.debian.org",
+    "lists.debian.org", "packages.debian.org", "packages.ubuntu.com", "ubuntu.com", "git.savannah.gnu.org",
+    "gitlab.com", "en.wikipedia.org", "www.qemu.org", "wiki.qemu.org", "pre-commit.com", "conda-forge.org",
+    "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io",
+    "nfs.sourceforge.net",
+}  # fmt: skip
+EXAMPLE = re.compile(
+    r"(^|\.)(example(\.(org|com|net|ac\.kr))?|invalid|test|localhost)$|^127\.|^10\.|^192\.0\.2\.|^[a-z0-9-]+$"
+)
+
+
+def test_no_host_of_anybodys_is_written_down() -> None:
+    found = {}
+    for path in tracked():
+        for host in re.findall(r"(?:https?|ftp|git|ssh)://([A-Za-z0-9.-]+)", path.read_text(errors="replace")):
+            if host.lower().rstrip(".") not in HOSTS and not EXAMPLE.search(host.lower()):
+                found[host] = str(path.relative_to(ROOT))
+    assert found == {}
+
+
+def test_nothing_of_this_machine_is_written_down() -> None:
+    """Where this checkout lies, and where pip and apt of this machine look for packages."""
+    pip = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    places = set(re.findall(r"(?:file|https?)://[^\s'\"]+|(?<=[' ])/[a-z]+/[\w./-]+", pip.stdout))
+    own = {place.removeprefix("file://") for place in places if "/etc/ssl/" not in place} | {f"{ROOT}/"}
+    found = []
+    for path in tracked():
+        text = path.read_text(errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {place}" for place in own if place in text]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", sorted(NODE_CODE.glob("*.py")), ids=lambda path: path.stem)
+def test_node_side_code_needs_python_alone(path: Path) -> None:
+    """It runs at boot, on Python 3.9, as the package gpuadmin_node: the standard library and its own files, no more."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 9))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                assert name.name.partition(".")[0] in sys.stdlib_module_names, name.name
+        elif isinstance(node, ast.ImportFrom):
+            if node.level == 0:
+                assert str(node.module).partition(".")[0] in sys.stdlib_module_names, node.module
+            else:
+                assert node.level == 1
+                names = [node.module] if node.module else [name.name for name in node.names]
+                for name in names:
+                    assert (NODE_CODE / f"{str(name).partition('.')[0]}.py").exists(), name
+        assert not isinstance(node, ast.Match), "Python 3.9 has no match"
+
+
+def test_the_lock_names_versions_of_all_that_is_needed_and_nothing_else() -> None:
+    import tomllib
+
+    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
+    locked = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in project["dependencies"] + project["optional-dependencies"]["dev"]:
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        assert name is not None
+        assert re.sub(r"[-_.]+", "-", name.group()).lower() in locked
+
+
+def test_ci_runs_what_people_run() -> None:
+    assert "make test" in (ROOT / ".ci/run").read_text()
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert ".ci/run" in steps
+    assert "make lint test-fast" in steps
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    assert hooks["repos"][0]["hooks"][0]["entry"] == "make lint"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    dead = []
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target and not (page.parent / target).exists():
+                dead.append(f"{page.relative_to(ROOT)}: {target}")
+    assert dead == []

@@ -1,0 +1,160 @@
+"""A role's variables: defaults, argument_specs, what the inventory gives it, and what its tasks use, agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+GROUP_VARS = ROOT / "inventory" / "group_vars" / "all"
+
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str, "path": str, "raw": object, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict,
+}  # fmt: skip
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text()) if path.exists() else None
+
+
+def defaults(role: str) -> dict[str, Any]:
+    return load(ROOT / "roles" / role / "defaults/main.yml") or {}
+
+
+def entry_points(role: str) -> dict[str, Any]:
+    found: dict[str, Any] = load(ROOT / "roles" / role / "meta/argument_specs.yml")["argument_specs"]
+    return found
+
+
+def options(role: str) -> dict[str, Any]:
+    found: dict[str, Any] = entry_points(role)["main"]["options"]
+    return found
+
+
+def all_options(given: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, option in given.items():
+        yield f"{path}{name}", option
+        yield from all_options(option.get("options", {}), f"{path}{name}.")
+
+
+def templated(value: object) -> bool:
+    return isinstance(value, str) and "{{" in value
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_anatomy_of_a_role(role: str) -> None:
+    base = ROOT / "roles" / role
+    for part in (
+        "defaults/main.yml",
+        "meta/argument_specs.yml",
+        "meta/main.yml",
+        "tasks/main.yml",
+        "tasks/preflight.yml",
+    ):
+        assert (base / part).exists(), part
+    first = load(base / "tasks/main.yml")[0]
+    assert "preflight" in str(first), "the preflight comes first"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_default_has_a_spec_and_every_spec_a_default(role: str) -> None:
+    specs, given = options(role), defaults(role)
+    assert set(given) - set(specs) == set()
+    required = {name for name, option in specs.items() if option.get("required")}
+    assert set(specs) - set(given) - required == set()
+    assert all(name.startswith(f"{role}_") for name in specs)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_are_what_the_specs_say(role: str) -> None:
+    for name, value in defaults(role).items():
+        option = options(role)[name]
+        if value is None or templated(value) or (isinstance(value, dict) and "default" not in option):
+            assert "default" not in option, f"{name}: a default that is not a plain value stands in defaults/ alone"
+            continue
+        assert option.get("default") == value, name
+        assert isinstance(value, TYPES[option["type"]]), name
+        assert not (option["type"] == "int" and isinstance(value, bool)), name
+        if "choices" in option:
+            assert value in option["choices"], name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_option_has_a_type_and_is_described(role: str) -> None:
+    for point, spec in entry_points(role).items():
+        assert spec.get("short_description"), point
+        for name, option in all_options(spec["options"]):
+            assert option.get("description"), name
+            assert option.get("type") in TYPES, name
+            assert (option["type"] == "list") == ("elements" in option), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_entry_point_is_a_file_of_tasks(role: str) -> None:
+    for point in entry_points(role):
+        assert (ROOT / "roles" / role / "tasks" / f"{point}.yml").exists()
+
+
+@pytest.mark.parametrize("path", sorted(GROUP_VARS.iterdir()), ids=lambda path: path.stem)
+def test_the_inventory_gives_roles_variables_that_they_have(path: Path) -> None:
+    assert path.stem in ROLES
+    assert set(load(path)) <= set(options(path.stem))
+
+
+def test_every_site_key_that_the_inventory_reads_is_in_the_schema() -> None:
+    from gpuadmin.config.schema import Settings
+
+    site = Settings(name="x").model_dump()
+    texts = [path.read_text() for path in [*GROUP_VARS.iterdir(), ROOT / "inventory/groups.yml"]]
+    texts += [path.read_text() for path in (ROOT / "playbooks").glob("*.yml")]
+    used = set(re.findall(r"gpuadmin_site\.([a-z_.]+)", "\n".join(texts)))
+    assert used
+    for name in used:
+        value: Any = site
+        for step in name.split("."):
+            assert step in value, f"gpuadmin_site.{name}"
+            value = value[step]
+
+
+def test_roles_do_not_know_the_site() -> None:
+    """inventory/group_vars/all/ is the one place where a site's key becomes a role's variable."""
+    knowing = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "roles").rglob("*")
+        if path.is_file() and re.search(r"gpuadmin_(site|users|absent|archive_homes)\b", path.read_text())
+    ]
+    assert knowing == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None:
+    base = ROOT / "roles" / role
+    text = "\n".join(
+        path.read_text()
+        for part in ("defaults", "tasks", "handlers", "templates", "vars")
+        for path in sorted((base / part).rglob("*"))
+        if path.is_file()
+    )
+    names = set(re.findall(r"\b_{0,2}" + role + r"_[a-z_]+", text))
+    others = [other for other in ROLES if other != role]
+    foreign = {name for other in others for name in re.findall(r"(?<![\w.])_{0,2}" + other + r"_[a-z_]+", text)}
+    assert foreign == set()
+    used = set(re.findall(r"\b" + role + r"_[a-z_]+", re.sub(r"(?m)^" + role + r"_[a-z_]+:", "", text)))
+    assert set(options(role)) - used == set(), "variables that nothing uses"
+    assert {name for name in names if not name.startswith("_")} - set(options(role)) == set(), (
+        "variables without a spec"
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_family_of_distributions_has_the_same_variables(role: str) -> None:
+    files = {path.stem: load(path) for path in (ROOT / "roles" / role / "vars").glob("*.yml") if path.stem != "main"}
+    if files:
+        assert set(files) == {"debian", "redhat", "archlinux"}
+        assert len({frozenset(variables) for variables in files.values()}) == 1

@@ -1,0 +1,159 @@
+"""A verb is one line of help, one module, and one playbook of the same name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from gpuadmin.cli import VERBS, cli
+from gpuadmin.cli._options import Options
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# These work on this machine alone.
+LOCAL = {"init", "check", "trust", "runs", "lab", "schema", "completion"}
+READ_ONLY = {"drift", "list-users"}
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+
+
+def command(verb: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), verb)
+    assert found is not None
+    return found
+
+
+def test_every_module_is_a_verb_and_every_verb_a_module() -> None:
+    modules = {path.stem.replace("_", "-") for path in (ROOT / "gpuadmin/cli").glob("[a-z]*.py")}
+    assert modules == set(VERBS)
+
+
+def test_every_verb_that_is_not_local_has_a_playbook_and_the_other_way_round() -> None:
+    assert {path.stem for path in PLAYBOOKS} == set(VERBS) - LOCAL
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_called_as_it_is_listed(verb: str) -> None:
+    assert command(verb).name in (verb, None, "command")
+    assert command(verb).help, "it explains itself"
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - LOCAL))
+def test_the_options_that_all_verbs_share(verb: str) -> None:
+    options = {option for parameter in command(verb).params for option in parameter.opts}
+    expected = {"--site", "--limit", "--json", "-v", "--ask-pass", "--ask-become-pass"}
+    expected |= set() if verb in READ_ONLY else {"--check", "--yes"}
+    assert expected <= options
+    assert set(Options.__dataclass_fields__) == {
+        "site", "limit", "check", "yes", "json", "verbose", "ask_pass", "ask_become_pass",
+    }  # fmt: skip
+
+
+def all_commands(group: click.Command, path: str) -> list[tuple[str, click.Command]]:
+    found = [(path, group)]
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            below = group.get_command(context, name)
+            assert below is not None
+            found += all_commands(below, f"{path} {name}")
+    return found
+
+
+def test_every_option_says_what_it_does() -> None:
+    silent = [
+        f"{path} {parameter.opts[0]}"
+        for path, found in all_commands(cli, "gpuadmin")
+        for parameter in found.params
+        if isinstance(parameter, click.Option) and not parameter.help
+    ]
+    assert silent == []
+
+
+PLAY_KEYS = {
+    "name",
+    "hosts",
+    "gather_facts",
+    "gather_subset",
+    "roles",
+    "tasks",
+    "any_errors_fatal",
+    "serial",
+    "strategy",
+}
+ROLE_TASKS = {"ansible.builtin.include_role", "ansible.builtin.import_role"}
+
+
+def plays(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(path.read_text())
+    return found
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_playbooks_hold_hosts_and_roles_and_nothing_else(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 30
+    for play in plays(path):
+        if "ansible.builtin.import_playbook" in play:
+            assert set(play) == {"name", "ansible.builtin.import_playbook"}
+            assert (path.parent / play["ansible.builtin.import_playbook"]).exists()
+            continue
+        assert set(play) <= PLAY_KEYS
+        for task in play.get("tasks", []):
+            (action,) = set(task) & ROLE_TASKS
+            assert set(task) <= {"name", "when", action}
+            assert (ROOT / "roles" / task[action]["name"]).is_dir()
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_playbooks_are_for_groups_that_every_site_has(path: Path) -> None:
+    from gpuadmin.config.inventory import GROUPS
+
+    for play in plays(path):
+        if "hosts" in play:
+            assert set(str(play["hosts"]).split(":")) <= set(GROUPS)
+
+
+HEAVY = ("ansible", "ansible_runner", "rich", "pydantic", "paramiko", "yaml", "ruamel", "jinja2", "json", "subprocess")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["sync-users", "--help"], ["completion", "bash"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """What start-up time comes from; benchmarks/startup.py measures the time itself."""
+    code = (
+        "import sys\nimport click\nbefore = set(sys.modules)\nfrom gpuadmin.cli import main\n"
+        "try:\n    main()\nfinally:\n"
+        "    loaded = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "    print('\\n'.join(loaded), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    if arguments != ["completion", "bash"]:  # click looks for bash's version itself
+        assert loaded & set(HEAVY) == set()
+    assert loaded & set(HEAVY[:7]) == set()
+
+
+def test_verbs_leave_the_other_verbs_alone() -> None:
+    code = "import sys\nimport gpuadmin.cli.sync_users\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    verbs = {name for name in done.stdout.split() if name.startswith("gpuadmin.cli.") and "._" not in name}
+    assert verbs == {"gpuadmin.cli.sync_users"}
+
+
+def test_only_the_run_layer_knows_ansible_runner() -> None:
+    """Also Ansible itself: the inventory is all that is asked of it elsewhere."""
+    knowing: dict[str, set[str]] = {"ansible_runner": set(), "ansible": set()}
+    for path in (ROOT / "gpuadmin").rglob("*.py"):
+        if "collections" in path.parts:
+            continue
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if words[:1] in (["import"], ["from"]):
+                package = words[1].partition(".")[0]
+                if package in knowing:
+                    knowing[package].add(str(path.relative_to(ROOT)))
+    assert knowing == {"ansible_runner": {"gpuadmin/run.py"}, "ansible": {"gpuadmin/config/inventory.py"}}

@@ -1,0 +1,106 @@
+"""The wheel, in a clean environment, run from a directory that has nothing to do with the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.install
+
+
+def pip(python: Path | str, *arguments: str) -> None:
+    quiet = ("-qq", "--disable-pip-version-check", "--no-input")
+    done = subprocess.run([str(python), "-m", "pip", *arguments, *quiet], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(target), str(ROOT))
+    (found,) = target.glob("gpuadmin-*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def bin_directory(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin/ of a new environment that holds the wheel, and what it needs, and nothing else."""
+    directory = tmp_path_factory.mktemp("venv")
+    venv.create(directory, with_pip=True)
+    pip(directory / "bin/python", "install", "--constraint", str(ROOT / "requirements.lock"), str(wheel))
+    return directory / "bin"
+
+
+def run(bin_directory: Path, cwd: Path, *arguments: str, code: int = 0) -> str:
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+    environment = {**kept, "PATH": f"{bin_directory}:/usr/bin:/bin"}
+    done = subprocess.run(
+        [str(bin_directory / "gpuadmin"), *arguments],
+        cwd=cwd, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert str(ROOT) not in done.stdout + done.stderr
+    return done.stdout
+
+
+def content(directory: str) -> set[str]:
+    """All files of a directory of the checkout that git knows or would know, relative to it."""
+    line = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", directory]
+    names = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {name for name in names if (ROOT / name).is_file()}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git checkout")
+def test_everything_that_runs_is_in_the_wheel(wheel: Path) -> None:
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    for directory in ("playbooks", "roles", "inventory", "templates"):
+        expected = {f"gpuadmin/_content/{name}" for name in content(directory)}
+        assert expected, directory
+        assert expected - inside == set()
+    # modules, what runs on nodes, and the scripts and files that go into the lab's guests
+    assert content("gpuadmin") - inside == set()
+    assert not [name for name in inside if name.startswith(("tests/", "docs/", "benchmarks/", "molecule/"))]
+
+
+def test_it_runs_from_anywhere(bin_directory: Path, tmp_path: Path) -> None:
+    assert "add-user" in run(bin_directory, tmp_path, "--help")
+    assert run(bin_directory, tmp_path, "--version").startswith("gpuadmin, version ")
+    assert json.loads(run(bin_directory, tmp_path, "schema", "users.yml"))["title"] == "users.yml"
+    assert "| `homes.export` |" in run(bin_directory, tmp_path, "schema", "--reference")
+    assert "lab" in run(bin_directory, tmp_path, "lab", "--help")
+
+
+def test_a_site_from_nothing_to_a_run(bin_directory: Path, tmp_path: Path) -> None:
+    """To a playbook and roles found in the package; nobody answers at the addresses."""
+    run(bin_directory, tmp_path, "init", "cluster", "--storage", "127.0.0.1", "--node", "127.0.0.2")
+    hosts = tmp_path / "cluster/inventory/hosts.yml"
+    hosts.write_text(hosts.read_text().replace("{}", "{ansible_port: 1}"))
+    site = tmp_path / "cluster"
+    assert "0 errors" in run(bin_directory, site, "check")
+    document = json.loads(run(bin_directory, site, "sync-users", "--yes", "--json", code=4))
+    assert {host["status"] for host in document["hosts"].values()} == {"unreachable"}
+    document = json.loads(run(bin_directory, site, "provision", "--check", "--json", code=4))
+    assert {host["status"] for host in document["hosts"].values()} == {"unreachable"}
+    assert "sync-users" in run(bin_directory, site, "runs")
+
+
+def test_modules_of_the_collection_are_found(bin_directory: Path, tmp_path: Path) -> None:
+    code = (
+        "from gpuadmin.content import collections_path, content_path; print(collections_path(), content_path('roles'))"
+    )
+    done = subprocess.run(
+        [str(bin_directory / "python"), "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    collections, roles = map(Path, done.stdout.split())
+    assert (collections / "ansible_collections/gpuadmin/node/plugins/modules/accounts.py").exists()
+    assert (roles / "accounts/tasks/main.yml").exists()
+    assert roles.parent.name == "_content"

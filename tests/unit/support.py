@@ -1,0 +1,74 @@
+"""What tests of the controller's code share."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import Settings
+from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.config.yamlfile import YamlFile
+
+SETTINGS = Settings.model_validate({"name": "test"})
+HOSTS = (
+    SiteHost("storage", ("storage",), {"ansible_host": "127.0.0.1", "ansible_port": 1}),
+    SiteHost("node1", ("gpu", "golden"), {"ansible_host": "127.0.0.1", "ansible_port": 2}),
+    SiteHost("node2", ("gpu",), {"ansible_host": "127.0.0.1", "ansible_port": 3}),
+)
+
+
+def public_key(seed: str, kind: str = "ssh-ed25519", comment: str | None = None) -> str:
+    """A well-formed public key that nobody holds the private part of."""
+    content = hashlib.sha256(seed.encode()).digest() * (1 if kind == "ssh-ed25519" else 8)
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind.encode(), content))
+    return f"{kind} {base64.b64encode(blob).decode()} {seed if comment is None else comment}".strip()
+
+
+def registry(text: str, settings: Settings = SETTINGS) -> RegistryFile:
+    """Given the text of a users.yml, return the registry."""
+    return RegistryFile.of(YamlFile.parse(Path("users.yml"), text), settings)
+
+
+def make_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
+    """Write a site of a storage host and two nodes that nobody listens on."""
+    write_site(directory, name="test", settings=settings or {}, hosts=HOSTS, schemas=False)
+    (directory / "users.yml").write_text(users)
+    return directory
+
+
+def make_local_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
+    """The same, but Ansible runs on this machine, as this user, and needs no ssh."""
+    make_site(directory, users, settings)
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    hosts = [SiteHost(host.name, host.groups, local) for host in HOSTS]
+    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
+    return directory
+
+
+_STUBBED = """
+import pathlib, sys
+from gpuadmin import run
+content = pathlib.Path(sys.argv.pop(1))
+run.content_path = lambda *parts: content.joinpath(*parts)
+from gpuadmin.cli import main
+main()
+"""
+
+
+def stubbed(content: Path, *arguments: str) -> list[str]:
+    """The command line of gpuadmin with playbooks of a test's own, in `content`/playbooks."""
+    return [sys.executable, "-c", _STUBBED, str(content), *arguments]
+
+
+def write_playbook(content: Path, verb: str, tasks: str) -> None:
+    """Write a playbook of one play over all hosts."""
+    (content / "playbooks").mkdir(parents=True, exist_ok=True)
+    (content / "roles").mkdir(exist_ok=True)
+    indented = "\n".join(f"    {line}" for line in tasks.strip().splitlines())
+    text = f"- name: Test\n  hosts: all\n  gather_facts: false\n  tasks:\n{indented}\n"
+    (content / "playbooks" / f"{verb}.yml").write_text(text)

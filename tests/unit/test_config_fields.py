@@ -1,0 +1,172 @@
+"""Every value that a person can type, and what becomes of hostile ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuadmin.config import fields
+from tests.unit.support import public_key
+
+RSA = public_key("laptop", "ssh-rsa")
+ED25519 = public_key("laptop")
+
+GOOD_NAMES = ("a", "_a", "minji", "user-1", "a" * 32, "a_b-c9", "x0")
+BAD_NAMES = {
+    "": "is no user name",
+    "../x": "is no user name",
+    "-rf": "is no user name",
+    "a b": "is no user name",
+    "a\nb": "is no user name",
+    "minji\n": "is no user name",
+    "{{ x }}": "is no user name",
+    "{{7*7}}": "is no user name",
+    "a" * 33: "is no user name",
+    "민지": "is no user name",
+    "minji한": "is no user name",
+    "Minji": "is no user name",
+    "9lives": "is no user name",
+    "a.b": "is no user name",
+    "a:b": "is no user name",
+    "a/b": "is no user name",
+    "a$": "is no user name",
+    "a;reboot": "is no user name",
+    "$(id)": "is no user name",
+    ".": "is no user name",
+    "..": "is no user name",
+    "~root": "is no user name",
+    "а": "is no user name",  # noqa: RUF001  a Cyrillic letter that looks like a Latin one
+    "root": "system account",
+    "docker": "system account",
+    "sudo": "system account",
+    "gpuadmin": "system account",
+    "systemd-network": "system account",
+    "systemd-anything": "system account",
+}
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_good_names(name: str) -> None:
+    assert fields.user_name(name) == name
+
+
+@pytest.mark.parametrize(("name", "why"), BAD_NAMES.items())
+def test_bad_names(name: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        fields.user_name(name)
+
+
+@given(st.text(max_size=40))
+def test_what_passes_as_a_name_is_harmless(text: str) -> None:
+    try:
+        name = fields.user_name(text)
+    except ValueError:
+        return
+    assert name.isascii()
+    assert 1 <= len(name) <= 32
+    assert not name.startswith("-")
+    assert not set(name) & set(" /.:;$`'\"{}\n\t\\*?[]()&|<>~!#")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ED25519,
+        RSA,
+        public_key("x", comment=""),
+        public_key("x", comment="two words"),
+        public_key("x", comment="민지@laptop"),
+        f"  {ED25519}  ",
+        f"{ED25519}\n",
+    ],
+)
+def test_good_keys(key: str) -> None:
+    assert fields.ssh_key(key) == key.strip()
+
+
+BAD_KEYS = {
+    f'command="rm -rf /" {ED25519}': "key with options",
+    f"no-pty {RSA}": "key with options",
+    f'from="*",command="id" {RSA}': "key with options",
+    f"environment=LD_PRELOAD=x {RSA}": "key with options",
+    f"cert-authority {RSA}": "key with options",
+    f"{ED25519}\n{RSA}": "control character",
+    f"{ED25519}\r{RSA}": "control character",
+    f"{ED25519}\x00": "control character",
+    f"{ED25519} {{{{ lookup('pipe', 'id') }}}}": "template marker",
+    f"{ED25519} {{% raw %}}": "template marker",
+    "": "known key type",
+    "ssh-ed25519": "damaged",
+    "ssh-ed25519 ": "damaged",
+    "ssh-ed25519 AAAA": "damaged",
+    "ssh-ed25519 not!base64": "not base64",
+    f"ssh-rsa {ED25519.split()[1]}": "damaged",
+    ED25519[:-60]: "damaged",
+    "ssh-dss AAAAB3NzaC1kc3M=": "known key type",
+    "-----BEGIN OPENSSH PRIVATE KEY-----": "PRIVATE key",
+    "x" * 20000: "at most",
+    f"ssh-ed25519\t{ED25519.split()[1]}": "control character",
+}
+
+
+@pytest.mark.parametrize(("key", "why"), BAD_KEYS.items())
+def test_bad_keys(key: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        fields.ssh_key(key)
+
+
+TABLE: list[tuple[Callable[[str], Any], str, str | None]] = [
+    (fields.email, "minji@example.org", None),
+    (fields.email, "m.kim+gpu@cs.example.ac.kr", None),
+    (fields.email, "minji", "not an e-mail"),
+    (fields.email, "a b@example.org", "not an e-mail"),
+    (fields.email, "a@b@c", "not an e-mail"),
+    (fields.email, "a@example.org\nBcc: all@example.org", "control character"),
+    (fields.email, "a@example.org, b@example.org", "not an e-mail"),
+    (fields.email, "{{ x }}@example.org", "template marker"),
+    (fields.plain_text, "한글 remark, with colons: yes", None),
+    (fields.plain_text, "x" * 201, "at most 200"),
+    (fields.plain_text, "a\tb", "control character"),
+    (fields.plain_text, "a\x1b[31mb", "control character"),
+    (fields.plain_text, "a\u2028b", "control character"),
+    (fields.plain_text, "{# x #}", "template marker"),
+    (fields.not_root_path, "/srv/storage/homes", None),
+    (fields.not_root_path, "/", "must not be /"),
+    (fields.not_root_path, "//", "must not be /"),
+    (fields.not_root_path, "srv", "absolute path"),
+    (fields.not_root_path, "/srv/../etc", "absolute path"),
+    (fields.not_root_path, "/a b", "absolute path"),
+    (fields.not_root_path, "/a%h", "absolute path"),
+    (fields.not_root_path, "/a*", "absolute path"),
+    (fields.host_name, "node1.example.org", None),
+    (fields.host_name, "10.0.0.1", None),
+    (fields.host_name, "-oProxyCommand=id", "not a host name"),
+    (fields.host_name, "a b", "not a host name"),
+    (fields.host_name, "", "not a host name"),
+    (fields.iso_date, "2027-02-28", None),
+    (fields.iso_date, "2027-02-30", "not a date"),
+    (fields.iso_date, "tomorrow", "not a date"),
+]
+
+
+@pytest.mark.parametrize(("rule", "value", "why"), TABLE)
+def test_other_fields(rule: Callable[[str], Any], value: str, why: str | None) -> None:
+    if why is None:
+        rule(value)
+    else:
+        with pytest.raises(ValueError, match=why):
+            rule(value)
+
+
+def test_paths_are_normalised() -> None:
+    assert fields.not_root_path("/srv//storage/homes/") == "/srv/storage/homes"
+
+
+def test_dates_may_be_dates_already() -> None:
+    assert fields.iso_date(date(2027, 2, 28)) == date(2027, 2, 28)
+    assert fields.iso_date("2027-02-28") == date(2027, 2, 28)

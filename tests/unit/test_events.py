@@ -1,0 +1,153 @@
+"""From Ansible's events to a result per host, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuadmin.errors import ExitCode
+from gpuadmin.events import Collector, HostResult, failure_in_words, unreachable_in_words
+from gpuadmin.report import exit_code
+from gpuadmin.run import RunResult
+
+
+def collected(*events: tuple[str, str, dict[str, Any]]) -> dict[str, HostResult]:
+    """Given (kind, host, event data), return the hosts' results."""
+    collector = Collector(on_task=lambda name: None, on_host=lambda host, outcome, detail: None)
+    for kind, host, data in events:
+        collector.event({"event": f"runner_on_{kind}", "event_data": {"host": host, "task": "role : Do it", **data}})
+    return collector.hosts
+
+
+def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
+    return ("ok", host, {"res": result})
+
+
+TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
+    "nothing to do": ([ok(), ok()], HostResult("ok")),
+    "all skipped": ([("skipped", "n", {})], HostResult("skipped")),
+    "a change": ([ok(), ok(changed=True), ok()], HostResult("changed", ["Do it"])),
+    "operations": (
+        [ok(changed=True, operations=["add minji", "add jiho"])], HostResult("changed", ["add minji", "add jiho"]),
+    ),
+    "operations without a change are no change": ([ok(operations=["x"])], HostResult("ok")),
+    "a failure": (
+        [ok(changed=True), ("failed", "n", {"res": {"msg": "no space"}})],
+        HostResult("failed", ["Do it"], "no space (Do it)"),
+    ),
+    "what a module did before it failed is done": (
+        [("failed", "n", {"res": {"msg": "conflict", "operations": ["add minji"]}})],
+        HostResult("failed", ["add minji"], "conflict (Do it)"),
+    ),
+    "ignored": ([("failed", "n", {"res": {"msg": "x"}, "ignore_errors": True}), ok()], HostResult("ok")),
+    "a failure is not forgotten": (
+        [("failed", "n", {"res": {"msg": "x"}}), ok(changed=True, operations=["close the root"])],
+        HostResult("failed", ["close the root"], "x (Do it)"),
+    ),
+    "unreachable": (
+        [("unreachable", "n", {"res": {"msg": "ssh: connect to host 10.0.0.9 port 22: Connection refused"}})],
+        HostResult("unreachable", [], "nothing answers on its ssh port (connection refused)"),
+    ),
+    "reports are merged": (
+        [ok(report={"homes": {"minji": {}}}), ok(report={"users": {"minji": {}}})],
+        HostResult("ok", reports={"homes": {"minji": {}}, "users": {"minji": {}}}),
+    ),
+    "a module that ends without JSON": (
+        [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],
+        HostResult("failed", [], "KeyError: 'x' (Do it)"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "expected"), TABLE.values(), ids=TABLE.keys())
+def test_one_host(events: list[tuple[str, str, dict[str, Any]]], expected: HostResult) -> None:
+    assert collected(*events) == {"n": expected}
+
+
+def test_the_problems_of_two_modules_are_all_kept() -> None:
+    """The storage host runs homes and accounts, and both report `problems`."""
+    hosts = collected(ok(report={"problems": ["home of minji"]}), ok(report={"problems": ["uid of jiho"]}))
+    assert hosts["n"].reports["problems"] == ["home of minji", "uid of jiho"]
+
+
+def test_hosts_are_kept_apart() -> None:
+    hosts = collected(ok("a", changed=True), ("failed", "b", {"res": {"msg": "x"}}), ok("c"))
+    assert {name: host.status for name, host in hosts.items()} == {"a": "changed", "b": "failed", "c": "ok"}
+
+
+def test_events_of_no_host_are_no_hosts() -> None:
+    collector = Collector(on_task=lambda name: None, on_host=lambda host, outcome, detail: None)
+    for kind in ("playbook_on_start", "verbose", "playbook_on_stats", "warning", "error"):
+        collector.event({"event": kind, "event_data": {}})
+    collector.event({"event": "verbose", "stdout": "x"})
+    assert collector.hosts == {}
+
+
+def test_tasks_are_told_by_name() -> None:
+    told: list[str] = []
+    collector = Collector(on_task=told.append, on_host=lambda host, outcome, detail: None)
+    collector.event({"event": "playbook_on_task_start", "event_data": {"task": "accounts : Apply the accounts"}})
+    assert told == ["Apply the accounts"]
+
+
+FAILURES = [
+    ({"msg": "no space"}, [], "no space (T)"),
+    ({"msg": "non-zero return code", "rc": 2, "cmd": ["mount", "/home"]}, [], "ended with 2: mount /home (T)"),
+    ({"msg": "non-zero return code", "rc": 2, "cmd": ["x"], "stderr": "a\nmount: busy"}, [], "mount: busy (T)"),
+    ({"msg": "One or more items failed"}, ["a is wrong", "b is wrong", "a is wrong"], "a is wrong; b is wrong (T)"),
+    ({}, [], "failed without a message (T)"),
+    ({"msg": "a\n  b"}, [], "a b (T)"),
+]
+
+
+@pytest.mark.parametrize(("result", "items", "words"), FAILURES)
+def test_failures_in_words(result: dict[str, Any], items: list[str], words: str) -> None:
+    assert failure_in_words(result, items, "T") == words
+
+
+def test_long_messages_are_cut() -> None:
+    assert len(failure_in_words({"msg": "x" * 5000}, [], "T")) < 700
+
+
+UNREACHABLE = {
+    "Failed to connect to the host via ssh: ssh: connect to host x port 22: Connection timed out": "timed out",
+    "kex_exchange_identification: Connection closed by remote host": "was cut",
+    "ssh: Could not resolve hostname nix: Name or service not known": "cannot be resolved",
+    "gpuadmin@10.0.0.1: Permission denied (publickey,password).": "refuses our login",
+    "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@ Host key verification failed.": "not the pinned one",
+    "No ED25519 host key is known for x and you have requested strict checking. Host key verification failed.": "trust",
+    "ssh: connect to host x port 22: No route to host": "over the network",
+    "something new": "something new",
+    "": "unreachable",
+}
+
+
+@pytest.mark.parametrize(("message", "words"), UNREACHABLE.items())
+def test_unreachable_in_words(message: str, words: str) -> None:
+    assert words in unreachable_in_words(message)
+
+
+def test_a_host_key_that_is_not_known_yet_is_told_from_one_that_differs() -> None:
+    unknown = (
+        "No ED25519 host key is known for x and you have requested strict checking.\r\nHost key verification failed."
+    )
+    assert "not known yet" in unreachable_in_words(unknown)
+
+
+CODES = [
+    ((), False, None, 0),
+    (("ok", "changed", "skipped"), False, None, 0),
+    (("ok", "failed"), False, None, 3),
+    (("unreachable", "failed"), False, None, 3),
+    (("unreachable", "ok"), False, None, 4),
+    (("ok",), False, "no such playbook", 1),
+    (("failed",), True, None, 130),
+    ((), True, None, 130),
+]
+
+
+@pytest.mark.parametrize(("states", "interrupted", "error", "code"), CODES)
+def test_exit_codes(states: tuple[str, ...], interrupted: bool, error: str | None, code: int) -> None:
+    hosts = {str(index): HostResult(state) for index, state in enumerate(states)}
+    assert exit_code(RunResult(hosts, interrupted=interrupted, error=error)) == ExitCode(code)

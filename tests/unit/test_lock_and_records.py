@@ -1,0 +1,142 @@
+"""One run at a time, and a record of each."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
+from gpuadmin.lock import site_lock
+from gpuadmin.records import Record, list_runs, prune_runs, show_run
+
+PLAN = {"title": "Add minji", "steps": [], "warnings": [], "destroys": False}
+
+
+def _hold(runs: Path, ready: object, seconds: float) -> None:
+    with site_lock(runs, "add-user"):
+        ready.set()  # type: ignore[attr-defined]
+        time.sleep(seconds)
+
+
+def held_elsewhere(runs: Path, seconds: float = 60) -> multiprocessing.Process:
+    """Another process that holds the site's lock."""
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    process = context.Process(target=_hold, args=(runs, ready, seconds), daemon=True)
+    process.start()
+    assert ready.wait(10)
+    return process  # type: ignore[return-value]
+
+
+def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    other = held_elsewhere(runs)
+    try:
+        with pytest.raises(RefusedError) as caught, site_lock(runs, "remove-user"):
+            pass
+    finally:
+        other.kill()
+        other.join()
+    assert f"runs add-user since {time.strftime('%Y-%m-%d')}" in caught.value.message
+    assert f"(process {other.pid})" in caught.value.message
+    assert "@" in caught.value.message
+    assert caught.value.exit_code == 5
+
+
+def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:
+    other = held_elsewhere(tmp_path / "runs")
+    other.kill()
+    other.join()
+    with site_lock(tmp_path / "runs", "add-user"):
+        pass
+
+
+def test_a_lock_file_with_nonsense_in_it(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / ".lock").write_text("[1]")
+    with site_lock(runs, "add-user"):
+        holder = json.loads((runs / ".lock").read_text())
+    assert holder["verb"] == "add-user"
+    assert holder["pid"] == os.getpid()
+
+
+def test_a_site_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(GpuadminError, match="runs: File exists"), site_lock(tmp_path / "runs", "add-user"):
+        pass
+
+
+def record(runs: Path, verb: str = "add-user") -> Record:
+    return Record.begin(runs, verb, arguments=["add-user", "minji"], check=False, plan=PLAN)
+
+
+def test_a_run_is_recorded_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    begun = record(runs)
+    assert list_runs(runs)[0]["status"] == "unfinished"
+    begun.finish({"status": "failed", "hosts": {}}, 3)
+    (run,) = list_runs(runs)
+    assert run["id"] == begun.id
+    assert run["arguments"] == ["add-user", "minji"]
+    assert run["plan"] == PLAN
+    assert (run["status"], run["exit_code"]) == ("failed", 3)
+    assert "@" in run["who"]
+    assert run["started"] <= run["ended"]
+
+
+def test_nobody_else_reads_it(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        begun = record(tmp_path / "runs")
+        begun.finish({"status": "ok"}, 0)
+    finally:
+        os.umask(old)
+    assert begun.directory.parent.stat().st_mode & 0o777 == 0o700
+    assert begun.directory.stat().st_mode & 0o777 == 0o700
+    assert {path.name: path.stat().st_mode & 0o777 for path in begun.directory.iterdir()} == {
+        "run.json": 0o600,
+        "result.json": 0o600,
+    }
+
+
+def test_a_run_is_shown_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    first, second = record(runs), record(runs, "sync-users")
+    second.log.write_text("PLAY\n")
+    run, result, log = show_run(runs, second.id[:-2])
+    assert (run["verb"], result, log) == ("sync-users", None, "PLAY\n")
+    for identity in (first.id[:8], "", "../..", "nothing", "../" + first.id):
+        with pytest.raises(ConfigError):
+            show_run(runs, identity)
+
+
+def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    names = [f"202611{day:02}T000000-add-user-000{day % 10}" for day in range(1, 10)]
+    for name in names:
+        (runs / name).mkdir()
+    (runs / "notes").mkdir()
+    (runs / "20261101T000000.txt").write_text("")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis").write_text("")
+    (runs / "20260101T000000-add-user-0000").symlink_to(elsewhere)
+    assert sorted(prune_runs(runs, 3)) == names[:6]
+    left = {path.name for path in runs.iterdir()}
+    assert left == {*names[6:], "notes", "20261101T000000.txt", "20260101T000000-add-user-0000"}
+    assert (elsewhere / "thesis").exists()
+
+
+def test_damaged_records_do_not_hide_the_others(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    good, bad = record(runs), record(runs)
+    (bad.directory / "run.json").write_text("{")
+    assert [run["id"] for run in list_runs(runs)] == [good.id]
+    assert list_runs(tmp_path / "none") == []

@@ -1,0 +1,215 @@
+"""Finding, loading and checking a site."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.config.check import findings
+from gpuadmin.config.load import find_site, load_settings, load_site
+from gpuadmin.config.reference import json_schemas, reference_page
+from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.errors import ConfigError
+from tests.unit.support import HOSTS, public_key
+
+
+def test_a_site_is_found_from_the_option_the_environment_or_upwards(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = site / "inventory"
+    monkeypatch.chdir(deep)
+    assert find_site(None) == site
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"no gpuadmin\.yml in"):
+        find_site(None)
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    assert find_site(None) == site
+    with pytest.raises(ConfigError, match=r"no gpuadmin\.yml there \(--site\)"):
+        find_site(str(tmp_path))
+    monkeypatch.setenv("GPUADMIN_SITE", str(tmp_path))
+    with pytest.raises(ConfigError, match="GPUADMIN_SITE"):
+        find_site(None)
+
+
+def test_a_new_site_is_valid_and_every_host_is_in_its_groups(site: Path) -> None:
+    loaded = load_site(str(site))
+    assert {host.name: set(host.groups) for host in loaded.inventory.hosts} == {
+        "storage": {"storage"},
+        "node1": {"gpu", "golden"},
+        "node2": {"gpu"},
+    }
+    assert [found for found in findings(loaded) if found.level == "error"] == []
+    assert (site / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_writing_a_site_again_keeps_what_people_wrote(site: Path) -> None:
+    (site / "users.yml").write_text("# mine\nusers: []\n")
+    (site / "gpuadmin.yml").write_text("# mine\nname: mine\n")
+    write_site(site, name="other", settings={}, hosts=HOSTS[:1])
+    assert (site / "users.yml").read_text() == "# mine\nusers: []\n"
+    assert load_settings(site).name == "mine"
+
+
+SETTINGS_MISTAKES = {
+    "nam: x\n": ["gpuadmin.yml:1: nam: there is no such field", "name: is missing"],
+    "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
+    "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
+    "name: x\naccounts:\n  source: ldap\n": ["gpuadmin.yml:3: accounts.source: ", "'registry' or 'directory'"],
+    "name: x\naccounts:\n  uid_first: many\n": ["gpuadmin.yml:3: accounts.uid_first: ", "(it is 'many')"],
+    "name: '{{ x }}'\n": ["gpuadmin.yml:1: name: holds the template marker '{{'"],
+    "name: x\nterm: {name: 2026-2, deadline: soon}\n": ["gpuadmin.yml:2: term.deadline: 'soon' is not a date"],
+    "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
+    "name: [\n": ["gpuadmin.yml:", "is not valid YAML"],
+    "": ["name: is missing"],
+}
+
+
+@pytest.mark.parametrize(("text", "words"), SETTINGS_MISTAKES.items())
+def test_mistakes_in_the_settings_name_file_line_and_path(site: Path, text: str, words: list[str]) -> None:
+    (site / "gpuadmin.yml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(site))
+    for word in words:
+        assert word in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_no_text(site: Path) -> None:
+    (site / "gpuadmin.yml").write_bytes(b"name: \xff\xfe\n")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_site(str(site))
+
+
+@pytest.mark.parametrize("text", ["all: [\n", "- a\n"])
+def test_an_inventory_that_ansible_would_only_warn_about(site: Path, text: str) -> None:
+    (site / "inventory/hosts.yml").write_text(text)
+    with pytest.raises(ConfigError, match=r"hosts\.yml"):
+        load_site(str(site))
+
+
+def test_a_limit_that_names_nobody(site: Path) -> None:
+    inventory = load_site(str(site)).inventory
+    assert [host.name for host in inventory.limited("gpu:!node2")] == ["node1"]
+    assert [host.name for host in inventory.limited("node*")] == ["node1", "node2"]
+    with pytest.raises(ConfigError, match="names no host of this site"):
+        inventory.limited("node9")
+
+
+USER = f"  - name: minji\n    uid: 20000\n    keys: ['{public_key('minji')}']\n"
+TODAY = date(2026, 11, 21)
+
+
+def hosts_yml(**groups: list[str]) -> str:
+    lines = ["all:", "  children:"]
+    for group, hosts in groups.items():
+        lines += [f"    {group}:", "      hosts:", *(f"        {host}: {{}}" for host in hosts)]
+    return "\n".join(lines) + "\n"
+
+
+CHECKS = {
+    "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/hosts.yml", "names no host"),
+    "no storage": (
+        {"inventory/hosts.yml": hosts_yml(gpu=["n1"])}, "error", "inventory/hosts.yml: storage", "no host is in it",
+    ),
+    "no node": ({"inventory/hosts.yml": hosts_yml(storage=["s"])}, "error", "hosts.yml: gpu", "no host is in it"),
+    "two golden": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1", "n2"], golden=["n1", "n2"])},
+        "error", "golden", "holds n1, n2",
+    ),
+    "a host of no group": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], printers=["p"])},
+        "warning", "inventory/hosts.yml: p", "is in no group",
+    ),
+    "two names for one machine": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"]) + "    gpu: {hosts: {n1: {ansible_host: s}}}\n"},
+        "error", "inventory/hosts.yml: s", "like n1",
+    ),
+    "no pinned key": ({}, "warning", "known_hosts: node1", "not pinned"),
+    "a server that is none": (
+        {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "no host of group storage",
+    ),
+    "a mountpoint elsewhere": (
+        {"gpuadmin.yml": "name: x\nhomes: {export: /srv/homes, mountpoint: /data}\n"},
+        "error", "homes.mountpoint", "does not lie below it",
+    ),
+    "docker on NFS": (
+        {"gpuadmin.yml": "name: x\ndocker: {data: /home/docker}\n"}, "error", "docker.data", "which is NFS",
+    ),
+    "expired": (
+        {"users.yml": "users:\n" + USER + "    expires: 2026-11-20\n"}, "warning", "users.yml:2", "expired on",
+    ),
+    "no key": ({"users.yml": "users: [{name: minji, uid: 20000}]\n"}, "warning", "users.yml:1", "no ssh key"),
+    "a slip in protected": (
+        {"gpuadmin.yml": "name: x\nprotected: [minij]\n"}, "warning", "protected", "'minij' is not in users.yml",
+    ),
+    "a term that is over": (
+        {"gpuadmin.yml": "name: x\nterm: {name: a, deadline: 2026-11-20}\n"}, "warning", "term.deadline", "ended on",
+    ),
+    "nearly all uids": (
+        {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
+        "warning", "accounts", "1 of 1 uids are taken",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "level", "where", "message"), CHECKS.values(), ids=CHECKS.keys())
+def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: str, message: str) -> None:
+    for name, text in files.items():
+        (site / name).write_text(text)
+    found = findings(load_site(str(site)), today=TODAY)
+    assert [one for one in found if one.level == level and where in one.where and message in one.message], found
+    assert all(one.hint for one in found)
+
+
+def test_the_last_day_still_counts(site: Path) -> None:
+    (site / "users.yml").write_text("users:\n" + USER + "    expires: 2026-11-21\n")
+    assert not [one for one in findings(load_site(str(site)), today=TODAY) if "expired" in one.message]
+
+
+def test_pinned_hosts(site: Path) -> None:
+    (site / "known_hosts").write_text("[127.0.0.1]:1 ssh-ed25519 x\n[127.0.0.1]:2,[127.0.0.1]:3 ssh-ed25519 x\n")
+    assert list(findings(load_site(str(site)), today=TODAY)) == []
+
+
+@pytest.mark.parametrize("file", ["gpuadmin.schema.json", "users.schema.json"])
+def test_json_schemas_are_closed_and_explain_every_field(file: str) -> None:
+    schema = json.loads(json_schemas()[file])
+    for node in (schema, *schema.get("$defs", {}).values()):
+        assert node["additionalProperties"] is False
+        for name, field in node["properties"].items():
+            meaning = field.get("description") or schema["$defs"][field["$ref"].rpartition("/")[2]].get("description")
+            assert meaning, f"{node['title']}.{name}"
+
+
+def test_the_reference_names_every_field() -> None:
+    page = reference_page()
+    for field in (
+        "accounts.uid_first",
+        "docker.repository.url",
+        "users[].expires",
+        "retired[].removed",
+        "term.deadline",
+    ):
+        assert f"| `{field}` |" in page
+
+
+def test_a_host_name_that_yaml_would_read_as_something_else(tmp_path: Path) -> None:
+    hosts = [
+        SiteHost("storage", ("storage",)),
+        SiteHost("no", ("gpu",)),
+        SiteHost("1e3", ("gpu",)),
+        SiteHost("007", ("gpu",)),
+    ]
+    write_site(tmp_path / "odd", name="yes", settings={}, hosts=hosts)
+    loaded = load_site(str(tmp_path / "odd"))
+    assert [host.name for host in loaded.inventory.hosts] == ["no", "1e3", "007", "storage"]
+    assert loaded.settings.name == "yes"
+
+
+@pytest.mark.parametrize("name", ["2026", "a: b", "#1", "'quoted'", '"', "- x", "한글 서버", "null", "{a}"])
+def test_any_name_of_a_cluster_survives_being_written(tmp_path: Path, name: str) -> None:
+    write_site(tmp_path / "odd", name=name, settings={}, hosts=HOSTS)
+    assert load_site(str(tmp_path / "odd")).settings.name == name
