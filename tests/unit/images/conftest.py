@@ -42,6 +42,8 @@ def fill(root: Path, host: str) -> None:
     """Make a root that passes for a bootable one, with a host's identity and somebody's account."""
     for directory in ("etc/ssh", "etc/systemd/system/multi-user.target.wants", "boot", "usr/lib/modules/6.1.0", "var"):
         (root / directory).mkdir(parents=True)
+    for directory in ("proc", "sys", "dev", "run", "tmp"):
+        (root / directory).mkdir()
     (root / "boot/vmlinuz-6.1.0").write_bytes(os.urandom(4096))
     (root / "boot/initrd.img-6.1.0").write_bytes(os.urandom(4096))
     (root / "vmlinuz").symlink_to("boot/vmlinuz-6.1.0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from dataclasses import replace
@@ -209,22 +210,42 @@ def test_a_wrong_uuid_in_the_stream_is_found_after_receiving(node: Node, world: 
     assert not names(node.places.in_top("images"))
 
 
+def fill_up(filler: Path) -> int:
+    """Make a file as large as the disk allows; return its size."""
+    size = filler.stat().st_size if filler.exists() else 0
+    with filler.open("ab") as handle:
+        try:
+            while True:
+                os.posix_fallocate(handle.fileno(), size, 1 << 20)
+                size += 1 << 20
+        except OSError:
+            return size
+
+
 def test_a_full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A new file system has 8 MiB for metadata. Files that lie in it make it grow, so that data is what gets full.
+    many = node.top / "many"
+    many.mkdir()
+    for number in range(6000):
+        (many / str(number)).write_bytes(b"x" * 2000)
+    subvolumes.sync(str(node.top))
+    shutil.rmtree(many)
     filler = node.top / "filler"
-    with filler.open("wb") as handle:
-        os.posix_fallocate(handle.fileno(), 0, os.statvfs(node.top).f_bavail * 4096 - (200 << 20))
+    size = fill_up(filler)
+    os.truncate(filler, size - (200 << 20))
+    subvolumes.sync(str(node.top))
     with pytest.raises(NodeError, match="GB are free"):
         node.push("one")
     # and when the check is wrong: full while it receives
     monkeypatch.setattr(switch, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
-    os.truncate(filler, 0)
-    with filler.open("wb") as handle:
-        os.posix_fallocate(handle.fileno(), 0, os.statvfs(node.top).f_bavail * 4096 - (4 << 20))
+    size = fill_up(filler)
+    os.truncate(filler, size - (4 << 20))  # the stream fits, the image does not
+    subvolumes.sync(str(node.top))
     with pytest.raises(NodeError, match=r"disk is full|became full|could not be received"):
         node.push("one")
     node.intact()
     filler.unlink()
-    run("btrfs", "balance", "start", "-q", "-dusage=0", node.top)  # gives empty chunks back, for metadata
+    subvolumes.sync(str(node.top))
     node.push("one")
     assert node.grub["trial"] == "one"
 

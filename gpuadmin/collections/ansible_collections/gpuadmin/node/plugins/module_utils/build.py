@@ -83,13 +83,13 @@ def _mount(places: Places, name: str) -> None:
     if os.path.isdir("/run/systemd/resolve"):  # where /etc/resolv.conf may point
         os.makedirs(os.path.join(target, "run/systemd/resolve"))
         run(("mount", "--bind", "/run/systemd/resolve", os.path.join(target, "run/systemd/resolve")))
-    options = f"lowerdir=/var,upperdir={over}/upper,workdir={over}/work"
+    options = f"lowerdir={places.var},upperdir={over}/upper,workdir={over}/work"
     run(("mount", "-t", "overlay", "-o", options, "overlay", os.path.join(target, "var")))
     for there, here in DATABASES:
         if os.path.isdir(os.path.join(target, here)):
             run(("mount", "--bind", os.path.join(target, here), os.path.join(target, there)))
-    if os.path.isdir("/var/home"):  # where the admin's Ansible puts its files
-        run(("mount", "--bind", "/var/home", os.path.join(target, "var/home")))
+    if os.path.isdir(os.path.join(places.var, "home")):  # where the admin's Ansible puts its files
+        run(("mount", "--bind", os.path.join(places.var, "home"), os.path.join(target, "var/home")))
 
 
 def leave(places: Places) -> None:

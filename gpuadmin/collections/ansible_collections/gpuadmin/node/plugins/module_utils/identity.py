@@ -156,7 +156,9 @@ def apply(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
 
 def strip(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = ()) -> None:
     """Take what belongs to the golden node or to people out of a writable root. The caller syncs."""
-    for name in _matching(root, (*PATHS, *extra, *TRACES)):
+    for path in _files(root, (*PATHS, *extra)).values():
+        _remove(path)  # the files; a directory that a package brought stays, so that its database agrees
+    for name in _matching(root, TRACES):
         _remove(os.path.join(root, name))
     # empty, not missing: systemd then knows that it is an image (machine-id(5))
     write_atomic(os.path.join(root, "etc/machine-id"), b"", mode=0o444, sync=False)
@@ -195,7 +197,9 @@ def _without(kind: str, text: str, people: set[str]) -> str:
 
 def leftovers(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = ()) -> list[str]:
     """What must not be in an image and is: a sentence each."""
-    found = [f"/{name} belongs to one node" for name in _matching(root, (*PATHS, *extra)) if name != "etc/machine-id"]
+    found = [
+        f"/{name} belongs to one node" for name in sorted(_files(root, (*PATHS, *extra))) if name != "etc/machine-id"
+    ]
     if read_bytes(os.path.join(root, "etc/machine-id")):
         found.append("/etc/machine-id is one node's")
     found += [f"/{name} is a trace of use" for name in _matching(root, TRACES)]

@@ -36,6 +36,7 @@ class Places:
 
     top: str = "/run/gpuadmin/top"
     root: str = "/"
+    var: str = "/var"
     state: str = "/var/lib/gpuadmin"
     boot: str = "/boot/grub"
     store: str = "/run/gpuadmin/store"

@@ -32,8 +32,8 @@ def take_identity(places: Places, settings: ImageSettings) -> list[str]:
     ):
         with open_root(places.root, state=places.state, run=places.run):
             done += [f"/{name}" for name in identity.apply(places.root, places.state, settings.identity)]
-            subvolumes.sync(places.root)
-    done += fill_var(os.path.join(places.root, FACTORY), os.path.join(places.root, "var"))
+            sync_filesystem(places.root)
+    done += fill_var(os.path.join(places.root, FACTORY), places.var)
     return done
 
 
