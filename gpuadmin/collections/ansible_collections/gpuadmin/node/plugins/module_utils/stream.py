@@ -145,13 +145,11 @@ def receive(places: Places, manifest: Manifest, stream: Stream) -> None:
         )
     subvolumes.sync(places.top)
     faults.at("receive:moved")
-    # A read-only subvolume cannot move to another directory. A snapshot can be made there, in one transaction, and a
-    # read-only one keeps the received_uuid.
+    # A read-only subvolume cannot move to another directory. A snapshot can be made there; a read-only one keeps the
+    # received_uuid, and it is on the disk when it is made: making it commits the transaction.
     subvolumes.snapshot(got, final, read_only=True)
-    subvolumes.sync(places.top)
-    subvolumes.delete(got, places)
+    subvolumes.delete(got, places, durable=False)
     os.unlink(fetched)
-    subvolumes.sync(places.top)
 
 
 def _receive(fetched: str, incoming: str, manifest: Manifest) -> None:

@@ -137,8 +137,11 @@ def snapshot(source: str, target: str, *, read_only: bool = False) -> None:
     run(("btrfs", "-q", "subvolume", "snapshot", *flags, source, target), what=f"no snapshot of {source}")
 
 
-def delete(path: str, places: Places, *, keep: Collection[int] = ()) -> None:
-    """Delete a subvolume and those in it, unless one is the running root, mounted anywhere, or to be kept: by id."""
+def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bool = True) -> None:
+    """Delete a subvolume and those in it, unless one is the running root, mounted anywhere, or to be kept: by id.
+
+    Not ``durable``: after a power cut it may be there again.
+    """
     found = inspect(path)
     if found is None:
         raise NodeError(f"{path} is no subvolume; it is left alone")
@@ -154,7 +157,10 @@ def delete(path: str, places: Places, *, keep: Collection[int] = ()) -> None:
         parent = inspect(path)
         if one is not found and parent is not None and parent.read_only:
             set_read_only(path, False)
-        run(("btrfs", "-q", "subvolume", "delete", "--commit-after", one.path), what=f"{one.path} is not deleted")
+        run(
+            ("btrfs", "-q", "subvolume", "delete", *(("--commit-after",) if durable else ()), one.path),
+            what=f"{one.path} is not deleted",
+        )
 
 
 def _inside(path: str) -> list[Subvolume]:

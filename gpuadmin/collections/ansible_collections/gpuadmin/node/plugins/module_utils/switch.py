@@ -171,8 +171,8 @@ def _root(work: Switch) -> None:
     if wrong:
         raise NodeError(f"the new root does not read back with this node's identity: {', '.join(wrong)}")
     faults.at("root:written")
+    # both in one transaction: a root of this name is complete and read-only, or not there
     subvolumes.set_read_only(new, True)
-    subvolumes.sync(places.top)
     os.rename(new, places.in_top("roots", work.target))
     subvolumes.sync(places.top)
     images = dict(known["images"])  # type: ignore[call-overload]
