@@ -25,7 +25,7 @@ demo: $(READY) system-demo ## a virtual cluster, two accounts on it, and a conta
 test: $(READY) system-test lint test-fast molecule e2e ## everything: checks, unit, contract, install, molecule, end to end
 
 .PHONY: test-fast
-test-fast: $(READY) ## what needs no virtual cluster
+test-fast: $(READY) system-fast ## what needs no virtual cluster
 	@$(PYTEST) -q -n auto --dist loadfile -m "not lab" tests
 
 .PHONY: molecule
@@ -65,8 +65,8 @@ $(READY): pyproject.toml requirements.lock scripts/bootstrap
 	@scripts/bootstrap venv $(VENV)
 	@touch $@
 
-.PHONY: system-demo system-test
-system-demo system-test: system-%: $(READY)
+.PHONY: system-fast system-demo system-test
+system-fast system-demo system-test: system-%: $(READY)
 	@scripts/bootstrap system $(VENV) $*
 
 .PHONY: clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -23,6 +24,8 @@ from gpuadmin.events import Collector, HostResult
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LIBEXEC = Path(__file__).resolve().parent / "libexec"
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
     )
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return kept | {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{_SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
@@ -136,10 +139,15 @@ def run(
     """
     import ansible_runner
 
+    if shutil.which("ssh", path=_SYSTEM_PATH) is None:
+        raise GpuadminError(
+            "this machine has no ssh",
+            hint="Debian, Ubuntu: apt install openssh-client; Fedora: dnf install openssh-clients; Arch: openssh",
+        )
     playbook = content_path("playbooks", f"{invocation.playbook}.yml")
     collector = Collector(on_task=on_task, on_host=on_host)
     work = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
-    control = _control_directory()
+    control = _control_directory(invocation.known_hosts)
     try:
         (work / "tmp").mkdir()
         # an empty one, so that none of the current directory, the home or /etc is read
@@ -200,8 +208,11 @@ def _last_words(text: str) -> str:
     return lines[-1] if lines else "Ansible ended without a word"
 
 
-def _control_directory() -> Path:
-    """Where ssh keeps its sockets: a short path, because a socket's name has at most 107 bytes; ours alone."""
+def _control_directory(known_hosts: Path) -> Path:
+    """Where ssh keeps its sockets: a short path, because a socket's name has at most 107 bytes; ours alone.
+
+    One for each site: a connection that another site's host keys opened must not serve this one, nor end with its run.
+    """
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     directory = base / f"gpuadmin-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -211,7 +222,9 @@ def _control_directory() -> Path:
             f"{directory}: belongs to somebody else or is open to others",
             hint="delete it, or set XDG_RUNTIME_DIR",
         )
-    return directory
+    own = directory / hashlib.sha256(os.fsencode(known_hosts.absolute())).hexdigest()[:8]
+    own.mkdir(mode=0o700, exist_ok=True)
+    return own
 
 
 @contextmanager
@@ -266,13 +279,13 @@ def _playbook_processes() -> list[int]:
 
 
 def _close_connections(control: Path) -> None:
-    """Ask the ssh connections that would wait for the next run to end now."""
+    """Ask the ssh connections that would wait for the next run to end now; those that another run uses, after it."""
     import subprocess
 
     for socket in control.iterdir():
         if socket.is_socket():
             subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "gpuadmin"],
+                ["ssh", "-o", f"ControlPath={socket}", "-O", "stop", "gpuadmin"],
                 check=False,
                 capture_output=True,
                 timeout=10,

@@ -1,4 +1,4 @@
-"""Print the Debian packages that this machine lacks for a purpose: `demo` (the lab) or `test` (everything).
+"""Print the Debian packages that this machine lacks for `fast` (ssh), `demo` (the lab) or `test` (everything).
 
 The lab's own table is the one home of what the lab needs; what only tests need stands here.
 """
@@ -26,7 +26,7 @@ TEST_TOOLS: Mapping[str, str] = {
 
 def missing_packages(purpose: str) -> list[str]:
     """Given a purpose, return the Debian packages that are missing, each once."""
-    wanted = {tool: names[0] for tool, names in PACKAGES.items()}
+    wanted = {tool: names[0] for tool, names in PACKAGES.items() if purpose != "fast" or tool == "ssh"}
     if purpose == "test":
         wanted |= TEST_TOOLS
     return list(dict.fromkeys(package for tool, package in wanted.items() if not _is_there(tool)))

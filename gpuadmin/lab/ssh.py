@@ -14,8 +14,8 @@ from gpuadmin.lab.commands import Command, run
 from gpuadmin.lab.seed import ADMIN
 from gpuadmin.lab.state import Host, Lab
 
-#: Seconds; a boot under software emulation on a loaded machine takes up to 100.
-BOOT_LIMIT = 300.0
+#: Seconds; a boot under software emulation takes 30, and some minutes on a machine that is busy otherwise.
+BOOT_LIMIT = 900.0
 
 
 def ssh_command(
@@ -60,9 +60,11 @@ def known_hosts(lab: Lab) -> str:
 def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
     """Wait until a host lets the admin log in, and return how many seconds that took.
 
-    Raises UnreachableError after `limit` seconds, or at once if its QEMU ended.
+    Raises UnreachableError after `limit` seconds, and at once if its QEMU ended or its boot ended in emergency mode.
     """
     begin = time.monotonic()
+    console = lab.host_directory(host) / "console.log"
+    old = console.stat().st_size if console.exists() else 0
     while time.monotonic() - begin < limit:
         if qemu.running_pid(lab, host) is None:
             raise GpuadminError(f"{host.name} ended while it started:\n{qemu.last_words(lab, host)}")
@@ -75,10 +77,22 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
             )
             if done.returncode == 0:
                 return time.monotonic() - begin
+        if b"Reached target \x1b[0;1;39memergency.target" in said_since(console, old):
+            raise GpuadminError(f"{host.name} came up in emergency mode:\n{qemu.last_words(lab, host)}")
         time.sleep(0.3)
     raise UnreachableError(
         f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{qemu.last_words(lab, host)}"
     )
+
+
+def said_since(console: Path, offset: int) -> bytes:
+    """Return what a console log holds from an offset on."""
+    try:
+        with console.open("rb") as log:
+            log.seek(offset)
+            return log.read()
+    except OSError:
+        return b""
 
 
 def greets(port: int, limit: float = 3.0) -> bool:

@@ -104,3 +104,4 @@ def test_modules_of_the_collection_are_found(bin_directory: Path, tmp_path: Path
     assert (collections / "ansible_collections/gpuadmin/node/plugins/modules/accounts.py").exists()
     assert (roles / "accounts/tasks/main.yml").exists()
     assert roles.parent.name == "_content"
+    assert os.access(collections.parent / "libexec/ansible-playbook", os.X_OK)

@@ -55,10 +55,13 @@ def site(cluster: Cluster, directory: Path, number: int) -> Path:
     return directory
 
 
-def gpuadmin(site_directory: Path, *arguments: str) -> dict[str, Any]:
-    """Run gpuadmin as an admin would, with --json; return its document, with the exit code as `exit_code`."""
+def gpuadmin(site_directory: Path, *arguments: str, **variables: str) -> dict[str, Any]:
+    """Run gpuadmin as an admin would, with --json; return its document, with the exit code as `exit_code`.
+
+    `variables` go into its environment.
+    """
     line = [sys.executable, "-m", "gpuadmin", *arguments, "--site", str(site_directory), "--json"]
-    environment = {name: value for name, value in os.environ.items() if name != "GPUADMIN_SITE"}
+    environment = {name: value for name, value in os.environ.items() if name != "GPUADMIN_SITE"} | variables
     done = subprocess.run(line, check=False, capture_output=True, text=True, env=environment)
     if not done.stdout.strip():
         raise RuntimeError(f"{' '.join(line)}\n{done.stderr}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import wiki
 from hosts import Cluster, cluster
 from outcome import outcome
 from people import gpuadmin, people, public_key, site, users_yml
+
+from gpuadmin import run as layer
 
 PEOPLE = 3
 NAMES = {name for name, _ in people(PEOPLE)}
@@ -100,3 +106,82 @@ def test_a_host_that_is_away_does_not_stop_the_others(running: Cluster, director
     assert {name: host["status"] for name, host in healed["hosts"].items()} == {
         "storage": "ok", "node1": "ok", "node2": "ok", "node3": "changed",
     }  # fmt: skip
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """A socket's path has 107 bytes at most; pytest's directories are too deep."""
+    directory = Path(tempfile.mkdtemp(prefix="g", dir="/tmp"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+def masters(directory: Path) -> list[str]:
+    """The ssh connections of that directory that wait for the next run."""
+    lines = []
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_bytes().decode(errors="replace") if process.name.isdigit() else ""
+        except OSError:
+            continue
+        lines += [line] if line.startswith(f"ssh: {directory}") else []
+    return lines
+
+
+@pytest.mark.usefixtures("first")
+def test_connections_wait_for_the_next_run_and_end_when_asked(directory: Path, short_directory: Path) -> None:
+    gpuadmin(directory, "sync-users", "--yes", XDG_RUNTIME_DIR=str(short_directory))
+    (control,) = short_directory.glob("*/*")
+    assert control.parent.stat().st_mode & 0o777 == 0o700
+    assert len(masters(short_directory)) == 4
+    layer._close_connections(control)
+    deadline = time.monotonic() + 10
+    while masters(short_directory) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert masters(short_directory) == []
+    assert list(control.iterdir()) == []
+
+
+def test_trust_pins_what_answers_and_refuses_what_differs(
+    running: Cluster, directory: Path, tmp_path: Path, short_directory: Path
+) -> None:
+    mine = tmp_path / "site"
+    connections = iter(range(9))
+
+    def check() -> dict[str, Any]:
+        """What a run says whose connections are new."""
+        runtime = short_directory / str(next(connections))
+        runtime.mkdir(mode=0o700)
+        return gpuadmin(mine, "sync-users", "--check", XDG_RUNTIME_DIR=str(runtime))
+
+    shutil.copytree(directory, mine, ignore=shutil.ignore_patterns("runs"))
+    (mine / "known_hosts").write_text("# ours\n")
+    before = check()
+    assert before["exit_code"] == 4
+    assert {host["message"] for host in before["hosts"].values()} == {
+        "its ssh host key is not known yet: gpuadmin trust"
+    }
+    document = gpuadmin(mine, "trust", "--all", "--yes")
+    assert document["exit_code"] == 0, document["stderr"]
+    assert {entry["state"] for entry in document["result"]["hosts"].values()} == {"new"}
+    known = (mine / "known_hosts").read_text()
+    assert known.startswith("# ours\n")
+    assert sorted(known.splitlines()[1:]) == sorted(line.strip() for line in running.known_hosts.splitlines())
+    assert check()["exit_code"] == 0
+
+    other = public_key("somebody else").rsplit(" ", 1)[0]
+    node1 = next(host for host in running.hosts if host.name == "node1")
+    changed = "\n".join(
+        f"[{node1.address}]:{node1.port} {other}" if line.startswith(f"[{node1.address}]") else line
+        for line in known.splitlines()
+    )
+    (mine / "known_hosts").write_text(changed + "\n")
+    refused = gpuadmin(mine, "trust", "--all", "--yes")
+    assert refused["exit_code"] == 5
+    assert "another key is pinned for node1" in refused["result"]["error"]
+    assert (mine / "known_hosts").read_text() == changed + "\n"
+    untouched = check()
+    assert untouched["hosts"]["node1"]["status"] == "unreachable"
+    assert "not the pinned one" in untouched["hosts"]["node1"]["message"]
+    assert gpuadmin(mine, "trust", "node1", "--replace", "--yes")["exit_code"] == 0
+    assert check()["exit_code"] == 0

@@ -65,7 +65,7 @@ def test_the_environment_is_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["ANSIBLE_CONFIG"] == "/w/ansible.cfg"
     assert seen["ANSIBLE_INJECT_FACT_VARS"] == "False"
     assert seen["SSH_AUTH_SOCK"] == "/run/agent"
-    assert seen["PATH"].split(":")[1:] == [
+    assert seen["PATH"].split(":")[2:] == [
         "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
     ]  # fmt: skip
 
@@ -279,3 +279,25 @@ def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tm
     assert (tmp_path / "site/users.yml").read_text() == "users: []\n"
     os.kill(sleeping.pid, signal.SIGINT)
     sleeping.communicate(timeout=30)
+
+
+def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
+    sleeping: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    sleeping.kill()
+    sleeping.communicate()
+    deadline = time.monotonic() + 20
+    while [line for line in ours(tmp_path / "tmp") if "ansible" in line] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
+    write_playbook(tmp_path / "content", "sync-users", "- name: Look\n  ansible.builtin.debug:\n    msg: x\n")
+    again = subprocess.run(
+        stubbed(tmp_path / "content", "sync-users", "--yes", "--json", "--site", str(tmp_path / "site")),
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    runs = subprocess.run(
+        stubbed(tmp_path / "content", "runs", "--json", "--site", str(tmp_path / "site")),
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert [run["status"] for run in json.loads(runs.stdout)["runs"]] == ["ok", "unfinished"]

@@ -54,7 +54,7 @@ def test_writing_a_site_again_keeps_what_people_wrote(site: Path) -> None:
 
 
 SETTINGS_MISTAKES = {
-    "nam: x\n": ["gpuadmin.yml:1: nam: there is no such field", "name: is missing"],
+    "label: x\n": ["gpuadmin.yml:1: label: there is no such field", "name: is missing"],
     "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
     "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
     "name: x\naccounts:\n  source: ldap\n": ["gpuadmin.yml:3: accounts.source: ", "'registry' or 'directory'"],
