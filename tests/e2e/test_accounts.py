@@ -106,9 +106,7 @@ def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     assert (cluster.site / "users.yml").read_text() == "users: []\nretired: []\n"
     assert "minji" not in cluster.admin("node1", "cat /etc/passwd; ls /var/lib/gpuadmin/keys || true")
     done = cluster.gpuadmin("add-user", *options, "--yes")
-    assert {n: h["changed"] for n, h in foretold["hosts"].items()} == {
-        n: h["changed"] for n, h in done["hosts"].items()
-    }
+    assert {n: h["changed"] for n, h in foretold["hosts"].items()} == {n: h["changed"] for n, h in done["hosts"].items()}
 
 
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
@@ -159,9 +157,7 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
     """Whoever NSS knows on a node gets home, Docker and subids there; who is not known yet is reported, not failed."""
     settings = cluster.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
-    (cluster.site / "users.yml").write_text(
-        "users:\n  - name: minji\n    uid: 20000\n  - name: later\n    uid: 20001\n"
-    )
+    (cluster.site / "users.yml").write_text("users:\n  - name: minji\n    uid: 20000\n  - name: later\n    uid: 20001\n")
     for host in ("node1", "storage"):
         cluster.admin(
             host,

@@ -70,9 +70,7 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
     # nobody who needs no home is held up
     assert cluster.ssh("admin", "node1", "uptime").returncode == 0
     cluster.lab("start", "storage")
-    cluster.wait(
-        lambda: cluster.ssh("admin", "node1", f"test $(cat /tmp/said) -gt {said + 5} && echo yes"), seconds=200
-    )
+    cluster.wait(lambda: cluster.ssh("admin", "node1", f"test $(cat /tmp/said) -gt {said + 5} && echo yes"), seconds=200)
     lines = cluster.person("minji", "node2", "cat ~/log").split()
     assert lines == [str(n) for n in range(1, len(lines) + 1)]
     assert len(lines) > said
@@ -160,14 +158,10 @@ def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> No
 
 
 def test_somebody_elses_home_is_left_alone(cluster: Cluster) -> None:
-    cluster.admin(
-        "storage", "install -d -o 4242 -m 0700 /srv/storage/homes/minji; echo x > /srv/storage/homes/minji/thesis"
-    )
+    cluster.admin("storage", "install -d -o 4242 -m 0700 /srv/storage/homes/minji; echo x > /srv/storage/homes/minji/thesis")
     document = cluster.add("minji", code=3)
     assert "4242" in document["hosts"]["storage"]["message"]
-    assert cluster.admin(
-        "storage", "stat -c %u /srv/storage/homes/minji; cat /srv/storage/homes/minji/thesis"
-    ).split() == [
+    assert cluster.admin("storage", "stat -c %u /srv/storage/homes/minji; cat /srv/storage/homes/minji/thesis").split() == [
         "4242",
         "x",
     ]
@@ -185,9 +179,7 @@ def test_passwords_leave_no_trace(cluster: Cluster) -> None:
 
     command = f"{Path(os.sys.executable).parent}/gpuadmin"  # type: ignore[attr-defined]
     child = pexpect.spawn(
-        command,
-        ["sync-users", "--site", str(cluster.site), "--limit", "node1", "--ask-become-pass", "--yes"],
-        timeout=200,
+        command, ["sync-users", "--site", str(cluster.site), "--limit", "node1", "--ask-become-pass", "--yes"], timeout=200
     )
     child.expect("sudo password")
     child.sendline("correct-horse")
