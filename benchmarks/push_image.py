@@ -1,9 +1,9 @@
 """How long a node takes for an image, against the plain pipe, on loop devices: `benchmarks/push_image.py [DIRECTORY]`.
 
-DIRECTORY (default /usr/lib/x86_64-linux-gnu) is what the image holds; every 50th file changes. Needs root, some 8 GB
-below --work, btrfs-progs and zstd. The plain pipe `btrfs send | zstd -3 | zstd -d | btrfs receive` and the
-engine's push (fetch from the store, size, sha256, signature, receive, uuid, root with identity) are run in turn in one go; ratios
-count, not seconds. Leaves with 1 above the goals.
+DIRECTORY (default /usr/lib/x86_64-linux-gnu) is what the image holds; every 50th file changes. Needs root, 8 GB below
+--work, btrfs-progs and zstd. In turn: the pipe `btrfs send | zstd -3 | zstd -d | btrfs receive`, and the engine's
+push (fetch from the store, size, sha256, signature, receive, uuid, root with identity). Ratios count, not seconds.
+Leaves with 1 above the goals.
 """
 
 from __future__ import annotations
