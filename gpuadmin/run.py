@@ -10,8 +10,9 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from gpuadmin.events import Collector, HostResult
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
+_GRACE = 15.0  # seconds that an interrupted ansible-playbook has before it is asked again
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LIBEXEC = Path(__file__).resolve().parent / "libexec"
 
@@ -247,14 +249,21 @@ def _signals() -> Iterator[list[int]]:
     """While a playbook runs, hand the signals that end us on to ansible-playbook itself, and remember them.
 
     ansible-runner's own cancel kills the process group, but ansible-core's workers have sessions of their own and
-    would stay. Asked with SIGINT, ansible-playbook ends its workers. A second signal is not so polite.
+    would stay. Asked with SIGINT, ansible-playbook ends its workers; now and then it then waits for ever for one of
+    its own threads. So it is asked again, less politely, after a while or when a second signal comes.
     """
     received: list[int] = []
+    timers = [
+        threading.Timer(_GRACE, _end_playbooks, [signal.SIGTERM]),
+        threading.Timer(2 * _GRACE, _end_playbooks, [signal.SIGKILL]),
+    ]
 
     def handler(number: int, _frame: object) -> None:
         received.append(number)
-        for child in _playbook_processes():
-            os.kill(child, signal.SIGINT if len(received) == 1 else signal.SIGTERM)
+        _end_playbooks(signal.SIGINT if len(received) == 1 else signal.SIGTERM)
+        if len(received) == 1:
+            for timer in timers:
+                timer.start()
 
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {name: signal.signal(name, handler) for name in names}
@@ -263,17 +272,29 @@ def _signals() -> Iterator[list[int]]:
     finally:
         for name, previous in before.items():
             signal.signal(name, previous)
+        for timer in timers:
+            timer.cancel()
 
 
-def _playbook_processes() -> list[int]:
-    """The ids of our own children that are ansible-playbook."""
+def _end_playbooks(number: signal.Signals) -> None:
+    """Send a signal to our ansible-playbook; one that is not passed on, to all its workers too."""
+    processes = _children(os.getpid())
+    if number == signal.SIGKILL:
+        processes += [worker for process in processes for worker in _children(process)]
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def _children(parent: int) -> list[int]:
+    """The ids of those children of a process that are ansible-playbook or a worker of it."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"ansible-playbook" in (entry / "cmdline").read_bytes():
+            of = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if of == parent and b"ansible-playbook" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except (OSError, ValueError, IndexError):
             continue  # it ended while we looked

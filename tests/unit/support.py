@@ -51,10 +51,11 @@ def make_local_site(directory: Path, users: str = "users: []\n", settings: Mappi
 
 
 _STUBBED = """
-import pathlib, sys
+import os, pathlib, sys
 from gpuadmin import run
 content = pathlib.Path(sys.argv.pop(1))
-run.content_path = lambda *parts: content.joinpath(*parts)
+run.content_path = content.joinpath
+run._GRACE = float(os.environ.get("TEST_GRACE", run._GRACE))
 from gpuadmin.cli import main
 main()
 """

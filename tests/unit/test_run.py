@@ -236,7 +236,7 @@ def sleeping(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         stubbed(content, "sync-users", "--yes", "--json", "--site", str(tmp_path / "site")),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "TEST_GRACE": "3"}, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while len(list(tmp_path.glob("begun-*"))) < 3:
@@ -269,6 +269,16 @@ def test_an_interrupted_run_leaves_no_process(sleeping: subprocess.Popen[str], t
     (directory,) = [path for path in (tmp_path / "site/runs").iterdir() if path.is_dir()]
     result = json.loads((directory / "result.json").read_text())
     assert result["exit_code"] == 130
+
+
+def test_an_ansible_that_hangs_is_ended_all_the_same(sleeping: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Stopped, it hears neither INT nor TERM; neither do its workers."""
+    for process in layer._children(sleeping.pid):
+        os.kill(process, signal.SIGSTOP)
+    os.kill(sleeping.pid, signal.SIGINT)
+    _, err = sleeping.communicate(timeout=60)
+    assert sleeping.returncode == 130, err
+    assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
 
 
 def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tmp_path: Path) -> None:
