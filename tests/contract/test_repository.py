@@ -62,7 +62,7 @@ HOSTS = {
     "wiki.archlinux.org", "www.kernel.org", "docs.kernel.org", "btrfs.readthedocs.io", "www.freedesktop.org",
     "github.com", "raw.githubusercontent.com", "keepachangelog.com", "python.org", "docs.python.org", "peps.python.org",
     "pypi.org", "www.apache.org", "spdx.org", "rootlesscontaine.rs", "www.rfc-editor.org", "datatracker.ietf.org",
-    "deb.debian.org", "specifications.freedesktop.org", "www.gnu.org", "docs.nvidia.com", "bugs.debian.org",
+    "specifications.freedesktop.org", "www.gnu.org", "docs.nvidia.com", "bugs.debian.org",
     "lists.debian.org", "packages.debian.org", "packages.ubuntu.com", "ubuntu.com", "git.savannah.gnu.org",
     "gitlab.com", "en.wikipedia.org", "www.qemu.org", "wiki.qemu.org", "pre-commit.com", "conda-forge.org",
     "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io",
