@@ -1,0 +1,377 @@
+"""Backups of the homes on the storage host: a set is a read-only snapshot and what was found in it.
+
+``DIRECTORY/NAME/homes`` is the snapshot of the subvolume that holds all homes, ``nested/N`` those of subvolumes inside
+of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: a set
+without it is rubbish that an interruption left.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from . import btrfs, homes, manifest, mounts
+from .errors import NodeError
+from .fields import shown, valid_name
+from .files import flocked, make_directory, read_bytes, sync_directory, sync_filesystem, write_atomic
+
+FORMAT = 1
+NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
+TRASH = ".gpuadmin-wiping"
+LOCK = "/run/gpuadmin/backups.lock"
+RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
+
+
+@dataclass(frozen=True)
+class Request:
+    """``verify``: whose homes are read a second time and compared; None: everybody's."""
+
+    root: str
+    directory: str
+    name: str
+    mountpoint: str | None = None
+    verify: Sequence[str] | None = None
+    workers: int = 2
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home in a backup. ``inode`` and ``volume`` say which directory it was."""
+
+    uid: int
+    inode: int
+    volume: str
+    files: int
+    bytes: int
+    entries: int
+    checksum: str
+    nested: Mapping[str, str] = field(default_factory=dict)
+    verified: str | None = None
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A complete set."""
+
+    name: str
+    path: str
+    created: str
+    root: str
+    inside: str
+    homes: Mapping[str, Home]
+    problems: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)  # host → when its copy was verified
+
+    def home(self, name: str) -> str:
+        """Where a home lies in the snapshot."""
+        return os.path.normpath(os.path.join(self.path, "homes", self.inside, name))
+
+    def nested(self, name: str) -> dict[str, str]:
+        return {inner: os.path.join(self.path, where) for inner, where in self.homes[name].nested.items()}
+
+    def manifest(self, name: str) -> str:
+        return os.path.join(self.path, "manifest", f"{name}.gz")
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "path": self.path,
+            "created": self.created,
+            "root": self.root,
+            "homes": {name: dict(vars(home)) for name, home in self.homes.items()},
+            "problems": dict(self.problems),
+            "copies": dict(self.copies),
+        }
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def check_directory(path: str) -> None:
+    """The directory of backups is root's own: whoever could write there could decide what is wiped."""
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        raise NodeError(f"{path} must be a directory that root alone can enter (mode 0700)")
+
+
+def load(directory: str, name: str) -> Backup | None:
+    """A complete set; None where there is none of that name. Raises NodeError where it cannot be read."""
+    if not NAME.match(name):
+        raise NodeError(f"{shown(name)} is not the name of a backup")
+    path = os.path.join(directory, name)
+    data = read_bytes(os.path.join(path, "backup.json")) if os.path.isdir(path) else None
+    if data is None:
+        return None
+    try:
+        raw = json.loads(data)
+        if raw["format"] != FORMAT:
+            raise NodeError(f"{path} has format {shown(raw['format'])}; this code knows {FORMAT}")
+        found = {str(key): Home(**value) for key, value in raw["homes"].items()}
+        return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
+
+
+def store(backup: Backup) -> None:
+    """Write backup.json, durably."""
+    document = {
+        "format": FORMAT,
+        "created": backup.created,
+        "root": backup.root,
+        "inside": backup.inside,
+        "homes": {name: dict(vars(home)) for name, home in sorted(backup.homes.items())},
+        "problems": dict(backup.problems),
+        "copies": dict(backup.copies),
+    }
+    path = os.path.join(backup.path, "backup.json")
+    write_atomic(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
+
+
+def names(directory: str) -> list[str]:
+    """All sets, also incomplete ones, oldest first."""
+    try:
+        return sorted(name for name in os.listdir(directory) if NAME.match(name))
+    except FileNotFoundError:
+        return []
+
+
+def complete(directory: str) -> list[Backup]:
+    """All complete sets, oldest first."""
+    return [found for name in names(directory) if (found := load(directory, name)) is not None]
+
+
+def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
+    """The homes that there are to back up (name → uid), and what lies beside them and why it is none."""
+    found, other = {}, {}
+    for name, entry in sorted(homes.scan(request.root).items()):
+        if name.startswith("."):
+            continue
+        if not valid_name(name) or entry.kind != "directory":
+            other[shown(name)] = f"is a {entry.kind}" if valid_name(name) else "is not a user name"
+        else:
+            found[name] = entry.uid
+    return found, other
+
+
+def check(request: Request, mountinfo: str | None = None) -> str:
+    """Refuse what cannot be backed up; return the root of the subvolume that holds the homes."""
+    if not NAME.match(request.name):
+        raise NodeError(f"{shown(request.name)} is not a name for a backup")
+    table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+    if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), table):
+        raise NodeError(f"there is no {request.root}")
+    check_directory(request.directory)
+    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):
+        raise NodeError(f"{request.directory} lies inside of the homes; backups belong beside them")
+    return btrfs.holder(request.root)
+
+
+def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dict[str, str]]:
+    """What making this backup means, in words, and what will not be in it; the same before and while it is made."""
+    check(request, mountinfo)
+    done = load(request.directory, request.name)
+    if done is not None:
+        missing = [name for name in _to_verify(request, done.homes) if done.homes[name].verified is None]
+        return [f"backup {request.name}: verify {name}" for name in missing], dict(done.problems)
+    found, other = observe(request)
+    words = [f"backup {request.name}: snapshot of {request.root} with {len(found)} homes"]
+    wanted = set(_to_verify(request, found))
+    words += [f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found]
+    return words, other
+
+
+def _to_verify(request: Request, found: Mapping[str, object]) -> list[str]:
+    return sorted(found) if request.verify is None else [name for name in sorted(request.verify) if name in found]
+
+
+def create(request: Request, mountinfo: str | None = None) -> Backup:
+    """Make the set, or what is missing of it. Raises NodeError, and then nothing calls itself a backup."""
+    holder = check(request, mountinfo)
+    with flocked(LOCK):
+        try:
+            found = load(request.directory, request.name) or _make(request, holder)
+            return verify(found, _to_verify(request, found.homes), request.workers)
+        except OSError as error:
+            raise NodeError(f"the backup was not made: {error}") from error
+
+
+def _make(request: Request, holder: str) -> Backup:
+    path = os.path.join(request.directory, request.name)
+    os.makedirs(os.path.dirname(request.directory), exist_ok=True)
+    make_directory(request.directory, 0o700, os.geteuid(), os.getegid())
+    for name in names(request.directory):
+        if load(request.directory, name) is None:
+            remove(request.directory, name)
+    space = os.statvfs(request.directory)
+    if space.f_bavail * space.f_frsize < RESERVE:
+        raise NodeError(f"less than {RESERVE >> 20} MiB are free in {request.directory}: no backup was begun")
+    try:
+        make_directory(path, 0o700, os.geteuid(), os.getegid())
+        for part in ("nested", "manifest"):
+            make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
+        backup = _snapshots(request, holder, path)
+        backup = _manifests(request, backup)
+        sync_filesystem(path)
+        store(backup)
+        sync_directory(request.directory)
+        return backup
+    except BaseException:
+        remove(request.directory, request.name)
+        raise
+
+
+def _snapshots(request: Request, holder: str, path: str) -> Backup:
+    btrfs.snapshot(holder, os.path.join(path, "homes"))
+    inside = os.path.relpath(request.root, holder)
+    backup = Backup(request.name, path, now(), request.root, inside, {})
+    nested: dict[str, dict[str, str]] = {}
+    for number, relative in enumerate(btrfs.nested(holder)):
+        below = os.path.relpath(relative, inside)
+        name, _, rest = below.partition("/")
+        if name.startswith("."):  # beside the homes, or what is being wiped
+            continue
+        where = f"nested/{number}"
+        btrfs.snapshot(os.path.join(holder, relative), os.path.join(path, where))
+        nested.setdefault(name, {})[rest] = where
+    problems: dict[str, str] = {}
+    found: dict[str, Home] = {}
+    top = os.path.normpath(os.path.join(path, "homes", inside))
+    for name, entry in sorted(homes.scan(top).items()):
+        if name.startswith("."):
+            continue
+        if not valid_name(name) or entry.kind != "directory":
+            problems[shown(name)] = f"is a {entry.kind}" if valid_name(name) else "is not a user name"
+            continue
+        own = nested.get(name, {})
+        source = os.path.join(path, own[""]) if "" in own else os.path.join(top, name)
+        facts = os.lstat(source)
+        volume = btrfs.subvolume(os.path.join(request.root, name)) if "" in own else None
+        found[name] = Home(
+            facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own
+        )  # fmt: skip
+    return Backup(backup.name, path, backup.created, request.root, inside, found, problems)
+
+
+def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
+    """Where a home lies in a set, and the snapshots of the subvolumes inside of it."""
+    nested = backup.nested(name)
+    own = nested.pop("", None)
+    return (backup.home(name) if own is None else own), nested
+
+
+def _earlier(request: Request, name: str, uid: int) -> Iterator[manifest.Line] | None:
+    """The newest manifest of the same person's home: what has not changed since is not read again."""
+    for backup in reversed(complete(request.directory)):
+        home = backup.homes.get(name)
+        if home is not None and home.uid == uid and backup.root == request.root:
+            return manifest.read(backup.manifest(name))
+    return None
+
+
+def _write_manifest(task: tuple[Request, Backup, str]) -> tuple[str, manifest.Total | None, str | None]:
+    import gzip
+
+    request, backup, name = task
+    top, nested = source(backup, name)
+    try:
+        earlier = _earlier(request, name, backup.homes[name].uid)
+        with gzip.open(backup.manifest(name), "wt", compresslevel=1, encoding="ascii") as stream:
+            return name, manifest.total(manifest.lines(top, nested, earlier=earlier), stream.write), None
+    except NodeError as error:
+        return name, None, str(error)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return name, None, str(error)
+
+
+def _each(function, tasks, workers):  # type: ignore[no-untyped-def]
+    """Map over tasks, by several processes where there are several tasks; a home is the unit."""
+    if workers < 2 or len(tasks) < 2:
+        return [function(task) for task in tasks]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(function, tasks))
+
+
+def _manifests(request: Request, backup: Backup) -> Backup:
+    found: dict[str, Home] = {}
+    problems = dict(backup.problems)
+    tasks = [(request, backup, name) for name in backup.homes]
+    for name, sum_, problem in _each(_write_manifest, tasks, request.workers):
+        if sum_ is None:
+            problems[name] = problem
+        else:
+            found[name] = Home(**{**vars(backup.homes[name]), **sum_.as_dict()})
+    return Backup(backup.name, backup.path, backup.created, backup.root, backup.inside, found, problems)
+
+
+def _differences(task: tuple[Backup, str]) -> tuple[str, list[str]]:
+    backup, name = task
+    top, nested = source(backup, name)
+    home = backup.homes[name]
+    try:
+        recorded = manifest.total(manifest.read(backup.manifest(name)))
+        if recorded.checksum != home.checksum:
+            return name, ["its manifest is not the one that was recorded"]
+        found = manifest.total(manifest.lines(top, nested))
+        if found.checksum == home.checksum:
+            return name, []
+        return name, manifest.compare(manifest.read(backup.manifest(name)), manifest.lines(top, nested)) or ["differs"]
+    except (NodeError, OSError) as error:
+        return name, [str(error)]
+
+
+def verify(backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bool = False) -> Backup:
+    """Read homes in a set and hold them against their manifests; record when each was found to be the same.
+
+    Raises NodeError that says which are not; the others are recorded.
+    """
+    tasks = [(backup, name) for name in wanted if again or backup.homes[name].verified is None]
+    if not tasks:
+        return backup
+    bad: dict[str, list[str]] = {}
+    found = dict(backup.homes)
+    for name, differences in _each(_differences, tasks, workers):
+        when = None if differences else now()
+        found[name] = Home(**{**vars(found[name]), "verified": when})
+        if differences:
+            bad[name] = differences
+    result = Backup(backup.name, backup.path, backup.created, backup.root, backup.inside, found, backup.problems,
+                    backup.copies)  # fmt: skip
+    store(result)
+    if bad:
+        words = "; ".join(f"{name}: {', '.join(lines)}" for name, lines in sorted(bad.items()))
+        raise NodeError(f"{backup.name} is damaged: {words}")
+    return result
+
+
+def remove(directory: str, name: str) -> None:
+    """Delete a set: first what makes it one, then its snapshots, then the rest. Can be cut and run again."""
+    if not NAME.match(name):
+        raise NodeError(f"{shown(name)} is not the name of a backup")
+    path = os.path.join(directory, name)
+    if not os.path.isdir(path) or os.path.islink(path):
+        return
+    try:
+        os.unlink(os.path.join(path, "backup.json"))
+        sync_directory(path)
+    except FileNotFoundError:
+        pass
+    nested = os.path.join(path, "nested")
+    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) else []
+    snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]
+    btrfs.delete([one for one in snapshots if os.path.isdir(one)])
+    shutil.rmtree(path)
+    sync_directory(directory)

@@ -1,0 +1,166 @@
+"""What btrfs is asked: by ioctl what it says of subvolumes, by btrfs-progs what it is to do with them."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import os
+import struct
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .errors import NodeError
+
+SUBVOLUME_INODE = 256  # linux/btrfs_tree.h: BTRFS_FIRST_FREE_OBJECTID
+# In a snapshot a nested subvolume is an empty directory with this inode: BTRFS_EMPTY_SUBVOL_DIR_OBJECTID
+PLACEHOLDER_INODE = 2
+
+# linux/btrfs.h and linux/fs.h
+_GET_SUBVOL_INFO = 0x81F8943C
+_GET_SUBVOL_ROOTREF = 0xD000943D
+_INO_LOOKUP_USER = 0xD000943E
+_SUBVOL_SETFLAGS = 0x4008941A
+_GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602
+_IMMUTABLE_OR_APPEND = 0x10 | 0x20
+_INFO = struct.Struct("=Q256sQQQQ16s16s16s")
+_READ_ONLY = 1
+
+
+@dataclass(frozen=True)
+class Subvolume:
+    """A subvolume; uuids are hexadecimal, empty where btrfs has none."""
+
+    tree: int
+    generation: int
+    read_only: bool
+    uuid: str
+    parent_uuid: str
+    received_uuid: str
+
+
+def _uuid(raw: bytes) -> str:
+    return str(uuid.UUID(bytes=raw)) if any(raw) else ""
+
+
+def subvolume_of(handle: int) -> Subvolume | None:
+    """The subvolume that an open file or directory lies in; None where that is no btrfs."""
+    buffer = array.array("B", bytes(504))
+    try:
+        fcntl.ioctl(handle, _GET_SUBVOL_INFO, buffer, True)
+    except OSError as error:
+        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
+            return None
+        raise
+    tree, _name, _parent, _directory, generation, flags, own, parent, received = _INFO.unpack_from(buffer)
+    return Subvolume(tree, generation, bool(flags & _READ_ONLY), _uuid(own), _uuid(parent), _uuid(received))
+
+
+def open_directory(path: str | bytes, at: int | None = None) -> int:
+    """Open a directory that is not reached through a symbolic link in its last part."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+
+
+def subvolume(path: str) -> Subvolume | None:
+    handle = open_directory(path)
+    try:
+        return subvolume_of(handle)
+    finally:
+        os.close(handle)
+
+
+def holder(path: str) -> str:
+    """The directory that is the root of the subvolume which ``path`` lies in. Raises NodeError off btrfs."""
+    here = path.rstrip("/") or "/"
+    found = subvolume(here)
+    if found is None:
+        raise NodeError(f"{path} is not on btrfs: there are no snapshots of it")
+    while os.lstat(here).st_ino != SUBVOLUME_INODE:
+        here = os.path.dirname(here)
+    if subvolume(here) != found:  # a file system mounted in between, whose root has that inode too
+        raise NodeError(f"{path}: the subvolume it lies in is not mounted as a whole")
+    return here
+
+
+def nested(path: str) -> Iterator[str]:
+    """The subvolumes at any depth below the subvolume ``path``, as paths relative to it, parents first."""
+    handle = open_directory(path)
+    try:
+        for relative in sorted(_children(handle)):
+            yield relative
+            inner = os.path.join(path, relative)
+            if os.lstat(inner).st_ino == SUBVOLUME_INODE:
+                for below in nested(inner):
+                    yield os.path.join(relative, below)
+    finally:
+        os.close(handle)
+
+
+def _children(handle: int) -> Iterator[str]:
+    smallest = 0
+    while True:
+        buffer = array.array("B", struct.pack("=Q", smallest) + bytes(4088))
+        more = False
+        try:
+            fcntl.ioctl(handle, _GET_SUBVOL_ROOTREF, buffer, True)
+        except OSError as error:
+            if error.errno != errno.EOVERFLOW:
+                raise
+            more = True
+        count = buffer[8 + 255 * 16]
+        for number in range(count):
+            tree, directory = struct.unpack_from("=QQ", buffer, 8 + 16 * number)
+            yield os.fsdecode(_path(handle, tree, directory))
+        if not more:
+            return
+        (smallest,) = struct.unpack_from("=Q", buffer, 0)
+
+
+def _path(handle: int, tree: int, directory: int) -> bytes:
+    buffer = array.array("B", struct.pack("=QQ", directory, tree) + bytes(4080))
+    fcntl.ioctl(handle, _INO_LOOKUP_USER, buffer, True)
+    raw = buffer.tobytes()
+    name, above = raw[16:272].split(b"\0", 1)[0], raw[272:].split(b"\0", 1)[0]
+    return above.rstrip(b"/") + b"/" + name if above.strip(b"/") else name
+
+
+def run(*command: str) -> str:
+    """Run a command of btrfs-progs; a failure is a NodeError that can be pasted."""
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def snapshot(source: str, target: str) -> None:
+    """A read-only snapshot. What was written before is in it, on disk: btrfs commits when it makes one."""
+    run("btrfs", "subvolume", "snapshot", "-r", "--", source, target)
+
+
+def delete(paths: Sequence[str]) -> None:
+    """Delete subvolumes; gone at once for everybody, freed by the kernel in the background."""
+    for path in paths:
+        run("btrfs", "subvolume", "delete", "--commit-after", "--", path)
+
+
+def set_writable(handle: int) -> None:
+    """Make the subvolume that ``handle`` is the root of writable, a received one too: it is about to be deleted."""
+    fcntl.ioctl(handle, _SUBVOL_SETFLAGS, struct.pack("=Q", 0))
+
+
+def clear_flags(handle: int) -> bool:
+    """Take chattr's +i and +a from an open file or directory. Returns whether there was anything to take."""
+    buffer = array.array("B", bytes(8))
+    try:
+        fcntl.ioctl(handle, _GETFLAGS, buffer, True)
+    except OSError as error:
+        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
+            return False
+        raise
+    (flags,) = struct.unpack_from("=L", buffer)
+    if not flags & _IMMUTABLE_OR_APPEND:
+        return False
+    fcntl.ioctl(handle, _SETFLAGS, struct.pack("=LL", flags & ~_IMMUTABLE_OR_APPEND, 0))
+    return True

@@ -1,0 +1,211 @@
+"""Deleting a tree, entry by entry, each only if it may go: what may not stays where it is and is reported.
+
+No link is followed and nothing that is mounted is entered. Flags of chattr are taken off what goes. Cut at any moment,
+it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from . import btrfs
+from .descend import Entry, walk
+from .errors import NodeError
+
+MOST_WORDS = 10
+
+
+@dataclass
+class Purged:
+    """What was done: numbers of entries, and why the first few of those that stay do so."""
+
+    deleted: int = 0
+    bytes: int = 0
+    kept: int = 0
+    words: list[str] = field(default_factory=list)
+
+    def keep(self, path: bytes, reason: str) -> None:
+        self.kept += 1
+        if len(self.words) < MOST_WORDS:
+            self.words.append(f"{os.fsdecode(path)!r} {reason}")
+
+    def as_dict(self) -> dict[str, object]:
+        return {"deleted": self.deleted, "bytes": self.bytes, "kept": self.kept, "words": self.words}
+
+
+#: Given an entry, why it must stay; None: it may go.
+Judge = Callable[[Entry], "str | None"]
+
+
+class Twin:
+    """The backup's side of a walk: follows it down and up, and finds an entry's counterpart."""
+
+    def __init__(self, top: str, nested: Mapping[str, str]) -> None:
+        self._top = top
+        self._nested = nested
+        self._path: list[bytes] = []
+        self._handles: list[int] = []
+
+    def __enter__(self) -> Twin:
+        self._handles = [btrfs.open_directory(self._top)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            os.close(handle)
+
+    def _directory(self, path: bytes) -> int | None:
+        """The counterpart of a directory of the walk; only those on the way down to it are open."""
+        parts = path.split(b"/") if path else []
+        while self._path != parts[: len(self._path)]:
+            self._path.pop()
+            os.close(self._handles.pop())
+        for part in parts[len(self._path) :]:
+            inner = self._nested.get(os.fsdecode(b"/".join([*self._path, part])))
+            try:
+                handle = btrfs.open_directory(part, self._handles[-1]) if inner is None else btrfs.open_directory(inner)
+            except OSError:
+                return None
+            self._path.append(part)
+            self._handles.append(handle)
+        return self._handles[-1]
+
+    def judge(self, entry: Entry) -> str | None:
+        """An entry may go if the backup has the same: inode, kind, and for files size and time of change."""
+        directory, _, name = entry.path.rpartition(b"/")
+        handle = self._directory(directory)
+        if handle is None:
+            return "is not in the backup"
+        try:
+            saved = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        except OSError:
+            return "is not in the backup"
+        now = entry.facts
+        if stat.S_IFMT(saved.st_mode) != stat.S_IFMT(now.st_mode):
+            return "is another thing than in the backup"
+        if stat.S_ISDIR(now.st_mode):
+            return None  # what is in it decides
+        if saved.st_ino != now.st_ino:
+            return "is another file than in the backup"
+        if stat.S_ISREG(now.st_mode) and (saved.st_size, saved.st_mtime_ns) != (now.st_size, now.st_mtime_ns):
+            return "was changed after the backup"
+        return None
+
+
+def owned_by(uids: range, *more: int) -> Judge:
+    """Only what belongs to one of these ids may go: the person's own, and their subordinate ones."""
+
+    def judge(entry: Entry) -> str | None:
+        uid = entry.facts.st_uid
+        return None if uid in more or uid in uids else f"belongs to uid {uid}"
+
+    return judge
+
+
+def _enter(entry: Entry, parent: os.stat_result) -> bool:
+    """Into directories of the same file system, and into subvolumes of it, which have a device of their own."""
+    if entry.facts.st_dev == parent.st_dev:
+        return True
+    handle = btrfs.open_directory(entry.name, entry.at)
+    try:
+        found = btrfs.subvolume_of(handle)
+        if found is None or _mount_id(handle) != _mount_id(entry.at):
+            return False
+        if found.read_only:
+            btrfs.set_writable(handle)
+        return True
+    finally:
+        os.close(handle)
+
+
+def _mount_id(handle: int) -> str:
+    """Which mount an open file lies on: proc_pid_fdinfo(5). A subvolume that is entered by its name has its parent's."""
+    with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as stream:
+        for line in stream:
+            if line.startswith("mnt_id:"):
+                return line.split()[1]
+    raise NodeError("the kernel does not say which mount a file lies on")
+
+
+def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) -> Purged:
+    """Delete the entry ``name`` of the open directory ``at``, with all below it that ``judge`` lets go.
+
+    ``itself`` judges the entry itself, if it is not ``judge`` that does.
+    """
+    done = Purged()
+    try:
+        facts = os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return done
+    top = Entry(b"", name, at, facts)
+    reason = (itself or judge)(top)
+    if reason is not None:
+        done.keep(name, reason)
+        return done
+    if not stat.S_ISDIR(facts.st_mode):
+        _unlink(top, done, directory=False)
+        return done
+    handle = btrfs.open_directory(name, at)
+    try:
+        _below(handle, judge, done)
+    finally:
+        os.close(handle)
+    _unlink(Entry(name, name, at, facts), done, directory=True)
+    return done
+
+
+def _below(handle: int, judge: Judge, done: Purged) -> None:
+    for entry in walk(handle, _enter, leaving=True):
+        reason = judge(entry)
+        if entry.is_directory and not entry.leaving:
+            if entry.facts.st_dev != os.fstat(entry.at).st_dev and not _enter(entry, os.fstat(entry.at)):
+                done.keep(entry.path, "is something that is mounted there")
+        elif reason is not None:
+            done.keep(entry.path, reason)
+        else:
+            _unlink(entry, done, directory=entry.leaving)
+
+
+def _unlink(entry: Entry, done: Purged, *, directory: bool) -> None:
+    """Remove one entry. A directory in which something stays, stays."""
+    try:
+        _remove(entry, directory)
+    except PermissionError:
+        try:
+            _take_flags(entry, directory)
+            _remove(entry, directory)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                done.keep(entry.path or entry.name, f"cannot be deleted: {error.strerror}")
+            return
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if not (directory and error.errno in (errno.ENOTEMPTY, errno.EEXIST)):
+            done.keep(entry.path or entry.name, f"cannot be deleted: {error.strerror}")
+        return
+    done.deleted += 1
+    if not directory and entry.facts.st_nlink == 1:
+        done.bytes += entry.facts.st_blocks * 512
+
+
+def _remove(entry: Entry, directory: bool) -> None:
+    if directory:
+        os.rmdir(entry.name, dir_fd=entry.at)
+    else:
+        os.unlink(entry.name, dir_fd=entry.at)
+
+
+def _take_flags(entry: Entry, directory: bool) -> None:
+    """chattr's +i or +a on the entry or on the directory that it lies in."""
+    btrfs.clear_flags(entry.at)
+    if directory or stat.S_ISREG(entry.facts.st_mode):
+        handle = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry.at)
+        try:
+            btrfs.clear_flags(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,87 @@
+"""A storage host on a real btrfs in a file, for tests of backups, wiping and restoring."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import backups, wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import Backup
+
+FIRST = "20261221T010203Z-reset-2026-2"
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@contextmanager
+def mounted(image: Path, point: Path, megabytes: int, *options: str) -> Iterator[Path]:
+    """A fresh btrfs in a file, mounted; skips the test where this machine cannot."""
+    if os.geteuid() != 0 or shutil.which("mkfs.btrfs") is None:
+        pytest.skip("needs root and mkfs.btrfs")
+    with image.open("wb") as stream:
+        stream.truncate(megabytes << 20)
+    run("mkfs.btrfs", "-q", *options, image)
+    point.mkdir(parents=True)
+    try:
+        run("mount", "-o", "loop", image, point)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"this machine cannot mount btrfs: {error.stderr}")
+    try:
+        yield point
+    finally:
+        for mount in reversed(run("findmnt", "-rno", "TARGET", "-R", point).split()):
+            subprocess.run(["umount", mount], check=False)
+        image.unlink()
+
+
+class Storage:
+    """Homes as a subvolume, backups beside it."""
+
+    def __init__(self, point: Path) -> None:
+        self.point = point
+        self.root = point / "homes"
+        self.directory = point / "backups"
+        run("btrfs", "subvolume", "create", self.root)
+
+    def home(self, name: str, uid: int, files: dict[str, bytes] | None = None) -> Path:
+        path = self.root / name
+        path.mkdir(mode=0o700)
+        for inner, content in (files if files is not None else {"thesis": b"precious\n"}).items():
+            (path / inner).parent.mkdir(parents=True, exist_ok=True)
+            (path / inner).write_bytes(content)
+        self.give(path, uid)
+        return path
+
+    @staticmethod
+    def give(path: Path, uid: int) -> None:
+        for one in (path, *path.rglob("*")):
+            os.chown(one, uid, uid, follow_symlinks=False)
+
+    def request(self, name: str = FIRST, verify: list[str] | None = None) -> backups.Request:
+        return backups.Request(str(self.root), str(self.directory), name, str(self.point), verify, workers=1)
+
+    def backup(self, name: str = FIRST, verify: list[str] | None = None) -> Backup:
+        return backups.create(self.request(name, verify))
+
+    def wiping(self, *people: tuple[str, int], backup: str = FIRST) -> wipe.Request:
+        users = [{"name": name, "uid": uid} for name, uid in people]
+        return wipe.Request(str(self.root), str(self.directory), backup, users, str(self.point))
+
+    def wipe(self, *people: tuple[str, int], backup: str = FIRST, check: bool = False) -> wipe.Plan:
+        return wipe.converge(self.wiping(*people, backup=backup), check=check)
+
+    def wipe_all(self, *people: tuple[str, int]) -> tuple[wipe.Plan, dict[str, wipe.Purged]]:
+        plan = self.wipe(*people)
+        return plan, wipe.empty_trash(self.wiping(*people))
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.root.iterdir())

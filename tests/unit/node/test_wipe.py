@@ -1,0 +1,293 @@
+"""Backup and wipe on a real btrfs: nothing goes that is not in a verified backup, whatever people put in their homes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import backups, btrfs, wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from tests.unit.node.storage import FIRST, Storage, mounted, run
+
+pytestmark = pytest.mark.btrfs
+MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        yield Storage(point)
+
+
+def test_one_goes_and_the_other_stays(storage: Storage) -> None:
+    storage.home(*MINJI)
+    kept = storage.home(*JIHO)
+    inode = kept.stat().st_ino
+    backup = storage.backup(verify=["minji"])
+    assert backup.homes["minji"].files == 1
+    assert backup.homes["minji"].verified is not None
+    assert backup.homes["jiho"].verified is None
+    check = storage.wipe(MINJI, check=True)
+    assert storage.names == ["jiho", "minji"]
+    plan, purged = storage.wipe_all(MINJI)
+    assert plan.operations == check.operations
+    assert plan.operations == [f"home minji: wipe (uid 20001, 1 files, 9 bytes; in backup {FIRST})"]
+    assert storage.names == ["jiho"]
+    assert (purged["minji"].deleted, purged["minji"].kept) == (2, 0)
+    assert kept.stat().st_ino == inode
+    assert Path(backup.home("minji"), "thesis").read_bytes() == b"precious\n"
+    # again: nothing is left to do
+    again, rest = storage.wipe_all(MINJI)
+    assert (again.operations, again.homes["minji"].status, rest) == ([], "absent", {})
+
+
+def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    with pytest.raises(NodeError, match="no complete backup"):
+        storage.wipe(MINJI)
+    storage.backup(verify=["minji"])
+    storage.home("newcomer", 20003)
+    for person, words in (
+        (JIHO, "not verified"),
+        (("newcomer", 20003), "not in the backup"),
+        (("minji", 20009), "belonged to uid 20001"),
+        (("../minji", 20001), "refused"),
+        (("root", 0), "refused"),
+        ((".gpuadmin-wiping", 20001), "refused"),
+    ):
+        plan = storage.wipe(person)
+        assert words in plan.conflicts[0], person
+    assert storage.names == ["jiho", "minji", "newcomer"]
+
+
+def test_the_same_uid_or_name_twice(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home("alias", 20001)
+    storage.backup()
+    assert "minji's, too" in storage.wipe(MINJI, ("alias", 20001)).conflicts[0]
+    assert "twice" in storage.wipe(("alias", 20001), ("alias", 20001)).conflicts[0]
+    assert storage.names == [wipe.TRASH, "alias"]
+
+
+def test_another_directory_than_the_one_that_was_backed_up(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    storage.backup()
+    home.rename(storage.root / "elsewhere")
+    storage.home("minji", 20001, {"new work": b"x"})
+    assert "another directory" in storage.wipe(MINJI).conflicts[0]
+    subprocess.run(["rm", "-r", str(home)], check=True)
+    home.symlink_to(storage.root / "elsewhere")
+    assert "symbolic link" in storage.wipe(MINJI).conflicts[0]
+    assert (storage.root / "elsewhere/thesis").exists()
+
+
+def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"a": b"1", "b": b"2", "dir/c": b"3", "dir/d": b"4"})
+    storage.backup()
+    (home / "b").write_bytes(b"changed")
+    (home / "dir/e").write_bytes(b"new")
+    (home / "empty").mkdir()
+    (home / "d").symlink_to("a")
+    plan, purged = storage.wipe_all(MINJI)
+    assert plan.conflicts == []
+    assert not home.exists()
+    rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
+    assert sorted(str(path.relative_to(rest)) for path in rest.rglob("*")) == ["b", "d", "dir", "dir/e", "empty"]
+    assert purged["minji"].kept == 4
+    assert "'b' was changed after the backup" in purged["minji"].words
+    assert (rest / "b").read_bytes() == b"changed"
+
+
+def hostile(home: Path) -> None:
+    """Everything that people's homes are known to hold."""
+    (home / "newline\nname").write_bytes(b"1")
+    Path(os.fsdecode(os.fsencode(home) + b"/\xff\xfe not utf-8")).write_bytes(b"2")
+    (home / "-rf *").write_bytes(b"3")
+    (home / "$(reboot)").mkdir()
+    (home / "subuid").write_bytes(b"4")
+    os.chown(home / "subuid", 2147483648 + 999, 2147483648 + 999)
+    with (home / "sparse").open("wb") as stream:
+        stream.truncate(1 << 34)
+    (home / "one").write_bytes(b"linked")
+    os.link(home / "one", home / "two")
+    os.mkfifo(home / "fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = Path.cwd()
+        os.chdir(home)
+        server.bind("socket")
+        os.chdir(here)
+    os.mknod(home / "device", 0o600 | 0o020000, os.makedev(1, 3))
+    (home / "link").symlink_to("/etc/passwd")
+    (home / "dangling").symlink_to(os.fsdecode(b"\xff"))
+    (home / "closed").mkdir(mode=0o000)
+    (home / "frozen").mkdir()
+    (home / "frozen/immutable").write_bytes(b"5")
+    os.setxattr(home / "one", b"user.note", b"\0\xff")
+    run("chattr", "+i", home / "frozen/immutable")
+    run("chattr", "+a", home / "frozen")
+
+
+def test_everything_that_a_home_may_hold(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    hostile(home)
+    outside = storage.home(*JIHO)
+    os.link(home / "one", outside / "three")
+    run("chattr", "+i", home)
+    backup = storage.backup()
+    assert backup.problems == {}
+    plan, purged = storage.wipe_all(MINJI)
+    assert plan.conflicts == []
+    assert purged["minji"].words == []
+    assert storage.names == ["jiho"]
+    assert (outside / "three").read_bytes() == b"linked"
+    assert Path("/etc/passwd").exists()
+    assert backups.verify(backup, ["minji"], again=True).homes["minji"].verified
+
+
+def test_deeper_than_the_longest_path(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    here = os.open(home, os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("x" * 200, dir_fd=here)
+        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    with open(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=here), "wb") as stream:
+        stream.write(b"deep")
+    os.close(here)
+    backup = storage.backup()
+    assert (backup.homes["minji"].files, backup.homes["minji"].entries) == (2, 63)
+    _plan, purged = storage.wipe_all(MINJI)
+    assert (purged["minji"].kept, storage.names) == (0, [])
+
+
+def test_nested_subvolumes(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"in a subvolume")
+    (home / "data/deeper").mkdir()
+    run("btrfs", "subvolume", "snapshot", "-r", home / "data", home / "data/deeper/snap\nshot")
+    storage.home(*JIHO)
+    backup = storage.backup()
+    assert sorted(backup.homes["minji"].nested) == ["data", "data/deeper/snap\nshot"]
+    assert backup.homes["minji"].files == 3
+    _plan, purged = storage.wipe_all(MINJI)
+    assert purged["minji"].words == []
+    assert storage.names == ["jiho"]
+    assert list(btrfs.nested(str(storage.root))) == []
+    assert backups.verify(backup, ["minji"], again=True)
+
+
+def test_a_home_that_is_a_subvolume(storage: Storage) -> None:
+    run("btrfs", "subvolume", "create", storage.root / "minji")
+    (storage.root / "minji/thesis").write_bytes(b"precious")
+    storage.give(storage.root / "minji", 20001)
+    run("btrfs", "property", "set", "-ts", storage.root / "minji", "ro", "true")
+    backup = storage.backup()
+    assert backup.homes["minji"].files == 1
+    plan, purged = storage.wipe_all(MINJI)
+    assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+
+
+def test_something_mounted_inside(storage: Storage, tmp_path: Path) -> None:
+    home = storage.home(*MINJI)
+    (home / "disk").mkdir()
+    storage.backup()
+    run("mount", "-t", "tmpfs", "tmpfs", home / "disk")
+    (home / "disk/elsewhere").write_bytes(b"not ours")
+    assert "is mounted inside" in storage.wipe(MINJI).conflicts[0]
+    assert (home / "disk/elsewhere").exists()
+    # a bind mount has the same device as the home
+    run("umount", home / "disk")
+    other = storage.home(*JIHO)
+    run("mount", "--bind", other, home / "disk")
+    assert "is mounted inside" in storage.wipe(MINJI).conflicts[0]
+    run("umount", home / "disk")
+
+
+def test_an_empty_home(storage: Storage) -> None:
+    storage.home("minji", 20001, {})
+    backup = storage.backup()
+    assert (backup.homes["minji"].files, backup.homes["minji"].bytes) == (0, 0)
+    storage.wipe_all(MINJI)
+    assert storage.names == []
+
+
+def test_homes_that_are_no_subvolume(tmp_path: Path) -> None:
+    """As they were made before there was a reset: a directory of the whole disk."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        (point / "homes").mkdir()
+        storage = object.__new__(Storage)
+        storage.point, storage.root, storage.directory = point, point / "homes", point / "backups"
+        home = storage.home(*MINJI)
+        run("btrfs", "subvolume", "create", home / "data")
+        (home / "data/set").write_bytes(b"x")
+        storage.backup()
+        backup = storage.backup("20261222T010203Z-daily")
+        assert backup.homes["minji"].files == 2
+        plan, purged = storage.wipe_all(MINJI)
+        assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+        assert len(backups.complete(str(storage.directory))) == 2
+
+
+def test_a_full_disk_fails_before_anything_is_wiped(storage: Storage) -> None:
+    storage.home(*MINJI)
+    with pytest.raises(OSError, match="No space"), (storage.point / "full").open("wb", buffering=0) as stream:
+        while True:
+            stream.write(os.urandom(1 << 20))
+    with pytest.raises(NodeError, match="free in|No space"):
+        storage.backup()
+    assert backups.names(str(storage.directory)) == []
+    with pytest.raises(NodeError, match="no complete backup"):
+        storage.wipe(MINJI)
+    assert storage.names == ["minji"]
+
+
+def test_a_disk_that_becomes_full_while_the_backup_is_made(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    monkeypatch.setattr(backups, "_write_manifest", lambda task: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(NodeError, match="No space"):
+        storage.backup()
+    assert backups.names(str(storage.directory)) == []
+
+
+def test_a_reached_quota_does_not_keep_a_home_from_going(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {f"file{number}": os.urandom(100_000) for number in range(20)})
+    storage.backup()
+    run("btrfs", "quota", "enable", storage.point)
+    run("btrfs", "quota", "rescan", "-w", storage.point)
+    run("btrfs", "qgroup", "limit", "2M", storage.root)
+    with pytest.raises(OSError, match="quota"):
+        (home / "more").write_bytes(os.urandom(4_000_000))
+        os.sync()
+    (home / "more").unlink(missing_ok=True)
+    plan, _purged = storage.wipe_all(MINJI)
+    assert (plan.conflicts, storage.names) == ([], [])
+
+
+def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home("minji", 20001, {f"d{number}/f": b"x" for number in range(30)})
+    storage.backup()
+    storage.wipe(MINJI)
+    from ansible_collections.gpuadmin.node.plugins.module_utils import purge
+
+    real, left = purge._remove, [20]
+
+    def cut(entry: object, directory: bool) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        real(entry, directory)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(purge, "_remove", cut)
+    with pytest.raises(KeyboardInterrupt):
+        wipe.empty_trash(storage.wiping(MINJI))
+    monkeypatch.setattr(purge, "_remove", real)
+    plan, purged = storage.wipe_all(MINJI)
+    assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
