@@ -206,8 +206,6 @@ def lines(
         yield from _below(handle, "", rest, reader, owner)
     finally:
         os.close(handle)
-    if rest:
-        raise NodeError(f"the nested subvolume {sorted(rest)[0]!r} is not where it was")
 
 
 def _top(handle: int, path: str, owner: Owner) -> Line:
@@ -219,18 +217,34 @@ def _top(handle: int, path: str, owner: Owner) -> Line:
 def _below(top: int, prefix: str, rest: dict[str, str], reader: _Reader, owner: Owner) -> Iterator[Line]:
     for entry in walk(top, _enter):
         path = prefix + os.fsdecode(entry.path)
+        yield from _subvolumes(prefix, path, rest, reader, owner)
         if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-            source = rest.pop(path, None)
-            if source is None:
+            if path not in rest:
                 raise NodeError(f"{path!r} is a subvolume of its own that this backup does not hold")
-            inner = open_directory(source)
-            try:
-                yield _top(inner, path, owner)
-                yield from _below(inner, path + "/", rest, reader, owner)
-            finally:
-                os.close(inner)
+            yield from _subvolume(path, rest, reader, owner)
         else:
             yield reader.line(entry, path)
+    yield from _subvolumes(prefix, None, rest, reader, owner)
+
+
+def _subvolumes(
+    prefix: str, before: str | None, rest: dict[str, str], reader: _Reader, owner: Owner
+) -> Iterator[Line]:
+    """Nested subvolumes that come before a path: btrfs send leaves their empty directories out, so a copy has none."""
+    while True:
+        own = [path for path in rest if path.startswith(prefix) and (before is None or _order(path) < _order(before))]
+        if not own:
+            return
+        yield from _subvolume(min(own, key=_order), rest, reader, owner)
+
+
+def _subvolume(path: str, rest: dict[str, str], reader: _Reader, owner: Owner) -> Iterator[Line]:
+    handle = open_directory(rest.pop(path))
+    try:
+        yield _top(handle, path, owner)
+        yield from _below(handle, path + "/", rest, reader, owner)
+    finally:
+        os.close(handle)
 
 
 def _enter(entry: Entry, parent: os.stat_result) -> bool:

@@ -1,0 +1,347 @@
+"""Restoring from a backup: beside what is there, never over it, and held against the manifest before it gets its name.
+
+A copy is made under a temporary name by cp (which keeps owners, modes, times, links, holes and attributes, and shares
+the blocks where the file system can), its owners are translated where the person's uid has changed, and it is
+compared with the manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from . import backups, btrfs, homes, manifest, mounts
+from .archive_home import tar_command
+from .backups import Backup
+from .descend import Entry, walk
+from .errors import NodeError
+from .fields import shown, valid_name
+from .files import flocked, make_directory, sync_directory, sync_filesystem
+from .purge import purge
+
+RESTORING = ".gpuadmin-restoring"
+MODES = ("beside", "in-place", "directory", "archive")
+
+
+@dataclass(frozen=True)
+class Request:
+    """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
+
+    ``subids``: (first of the old, first of the new, how many), where subordinate ids moved with the uid.
+    """
+
+    root: str
+    directory: str
+    user: str
+    backup: str
+    mode: str = "beside"
+    path: str = ""
+    target: str | None = None
+    uid: int | None = None
+    subids: tuple[int, int, int] | None = None
+    mountpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``target``: where it goes. ``aside``: where what is there now goes, in place."""
+
+    operations: tuple[str, ...]
+    target: str
+    aside: str | None = None
+
+
+def newest(directory: str, user: str) -> Backup:
+    """The newest backup that a person's home was verified in, else the newest that has it."""
+    having = [one for one in backups.complete(directory) if user in one.homes]
+    if not having:
+        raise NodeError(f"no backup in {directory} has a home of {user}")
+    return next((one for one in reversed(having) if one.homes[user].verified), having[-1])
+
+
+def _inner(path: str) -> str:
+    """A path below a home, without a way out of it."""
+    clean = os.path.normpath(path) if path else ""
+    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+        raise NodeError(f"{shown(path)} is not a path inside of the home")
+    return "" if clean == "." else clean
+
+
+def compute(request: Request, mountinfo: str) -> tuple[Plan, Backup]:
+    """Decide where it goes; refuse where something is in the way."""
+    if not valid_name(request.user) or request.mode not in MODES:
+        raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
+    if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), mountinfo):
+        raise NodeError(f"there is no {request.root}")
+    backups.check_directory(request.directory)
+    found = backups.load(request.directory, request.backup) if request.backup else newest(request.directory, request.user)
+    if found is None or request.user not in found.homes:
+        raise NodeError(f"no complete backup {request.backup} with a home of {request.user} in {request.directory}")
+    inner = _inner(request.path)
+    what = f"{request.user}'s {inner or 'home'} from {found.name}"
+    home = os.path.join(request.root, request.user)
+    stamp = found.name.partition("-")[0]
+    target, aside = f"{home}.restored-{stamp}", None
+    if request.mode == "archive":
+        target = os.path.join(str(request.target), f"{request.user}-{found.homes[request.user].uid}-{stamp}.tar.gz")
+    elif request.mode == "directory":
+        target = str(request.target)
+        if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
+            raise NodeError(f"{shown(target)} is not a plain absolute path")
+        _roots_own(os.path.dirname(target))
+    elif request.mode == "in-place":
+        target = os.path.join(home, inner) if inner else home
+        if os.path.realpath(os.path.dirname(target)) != os.path.dirname(target):
+            raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
+        if os.path.lexists(target):
+            aside = f"{target}.before-{stamp}"
+    if os.path.lexists(aside or target):
+        raise NodeError(f"{aside or target} is there already; move it away first")
+    words = [f"restore {what} to {target}"]
+    if aside:
+        words.insert(0, f"keep what is there now as {aside}")
+    return Plan(tuple(words), target, aside), found
+
+
+def _roots_own(path: str) -> None:
+    """Root must not write where somebody else could put a link in its way."""
+    if os.path.realpath(path) != path or not os.path.isdir(path):
+        raise NodeError(f"{path} must be a directory that is there, without symbolic links on the way")
+    facts = os.stat(path)
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise NodeError(f"{path} must belong to root, and nobody else may write in it")
+
+
+def _owners(request: Request, old: int) -> Mapping[int, int]:
+    return {} if request.uid in (None, old) else {old: int(str(request.uid))}
+
+
+def _translate(request: Request, old: int, *, back: bool = False) -> manifest.Owner:
+    """Ids as they are to be, or with ``back`` as they were: the person's own, and subordinate ones by their place."""
+    single = _owners(request, old)
+    if back:
+        single = {new: was for was, new in single.items()}
+    first, then, count = request.subids or (0, 0, 0)
+    if back:
+        first, then = then, first
+
+    def translate(one: int) -> int:
+        if one in single:
+            return single[one]
+        return one - first + then if first <= one < first + count else one
+
+    return translate
+
+
+def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]:
+    """Restore; return where it is and what was restored. Whatever stops it, nothing that was there is touched."""
+    table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+    try:
+        with flocked(backups.LOCK):
+            plan, backup = compute(request, table)
+            if request.mode == "archive":
+                return _archive(request, plan, backup)
+            part = _workplace(request, plan)
+            _discard(part)
+            try:
+                total = _copy(request, backup, part)
+                _into_place(request, plan, part)
+            except BaseException:
+                _discard(part)
+                raise
+            return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
+    except OSError as error:
+        raise NodeError(f"nothing was restored: {error}") from error
+
+
+def _discard(path: str) -> None:
+    handle = btrfs.open_directory(os.path.dirname(path))
+    try:
+        purge(handle, os.fsencode(os.path.basename(path)), lambda entry: None)
+    finally:
+        os.close(handle)
+
+
+def _workplace(request: Request, plan: Plan) -> str:
+    """Where the copy is made: in a directory that root alone can enter, on the file system that it is for."""
+    if request.mode == "directory":
+        return os.path.join(os.path.dirname(plan.target), f".{os.path.basename(plan.target)}.gpuadmin-part")
+    place = os.path.join(request.root, RESTORING)
+    make_directory(place, 0o700, os.geteuid(), os.getegid())
+    backups.check_directory(place)
+    return os.path.join(place, request.user)
+
+
+def _open_above(request: Request, plan: Plan) -> int:
+    """The directory that the copy goes into, reached from the homes' root through no link: its owner may be at work."""
+    above = os.path.dirname(plan.target)
+    if request.mode == "directory":
+        return btrfs.open_directory(above)
+    handle = btrfs.open_directory(request.root)
+    for part in os.path.relpath(above, request.root).split("/"):
+        if part != ".":
+            inner = btrfs.open_directory(part, handle)
+            os.close(handle)
+            handle = inner
+    return handle
+
+
+def _into_place(request: Request, plan: Plan, part: str) -> None:
+    sync_filesystem(os.path.dirname(part))
+    above = _open_above(request, plan)
+    name = os.path.basename(plan.target)
+    try:
+        if plan.aside is not None:
+            os.rename(name, os.path.basename(plan.aside), src_dir_fd=above, dst_dir_fd=above)
+        try:
+            os.stat(name, dir_fd=above, follow_symlinks=False)
+            raise NodeError(f"{plan.target} has just appeared; nothing was replaced")
+        except FileNotFoundError:
+            os.rename(part, name, dst_dir_fd=above)
+        os.fsync(above)
+    finally:
+        os.close(above)
+
+
+def _source(backup: Backup, user: str, inner: str) -> tuple[str, dict[str, str]]:
+    """Where a part of a home lies in the set, and the subvolumes inside of that part, relative to it."""
+    top, nested = backups.source(backup, user)
+    rest = inner
+    for prefix in sorted(nested, key=len, reverse=True):
+        if inner == prefix or inner.startswith(prefix + "/"):
+            top, rest = nested[prefix], inner[len(prefix) :].lstrip("/")
+            break
+    _no_links(top, rest, inner)
+    below = {os.path.relpath(path, inner or "."): where for path, where in nested.items()
+             if path != inner and (not inner or path.startswith(inner + "/"))}  # fmt: skip
+    return os.path.join(top, rest) if rest else top, below
+
+
+def _no_links(top: str, rest: str, inner: str) -> None:
+    """No directory on the way may be a symbolic link: it would lead out of the backup."""
+    here, parts = top, rest.split("/") if rest else []
+    for number, part in enumerate(parts):
+        here = os.path.join(here, part)
+        try:
+            facts = os.lstat(here)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NodeError(f"{inner} is not in the backup") from None
+        if stat.S_ISLNK(facts.st_mode) and number < len(parts) - 1:
+            raise NodeError(f"{inner} leads through a symbolic link")
+
+
+def _copy(request: Request, backup: Backup, part: str) -> manifest.Total:
+    inner = _inner(request.path)
+    home = backup.homes[request.user]
+    place, nested = _source(backup, request.user, inner)
+    _cp(place, part)
+    for path, where in sorted(nested.items()):
+        target = os.path.join(part, path)
+        if os.path.lexists(target):
+            os.rmdir(target)  # the empty directory that stands for a subvolume in a snapshot
+        _cp(where, target)
+    if os.path.isdir(part) and not os.path.islink(part):
+        _give(part, _translate(request, home.uid))
+        return _verify(request, backup, part, inner)
+    owner = _translate(request, home.uid)
+    facts = os.lstat(part)
+    os.chown(part, owner(facts.st_uid), owner(facts.st_gid), follow_symlinks=False)
+    return manifest.Total(files=1, bytes=facts.st_size, entries=1)
+
+
+def _cp(source: str, target: str) -> None:
+    command = ("cp", "--archive", "--reflink=auto", "--sparse=auto", "--no-target-directory", "--", source, target)
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                            check=False)  # fmt: skip
+    if result.returncode != 0:
+        raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()[-300:]}")
+
+
+def _give(top: str, owner: manifest.Owner) -> None:
+    if owner(1) == 1 and all(owner(one) == one for one in (0, os.lstat(top).st_uid, os.lstat(top).st_gid)):
+        return
+    handle = btrfs.open_directory(top)
+    try:
+        for entry in walk(handle):
+            _chown(entry, owner)
+        facts = os.fstat(handle)
+        os.fchown(handle, owner(facts.st_uid), owner(facts.st_gid))
+        os.fchmod(handle, stat.S_IMODE(facts.st_mode))
+    finally:
+        os.close(handle)
+
+
+def _chown(entry: Entry, owner: manifest.Owner) -> None:
+    uid, gid = owner(entry.facts.st_uid), owner(entry.facts.st_gid)
+    if (uid, gid) == (entry.facts.st_uid, entry.facts.st_gid):
+        return
+    os.chown(entry.name, uid, gid, dir_fd=entry.at, follow_symlinks=False)
+    if not stat.S_ISLNK(entry.facts.st_mode):  # chown takes setuid and setgid away
+        os.chmod(entry.name, stat.S_IMODE(entry.facts.st_mode), dir_fd=entry.at)
+
+
+def _part(found: Iterator[manifest.Line], inner: str) -> Iterator[manifest.Line]:
+    """The lines of a part of a home, as if it were a home; hard links to what lies outside are files there."""
+    first: dict[str, str] = {}
+    contents: dict[str, manifest.Line] = {}
+    for line in found:
+        if not inner:
+            yield line
+            continue
+        if line.kind == "f":
+            contents[line.path] = line
+        if line.path == inner:
+            yield replace(line, path=".")
+        elif line.path.startswith(inner + "/"):
+            path = line.path[len(inner) + 1 :]
+            if line.kind == "h" and not line.link.startswith(inner + "/"):
+                if line.link in first:
+                    yield replace(line, path=path, link=first[line.link])
+                else:
+                    first[line.link] = path
+                    yield replace(contents[line.link], path=path)
+            elif line.kind == "h":
+                yield replace(line, path=path, link=line.link[len(inner) + 1 :])
+            else:
+                yield replace(line, path=path)
+
+
+def _verify(request: Request, backup: Backup, part: str, inner: str) -> manifest.Total:
+    back = _translate(request, backup.homes[request.user].uid, back=True)
+    expected = manifest.total(_part(manifest.read(backup.manifest(request.user)), inner))
+    found = manifest.total(manifest.lines(part, owner=back))
+    if expected.checksum != found.checksum:
+        lines = manifest.compare(
+            _part(manifest.read(backup.manifest(request.user)), inner), manifest.lines(part, owner=back)
+        )
+        raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
+    return found
+
+
+def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:
+    """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
+    place, nested = _source(backup, request.user, _inner(request.path))
+    if nested:
+        raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
+    directory = os.path.dirname(plan.target)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    part = plan.target + ".part"
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    above, name = os.path.split(place)
+    for action in ("--create", "--compare"):
+        command = tar_command(action, part, above, f"./{name}", False)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                                check=False)  # fmt: skip
+        if result.returncode != 0:
+            os.unlink(part)
+            raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()[-300:]}")
+    size = os.stat(part).st_size
+    sync_filesystem(part)
+    os.rename(part, plan.target)
+    sync_directory(directory)
+    home = backup.homes[request.user]
+    return {"target": plan.target, "aside": None, "backup": backup.name, "files": home.files, "bytes": size,
+            "entries": home.entries, "checksum": home.checksum}  # fmt: skip

@@ -1,0 +1,176 @@
+"""A second copy of a backup on another host: btrfs send, through ssh, into btrfs receive, verified where it arrives.
+
+The storage host calls; what it may do on the other host is decided there by ``serve``, which an ssh key with a forced
+command runs: it takes a name and a stream, never a path. A copy counts when its homes were read there and held
+against the manifests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import backups, btrfs
+from .backups import Backup
+from .errors import NodeError
+from .files import make_directory, sync_directory, sync_filesystem
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+PART = re.compile(r"(homes|nested/[0-9]{1,6})\Z")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The other host, and how it is called. ``command``: all of ssh but what is to be done there."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tuple[str, ...]:
+    """ssh as root with one key and one known host, and nothing of anybody's configuration."""
+    return (
+        "ssh", "-F", "none", "-T", "-p", str(port), "-i", key, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+        "-o", f"UserKnownHostsFile={known_hosts}", "-o", "GlobalKnownHostsFile=none", "-o", "StrictHostKeyChecking=yes",
+        "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=8", f"root@{address}",
+    )  # fmt: skip
+
+
+def _call(remote: Remote, *words: str, data: bytes | None = None) -> str:
+    command = (*remote.command, shlex.join(words))
+    result = subprocess.run(command, input=data, capture_output=True, check=False)
+    if result.returncode != 0:
+        raise NodeError(f"{remote.name}: {words[0]}: {result.stderr.decode(errors='replace').strip()[-400:]}")
+    return result.stdout.decode(errors="replace")
+
+
+def parts(backup: Backup) -> list[str]:
+    """The snapshots of a set, by their paths in it."""
+    nested = {where for home in backup.homes.values() for where in home.nested.values()}
+    return ["homes", *sorted(nested)]
+
+
+def send(backup: Backup, remote: Remote, earlier: Sequence[Backup]) -> str:
+    """Send a set, as far as it is not there, and have it verified there. Returns when that was done.
+
+    ``earlier``: sets here, newest first; the first of them that is also there is the parent of what is sent.
+    """
+    there = set(_call(remote, "list").split())
+    if backup.name not in there:
+        parent = next((one for one in earlier if one.name in there and one.name != backup.name), None)
+        _call(remote, "begin", backup.name)
+        for part in parts(backup):
+            _send_part(backup, part, remote, parent if part == "homes" else None)
+        for name in sorted(backup.homes):
+            with open(backup.manifest(name), "rb") as stream:
+                _call(remote, "manifest", backup.name, name, data=stream.read())
+        with open(os.path.join(backup.path, "backup.json"), "rb") as stream:
+            _call(remote, "commit", backup.name, data=stream.read())
+    return _call(remote, "verify", backup.name, *sorted(name for name in backup.homes if backup.homes[name].verified))
+
+
+def send_command(path: str, parent: str | None) -> tuple[str, ...]:
+    return ("btrfs", "send", "--quiet", *(("-p", parent) if parent else ()), path)
+
+
+def _send_part(backup: Backup, part: str, remote: Remote, parent: Backup | None) -> None:
+    """One snapshot through the pipe; both ends must end well, and the copy must name what it is a copy of."""
+    path = os.path.join(backup.path, part)
+    own = btrfs.subvolume(path)
+    assert own is not None
+    before = os.path.join(parent.path, part) if parent is not None else None
+    receive = (*remote.command, shlex.join(("receive", backup.name, part, own.received_uuid or own.uuid)))
+    with subprocess.Popen(send_command(path, before), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as sender:
+        result = subprocess.run(receive, stdin=sender.stdout, capture_output=True, check=False)
+        assert sender.stdout is not None
+        assert sender.stderr is not None
+        sender.stdout.close()
+        said = sender.stderr.read().decode(errors="replace").strip()
+        status = sender.wait()
+    if status != 0 or result.returncode != 0:
+        words = (result.stderr.decode(errors="replace").strip() + " " + said).strip()
+        raise NodeError(f"{remote.name}: {part} of {backup.name} was not copied (send {status}): {words[-400:]}")
+
+
+def serve(directory: str, request: str, stdin: int = 0) -> str:
+    """On the other host: do what was asked for in SSH_ORIGINAL_COMMAND; return what to print."""
+    words = shlex.split(request)
+    verb, rest = (words[0], words[1:]) if words else ("", [])
+    backups.check_directory(directory)
+    os.makedirs(os.path.dirname(directory), exist_ok=True)
+    make_directory(directory, 0o700, os.geteuid(), os.getegid())
+    if verb == "list" and not rest:
+        return "\n".join(one.name for one in backups.complete(directory))
+    if not rest or not backups.NAME.match(rest[0]):
+        raise NodeError("not understood")
+    name, path = rest[0], os.path.join(directory, rest[0])
+    if verb == "verify":
+        found = backups.load(directory, name)
+        if found is None or any(one not in found.homes for one in rest[1:]):
+            raise NodeError(f"there is no complete {name} here")
+        backups.verify(found, rest[1:], again=True)
+        return backups.now()
+    if backups.load(directory, name) is not None:
+        raise NodeError(f"{name} is complete here")
+    if verb == "begin" and len(rest) == 1:
+        for one in backups.names(directory):
+            if backups.load(directory, one) is None:
+                backups.remove(directory, one)
+        for place in (path, f"{path}/nested", f"{path}/manifest"):
+            make_directory(place, 0o700, os.geteuid(), os.getegid())
+    elif verb == "receive" and len(rest) == 3 and PART.match(rest[1]) and UUID.match(rest[2]):
+        _receive(path, rest[1], rest[2], stdin)
+    elif verb == "manifest" and len(rest) == 2 and backups.valid_name(rest[1]):
+        _write(f"{path}/manifest/{rest[1]}.gz", stdin)
+    elif verb == "commit" and len(rest) == 1:
+        _commit(path, stdin)
+        if backups.load(directory, name) is None:
+            raise NodeError("the set is not complete")
+        sync_directory(directory)
+    else:
+        raise NodeError("not understood")
+    return ""
+
+
+def _receive(path: str, part: str, expected: str, stdin: int) -> None:
+    """A read-only subvolume cannot be moved to another directory, so it is received where it stays."""
+    target = os.path.join(path, os.path.dirname(part))
+    result = subprocess.run(("btrfs", "receive", "--quiet", target), stdin=stdin, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, check=False)  # fmt: skip
+    if result.returncode != 0:
+        raise NodeError(result.stderr.decode(errors="replace").strip()[-400:])
+    found = btrfs.subvolume(os.path.join(path, part))
+    if found is None or found.received_uuid != expected or not found.read_only:
+        raise NodeError(f"{part}: what arrived is not what was sent")
+
+
+def _write(path: str, stdin: int) -> None:
+    with os.fdopen(os.dup(stdin), "rb") as source, open(path, "wb") as target:
+        while True:
+            block = source.read(1 << 20)
+            if not block:
+                return
+            target.write(block)
+
+
+def _commit(path: str, stdin: int) -> None:
+    part = os.path.join(path, "backup.json.part")
+    _write(part, stdin)
+    sync_filesystem(path)
+    os.rename(part, os.path.join(path, "backup.json"))
+    sync_directory(path)
+
+
+def main(directory: str) -> int:
+    """What the forced command runs."""
+    try:
+        print(serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", "")))
+    except (NodeError, OSError, ValueError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0

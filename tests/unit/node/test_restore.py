@@ -1,0 +1,277 @@
+"""Restoring and copying, on a real btrfs: what comes back is what was there, and nothing that is there is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import backups, btrfs, manifest, restore, transfer
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.unit.node.test_wipe import JIHO, MINJI, hostile
+
+pytestmark = pytest.mark.btrfs
+SECOND = "20261228T010203Z-daily"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        yield Storage(point)
+
+
+def wanted(storage: Storage, **more: object) -> restore.Request:
+    request = restore.Request(
+        str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point)
+    )
+    return replace(request, **more)  # type: ignore[arg-type]
+
+
+def checksum(path: Path) -> str:
+    return manifest.total(manifest.lines(str(path))).checksum
+
+
+def test_beside_what_is_there(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    hostile(home)
+    before = checksum(home)
+    storage.backup()
+    (home / "thesis").write_bytes(b"newer")
+    done = restore.execute(wanted(storage))
+    copy = Path(str(done["target"]))
+    assert copy == storage.root / "minji.restored-20261221T010203Z"
+    assert checksum(copy) == before
+    assert (home / "thesis").read_bytes() == b"newer"
+    assert copy.stat().st_uid == 20001
+    with pytest.raises(NodeError, match="is there already"):
+        restore.execute(wanted(storage))
+    assert sorted(storage.names) == [restore.RESTORING, "minji", "minji.restored-20261221T010203Z"]
+
+
+def test_a_wiped_home_comes_back_with_what_was_nested(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"1")
+    (home / "data/link").symlink_to("set")
+    os.chown(home / "data", 20001, 20001)
+    before = sorted(line.sealed() for line in manifest.lines(str(storage_copy(storage))))
+    storage.backup()
+    storage.wipe_all(MINJI)
+    done = restore.execute(wanted(storage, mode="in-place"))
+    assert done["aside"] is None
+    assert sorted(line.sealed() for line in manifest.lines(str(home))) == before
+    done = restore.execute(wanted(storage, path="data"))
+    assert Path(str(done["target"]), "set").read_bytes() == b"1"
+
+
+def storage_copy(storage: Storage) -> Path:
+    """minji's home as plain directories, to compare with."""
+    copy = storage.point / "copy"
+    run("cp", "-a", storage.root / "minji", copy)
+    return copy
+
+
+def test_in_place_keeps_what_is_there(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"a/b": b"old", "c": b"c"})
+    storage.backup()
+    (home / "a/b").write_bytes(b"new")
+    done = restore.execute(wanted(storage, mode="in-place", path="a/b"))
+    assert (home / "a/b").read_bytes() == b"old"
+    assert Path(str(done["aside"])).read_bytes() == b"new"
+    done = restore.execute(wanted(storage, mode="in-place"))
+    assert (Path(str(done["aside"])) / "a/b").read_bytes() == b"old"
+    assert (home / "a/b").read_bytes() == b"old"
+
+
+def test_a_person_with_another_uid(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    (home / "image").write_bytes(b"x")
+    os.chown(home / "image", 2147483648 + 65536 + 7, 0)
+    (home / "program").write_bytes(b"x")
+    os.chown(home / "program", 20001, 20001)
+    (home / "program").chmod(0o4755)
+    storage.backup()
+    done = restore.execute(wanted(storage, uid=20077, subids=(2147483648 + 65536, 2147483648 + 77 * 65536, 65536)))
+    copy = Path(str(done["target"]))
+    assert (copy.stat().st_uid, (copy / "thesis").stat().st_gid) == (20077, 20077)
+    assert (copy / "image").stat().st_uid == 2147483648 + 77 * 65536 + 7
+    assert (copy / "program").stat().st_mode & 0o7777 == 0o4755
+
+
+def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    storage.wipe_all(MINJI)
+    done = restore.execute(wanted(storage, mode="archive", target=str(storage.point / "archive")))
+    path = Path(str(done["target"]))
+    assert path.name == "minji-20001-20261221T010203Z.tar.gz"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        assert "./minji/thesis" in archive.getnames()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"path": "../jiho"}, "not a path inside"),
+        ({"path": "/etc"}, "not a path inside"),
+        ({"path": "out/passwd"}, "symbolic link"),
+        ({"path": "nothing"}, "not in the backup"),
+        ({"user": "nobody-at-all"}, "no backup"),
+        ({"user": "../x"}, "refused"),
+        ({"backup": "../../x"}, "not the name of a backup"),
+        ({"backup": "20200101T000000Z-x"}, "no complete backup"),
+        ({"mode": "directory", "target": "relative"}, "plain absolute"),
+    ],
+)
+def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) -> None:
+    home = storage.home(*MINJI)
+    (home / "out").symlink_to("/etc")
+    storage.backup()
+    before = storage.names
+    with pytest.raises(NodeError, match=words):
+        restore.execute(wanted(storage, **more))
+    assert [name for name in storage.names if name != restore.RESTORING] == before
+
+
+def test_where_others_may_write_root_does_not(storage: Storage, tmp_path: Path) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    theirs = storage.point / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    with pytest.raises(NodeError, match="nobody else may write"):
+        restore.execute(wanted(storage, mode="directory", target=str(theirs / "x")))
+    done = restore.execute(wanted(storage, mode="directory", target=str(storage.point / "x")))
+    assert done["files"] == 1
+
+
+def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    backup = storage.backup()
+    flip(backup.home("minji"))
+    with pytest.raises(NodeError, match="'thesis' differs in content"):
+        backups.verify(backup, ["jiho", "minji"], again=True)
+    found = backups.load(str(storage.directory), FIRST)
+    assert found is not None
+    assert (found.homes["minji"].verified, bool(found.homes["jiho"].verified)) == (None, True)
+    with pytest.raises(NodeError, match="is not what was backed up"):
+        restore.execute(wanted(storage))
+    assert "minji.restored-20261221T010203Z" not in storage.names
+    assert "not verified" in storage.wipe(MINJI).conflicts[0]
+
+
+def flip(home: str) -> None:
+    """Change a byte of a snapshot, leaving size and times."""
+    volume = str(Path(home).parent)
+    run("btrfs", "property", "set", "-f", "-ts", volume, "ro", "false")
+    path = Path(home, "thesis")
+    facts = path.stat()
+    path.write_bytes(b"Precious\n")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    run("btrfs", "property", "set", "-ts", volume, "ro", "true")
+
+
+def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
+    first = storage.backup(verify=[])
+    (home / "z").write_bytes(b"5")
+    read: list[int] = []
+    real = manifest._content
+    monkeypatch.setattr(manifest, "_content", lambda handle, size: read.append(size) or real(handle, size))
+    second = storage.backup(SECOND, verify=[])
+    assert len(read) == 1
+    assert first.homes["minji"].checksum != second.homes["minji"].checksum
+    assert backups.verify(second, ["minji"]).homes["minji"].verified
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {collections!r})
+from ansible_collections.gpuadmin.node.plugins.module_utils import transfer
+import os
+os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
+sys.exit(transfer.main({directory!r}))
+"""
+
+
+@pytest.fixture
+def remote(storage: Storage, tmp_path: Path) -> Iterator[tuple[transfer.Remote, Path]]:
+    """Another host: another btrfs, and the forced command without the ssh in front of it."""
+    collections = str(Path(transfer.__file__).parents[5])
+    with mounted(tmp_path / "disk2", tmp_path / "other", 256) as point:
+        program = PROGRAM.format(collections=collections, directory=str(point / "copies"))
+        yield transfer.Remote("nas2", (sys.executable, "-c", program)), point / "copies"
+
+
+def test_a_second_copy(storage: Storage, remote: tuple[transfer.Remote, Path]) -> None:
+    there, directory = remote
+    home = storage.home("minji", 20001, {"big": os.urandom(2_000_000)})
+    run("btrfs", "subvolume", "create", home / "data")
+    first = storage.backup()
+    assert transfer.send(first, there, []).strip()
+    assert set(backups.complete(str(directory))[0].homes) == {"minji"}
+    (home / "small").write_bytes(b"x")
+    second = storage.backup(SECOND)
+    sizes = []
+    real = subprocess.Popen
+
+    class Counting(real):  # type: ignore[misc, type-arg, valid-type]
+        def __init__(self, command: list[str], **more: object) -> None:
+            sizes.append(command)
+            super().__init__(command, **more)
+
+    transfer.subprocess.Popen = Counting  # type: ignore[misc]
+    try:
+        transfer.send(second, there, [first])
+    finally:
+        transfer.subprocess.Popen = real  # type: ignore[misc]
+    assert ("btrfs", "send", "--quiet", "-p", f"{first.path}/homes", f"{second.path}/homes") in sizes
+    copies = backups.complete(str(directory))
+    assert [copy.name for copy in copies] == [FIRST, SECOND]
+    # a person's home can be restored there, too
+    assert Path(copies[1].home("minji"), "small").read_bytes() == b"x"
+    # again: nothing is sent
+    assert transfer.send(second, there, [first]).strip()
+
+
+def test_a_copy_that_breaks_is_none(storage: Storage, remote: tuple[transfer.Remote, Path]) -> None:
+    there, directory = remote
+    storage.home(*MINJI)
+    backup = storage.backup()
+    cutting = transfer.Remote("nas2", ("sh", "-c", 'case "$0" in receive*) head -c 100 | "$@";; esac', "x"))
+    with pytest.raises(NodeError):
+        transfer.send(backup, cutting, [])
+    assert backups.complete(str(directory)) == []
+    transfer.send(backup, there, [])
+    copy = backups.complete(str(directory))[0]
+    flip(copy.home("minji"))
+    with pytest.raises(NodeError, match="damaged"):
+        transfer.send(backup, there, [])
+
+
+@pytest.mark.parametrize("asked", ["", "rm -rf /", "receive ../x homes", "begin x", "verify 20200101T000000Z-x minji",
+                                   "manifest 20200101T000000Z-x ../../etc/passwd", "list x"])  # fmt: skip
+def test_the_other_host_takes_names_and_no_paths(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(NodeError):
+        transfer.serve(str(tmp_path / "copies"), asked)
+    assert not list((tmp_path / "copies").iterdir())
+
+
+def test_removing_a_set(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    storage.backup()
+    backups.remove(str(storage.directory), FIRST)
+    assert backups.names(str(storage.directory)) == []
+    assert list(btrfs.nested(str(storage.point))) == ["homes", "homes/minji/data"]
+    with pytest.raises(NodeError):
+        backups.remove(str(storage.directory), "../homes")
