@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import btrfs, homes, manifest, mounts
 from .errors import NodeError
@@ -258,10 +258,8 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
         source = os.path.join(path, own[""]) if "" in own else os.path.join(top, name)
         facts = os.lstat(source)
         volume = btrfs.subvolume(os.path.join(request.root, name)) if "" in own else None
-        found[name] = Home(
-            facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own
-        )  # fmt: skip
-    return Backup(backup.name, path, backup.created, request.root, inside, found, problems)
+        found[name] = Home(facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own)
+    return replace(backup, homes=found, problems=problems)
 
 
 def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
@@ -313,8 +311,8 @@ def _manifests(request: Request, backup: Backup) -> Backup:
         if sum_ is None:
             problems[name] = problem
         else:
-            found[name] = Home(**{**vars(backup.homes[name]), **sum_.as_dict()})
-    return Backup(backup.name, backup.path, backup.created, backup.root, backup.inside, found, problems)
+            found[name] = replace(backup.homes[name], **sum_.as_dict())
+    return replace(backup, homes=found, problems=problems)
 
 
 def _differences(task: tuple[Backup, str]) -> tuple[str, list[str]]:
@@ -345,15 +343,22 @@ def verify(backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bo
     found = dict(backup.homes)
     for name, differences in _each(_differences, tasks, workers):
         when = None if differences else now()
-        found[name] = Home(**{**vars(found[name]), "verified": when})
+        found[name] = replace(found[name], verified=when)
         if differences:
             bad[name] = differences
-    result = Backup(backup.name, backup.path, backup.created, backup.root, backup.inside, found, backup.problems,
-                    backup.copies)  # fmt: skip
+    result = replace(backup, homes=found)
     store(result)
     if bad:
         words = "; ".join(f"{name}: {', '.join(lines)}" for name, lines in sorted(bad.items()))
         raise NodeError(f"{backup.name} is damaged: {words}")
+    return result
+
+
+def copied(backup: Backup, host: str, when: str) -> Backup:
+    """Record that a host holds a verified copy since ``when``."""
+    fresh = load(os.path.dirname(backup.path), backup.name) or backup
+    result = replace(fresh, copies={**fresh.copies, host: when})
+    store(result)
     return result
 
 

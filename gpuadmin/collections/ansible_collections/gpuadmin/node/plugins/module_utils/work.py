@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import backups, wipe
+from . import backups, people, restore, retention, scratch, transfer, wipe
 from .errors import NodeError
 from .files import read_bytes, write_atomic
 from .jobs import Work
@@ -34,7 +34,56 @@ def empty_trash(arguments: Mapping[str, Any]) -> object:
     return {name: done.as_dict() for name, done in wipe.empty_trash(wipe.Request(**arguments)).items()}
 
 
-WORK: Mapping[str, Work] = {one.__name__: one for one in (make_backup, verify_backup, empty_trash)}
+def wipe_scratch(arguments: Mapping[str, Any]) -> object:
+    request = scratch.Request(arguments["items"], arguments["directories"], people.parse(arguments["people"]))
+    plan, done = scratch.wipe(request)
+    return {
+        "operations": plan.operations,
+        "conflicts": plan.conflicts,
+        "report": plan.report(),
+        "done": {path: one.as_dict() for path, one in done.items()},
+    }
+
+
+def restore_home(arguments: Mapping[str, Any]) -> object:
+    given = dict(arguments)
+    if given.get("subids") is not None:
+        given["subids"] = tuple(given["subids"])
+    return restore.execute(restore.Request(**given))
+
+
+def copy_backup(arguments: Mapping[str, Any]) -> object:
+    """Send a set, or the newest complete one, to another host."""
+    sets = backups.complete(arguments["directory"])
+    found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
+    if found is None:
+        raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
+    command = transfer.ssh_command(
+        arguments["address"], arguments["key"], arguments["known_hosts"], arguments["port"]
+    )
+    earlier = [one for one in reversed(sets) if one.name < found.name]
+    when = transfer.send(found, transfer.Remote(arguments["host"], command), earlier).strip()
+    return backups.copied(found, arguments["host"], when).as_dict()
+
+
+def expired(directory: str, days: int, ordinary: int, only: list[str] | None = None) -> list[str]:
+    """Sets that the policy lets go; ``only``: those that were decided before, of which some may now have to stay."""
+    views = [retention.view(one.as_dict()) for one in backups.complete(directory)]
+    gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backups.now()))
+    return [name for name in gone if only is None or name in only]
+
+
+def prune_backups(arguments: Mapping[str, Any]) -> object:
+    gone = expired(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
+    for name in gone:
+        backups.remove(arguments["directory"], name)
+    return gone
+
+
+WORK: Mapping[str, Work] = {
+    one.__name__: one
+    for one in (make_backup, verify_backup, copy_backup, prune_backups, empty_trash, wipe_scratch, restore_home)
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,176 @@
+"""No way in for those who leave, beyond what the account itself says: no linger, no cron or at jobs; and proof of it.
+
+Jobs are not deleted but moved to the state directory, so that a lock can be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from .errors import NodeError
+from .files import flocked, make_directory, sync_directory
+from .people import Person
+from .session import Runner, run_command
+from .textdb import decode
+
+CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron")
+AT_JOBS = ("var/spool/cron/atjobs", "var/spool/at")
+
+
+@dataclass(frozen=True)
+class Host:
+    """``group``: where accounts come from a directory, the group whose members may log in."""
+
+    root: str = "/"
+    state: str = "/var/lib/gpuadmin"
+    group: str | None = None
+    run: Runner = run_command
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name.lstrip("/"))
+
+
+@dataclass
+class Door:
+    """``status``: closed or open (it was, or is being made so), conflict."""
+
+    status: str
+    operations: list[str] = field(default_factory=list)
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        return dict(vars(self))
+
+
+@dataclass
+class Plan:
+    doors: dict[str, Door] = field(default_factory=dict)
+    moves: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def operations(self) -> list[str]:
+        return [f"{name}: {text}" for name, door in self.doors.items() for text in door.operations]
+
+    @property
+    def conflicts(self) -> list[str]:
+        return [f"{name}: {door.problem}" for name, door in self.doors.items() if door.status == "conflict"]
+
+    def report(self) -> dict[str, object]:
+        return {"doors": {name: door.as_dict() for name, door in self.doors.items()}, "problems": []}
+
+
+def _aside(host: Host, person: Person) -> str:
+    return os.path.join(host.path(host.state), "closed", f"{person.name}-{person.uid}")
+
+
+def _jobs(host: Host, person: Person) -> Iterator[tuple[str, str]]:
+    """The person's jobs that are in force, as (path, name for it aside)."""
+    for directory in CRONTABS:
+        path = os.path.join(host.path(directory), person.name)
+        if os.path.isfile(path) and not os.path.islink(path):
+            yield path, f"{directory.replace('/', '+')}+{person.name}"
+    for directory in AT_JOBS:
+        for name in sorted(os.listdir(host.path(directory))) if os.path.isdir(host.path(directory)) else ():
+            facts = os.lstat(os.path.join(host.path(directory), name))
+            if stat.S_ISREG(facts.st_mode) and facts.st_uid == person.uid:
+                yield os.path.join(host.path(directory), name), f"{directory.replace('/', '+')}+{name}"
+
+
+def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
+    """Decide, by what there is."""
+    plan = Plan()
+    for person in people:
+        door = plan.doors[person.name] = Door("closed" if closed else "open")
+        aside = _aside(host, person)
+        if closed:
+            if os.path.lexists(host.path(f"var/lib/systemd/linger/{person.name}")):
+                door.operations.append("end linger")
+            for path, name in _jobs(host, person):
+                door.operations.append(f"keep from running: {path[len(host.root.rstrip('/')):]}")
+                plan.moves.append((path, os.path.join(aside, name)))
+        else:
+            for name in sorted(os.listdir(aside)) if os.path.isdir(aside) else ():
+                path = host.path(name.replace("+", "/"))
+                door.operations.append(f"let run again: {path[len(host.root.rstrip('/')):]}")
+                plan.moves.append((os.path.join(aside, name), path))
+    return plan
+
+
+def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *, check: bool = False,
+             login: bool = True) -> Plan:  # fmt: skip
+    """Close or open (unless ``check``), and prove it: whoever could still come in is a conflict.
+
+    ``login``: whether people log in to this host at all.
+    """
+    host = host or Host()
+    plan = compute(people, closed, host)
+    if check:
+        return plan
+    try:
+        with flocked(host.path("run/gpuadmin/closing.lock")):
+            plan = compute(people, closed, host)
+            for source, target in plan.moves:
+                for place in (os.path.dirname(os.path.dirname(target)), os.path.dirname(target)):
+                    if not os.path.isdir(place):
+                        make_directory(place, 0o700, os.geteuid(), os.getegid())
+                shutil.move(source, target)
+                sync_directory(os.path.dirname(target))
+            for person in people:
+                if closed:
+                    _end_linger(person, host)
+                    _cancel_slurm(person, host)
+    except OSError as error:
+        raise NodeError(str(error)) from error
+    if closed and login:
+        for person in people:
+            problem = way_in(person, host)
+            if problem:
+                plan.doors[person.name].status, plan.doors[person.name].problem = "conflict", problem
+    return plan
+
+
+def _end_linger(person: Person, host: Host) -> None:
+    try:
+        os.unlink(host.path(f"var/lib/systemd/linger/{person.name}"))
+    except FileNotFoundError:
+        pass
+
+
+def _cancel_slurm(person: Person, host: Host) -> None:
+    """Jobs that wait in a queue would start after the lock."""
+    if host.root == "/" and shutil.which("scancel"):
+        result = host.run(("scancel", f"--user={person.name}"))
+        if result.returncode != 0:
+            raise NodeError(f"'scancel --user={person.name}' ended with {result.returncode}: {result.stderr.strip()}")
+
+
+def way_in(person: Person, host: Host) -> str | None:
+    """How the person could still come in, or None. PAM refuses an expired account, by key and for cron as well."""
+    if any(True for _ in _jobs(host, person)):
+        return "has cron or at jobs"
+    if host.group is not None:
+        groups = host.run(("id", "--groups", "--name", "--", person.name))
+        if groups.returncode == 0 and host.group in groups.stdout.split():
+            return f"is still in the group {host.group}: take them out of it in the directory, then go on with --resume"
+        return None
+    fields = _shadow(person.name, host)
+    if fields is None:
+        return None
+    if not fields[1].startswith(("!", "*")):
+        return "has a password that is not locked"
+    if fields[7] != "1":
+        return "has an account that is not expired"
+    return None
+
+
+def _shadow(name: str, host: Host) -> list[str] | None:
+    with open(host.path("etc/shadow"), "rb") as stream:
+        for line in decode(stream.read()).split("\n"):
+            fields = line.split(":")
+            if fields[0] == name and len(fields) == 9:
+                return fields
+    return None

@@ -1,0 +1,47 @@
+"""People as the controller names them to a host: a name, a uid and a range of subordinate ids. Unchecked until here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .errors import NodeError
+from .fields import shown, valid_name, whole_number
+
+FIRST_HUMAN_UID = 1000
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    uid: int
+    subids: range = range(0)
+
+    def owns(self, uid: int) -> bool:
+        return uid == self.uid or uid in self.subids
+
+
+def parse(given: Iterable[Mapping[str, object]]) -> list[Person]:
+    """Given {name, uid, subid_start, subid_count}, return people; whoever is refused refuses the whole call."""
+    found: dict[str, Person] = {}
+    uids: dict[int, str] = {}
+    for raw in given:
+        name, uid = raw.get("name"), whole_number(raw.get("uid"))
+        if not isinstance(name, str) or not valid_name(name) or uid is None or uid < FIRST_HUMAN_UID:
+            raise NodeError(f"{shown(name)}, uid {shown(raw.get('uid'))}: refused")
+        if name in found or uid in uids:
+            raise NodeError(f"'{name}' or uid {uid} is named twice")
+        start, count = whole_number(raw.get("subid_start") or 0), whole_number(raw.get("subid_count") or 0)
+        if start is None or count is None or (count and start <= uid):
+            raise NodeError(f"'{name}': the subordinate ids {shown(raw.get('subid_start'))} are refused")
+        found[name] = Person(name, uid, range(start, start + count))
+        uids[uid] = name
+    ranges = sorted((one.subids.start, one.subids.stop, one.name) for one in found.values() if len(one.subids))
+    for (_start, stop, name), (start, _stop, other) in zip(ranges, ranges[1:]):
+        if start < stop:
+            raise NodeError(f"the subordinate ids of '{name}' and '{other}' overlap")
+    return list(found.values())
+
+
+def owner(people: Iterable[Person], uid: int) -> Person | None:
+    return next((one for one in people if one.owns(uid)), None)

@@ -1,0 +1,193 @@
+"""What people leave on a node's own disks: their Docker data, and what is theirs at the top of shared directories.
+
+Names are collected here, decided on the controller, and only those are deleted, each only if it is still the same
+thing of the same owner. What belongs to somebody else stays, wherever it lies.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from . import btrfs, mounts
+from .errors import NodeError
+from .fields import shown, whole_number
+from .people import Person
+from .purge import Purged, owned_by, purge
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry. ``name`` has its unusual bytes as %XX, so that any name can be shown and sent."""
+
+    directory: str
+    name: str
+    kind: str  # directory, file, link, other
+    uid: int
+    inode: int
+    user: str
+    bytes: int | None = None  # of a file; nobody counts a directory only to delete it
+
+    def as_dict(self) -> dict[str, object]:
+        return dict(vars(self))
+
+
+def quoted(name: bytes) -> str:
+    return quote_from_bytes(name, safe=" +,:=@^~")
+
+
+@dataclass
+class Found:
+    items: list[Item] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)  # directory → entries of people nobody knows
+
+    def as_dict(self) -> dict[str, object]:
+        return {"items": [item.as_dict() for item in self.items], "unknown": self.unknown}
+
+
+def _plain(path: str) -> bool:
+    return path.startswith("/") and path != "/" and os.path.normpath(path) == path and os.path.realpath(path) == path
+
+
+def observe(directories: Sequence[str], docker: str | None, people: Sequence[Person]) -> Found:
+    """What of these people lies in the directories, and how many entries of unknown people do.
+
+    Network file systems are left alone: what is there is not this node's.
+    """
+    found = Found()
+    by_uid = {one.uid: one for one in people}
+    for directory in dict.fromkeys([*([docker] if docker else []), *directories]):
+        if not _plain(directory) or not os.path.isdir(directory) or mounts.network_filesystem(directory):
+            continue
+        with os.scandir(os.fsencode(directory)) as entries:
+            for entry in entries:
+                facts = entry.stat(follow_symlinks=False)
+                if facts.st_uid < 1000:
+                    continue
+                person = by_uid.get(facts.st_uid) or next((one for one in people if one.owns(facts.st_uid)), None)
+                if directory == docker and (person is None or entry.name != os.fsencode(person.name)):
+                    person = None
+                if person is None:
+                    found.unknown[directory] = found.unknown.get(directory, 0) + 1
+                    continue
+                found.items.append(
+                    Item(directory, quoted(entry.name), _kind(facts.st_mode), facts.st_uid, facts.st_ino, person.name,
+                         facts.st_size if stat.S_ISREG(facts.st_mode) else None)
+                )  # fmt: skip
+    found.items.sort(key=lambda item: (item.directory, item.name))
+    return found
+
+
+def _kind(mode: int) -> str:
+    for test, word in ((stat.S_ISDIR, "directory"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link")):
+        if test(mode):
+            return word
+    return "other"
+
+
+@dataclass(frozen=True)
+class Request:
+    """``items``: what was decided: {directory, name, uid, inode, user}. ``directories``: where anything may go at all."""
+
+    items: Sequence[Mapping[str, object]]
+    directories: Sequence[str]
+    people: Sequence[Person]
+
+
+@dataclass
+class Outcome:
+    """``status``: wiped, absent, conflict (kept, wholly or in part, for the reason in ``problem``)."""
+
+    status: str = "wiped"
+    operations: list[str] = field(default_factory=list)
+    problem: str | None = None
+    user: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        return dict(vars(self))
+
+
+@dataclass
+class Plan:
+    items: dict[str, Outcome] = field(default_factory=dict)
+    go: list[tuple[str, bytes, Person]] = field(default_factory=list)
+
+    @property
+    def operations(self) -> list[str]:
+        return [f"{path}: {text}" for path, item in self.items.items() for text in item.operations]
+
+    @property
+    def conflicts(self) -> list[str]:
+        return [f"{path}: {item.problem}" for path, item in self.items.items() if item.status == "conflict"]
+
+    def report(self) -> dict[str, object]:
+        return {"scratch": {path: item.as_dict() for path, item in self.items.items()}, "problems": []}
+
+
+def _refused(raw: Mapping[str, object], request: Request, people: Mapping[str, Person]) -> str | None:
+    directory, name = str(raw.get("directory")), unquote_to_bytes(str(raw.get("name")))
+    if directory not in request.directories or not _plain(directory):
+        return f"{shown(directory)} is not a directory that is wiped"
+    if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
+        return "is not a name"
+    if whole_number(raw.get("uid")) is None or whole_number(raw.get("inode")) is None:
+        return "has no owner and inode"
+    person = people.get(str(raw.get("user")))
+    if person is None or not person.owns(int(str(raw["uid"]))):
+        return f"does not belong to {shown(raw.get('user'))}"
+    return None
+
+
+def compute(request: Request, table: list[mounts.Mount]) -> Plan:
+    """Decide for each item, by what is there now."""
+    plan = Plan()
+    people = {one.name: one for one in request.people}
+    for raw in request.items:
+        path = f"{raw.get('directory')}/{raw.get('name')}"
+        item = plan.items[path] = Outcome(user=str(raw.get("user")))
+        problem = _refused(raw, request, people)
+        if problem is None:
+            directory, name = str(raw["directory"]), unquote_to_bytes(str(raw["name"]))
+            real = os.path.join(os.fsencode(directory), name)
+            try:
+                facts = os.lstat(real)
+            except FileNotFoundError:
+                item.status = "absent"
+                continue
+            inside = mounts.below(os.fsdecode(real), table)
+            if (facts.st_uid, facts.st_ino) != (int(str(raw["uid"])), int(str(raw["inode"]))):
+                problem = "is another thing than when it was decided"
+            elif inside:
+                problem = f"{shown(inside[0].point)} is mounted there"
+            else:
+                item.operations.append(f"wipe {_kind(facts.st_mode)} of {item.user} (not backed up)")
+                plan.go.append((directory, name, people[item.user]))
+        if problem:
+            item.status, item.problem = "conflict", problem
+    return plan
+
+
+def observe_and_compute(request: Request) -> Plan:
+    return compute(request, mounts.parse_mountinfo(mounts.read_mountinfo()))
+
+
+def wipe(request: Request) -> tuple[Plan, dict[str, Purged]]:
+    """Delete what was decided and is still the same; return the plan and what was done to each."""
+    plan = observe_and_compute(request)
+    done: dict[str, Purged] = {}
+    for directory, name, person in plan.go:
+        handle = btrfs.open_directory(directory)
+        try:
+            path = f"{directory}/{quoted(name)}"
+            result = done[path] = purge(handle, name, owned_by(person.subids, person.uid))
+            if result.kept:
+                plan.items[path].status = "conflict"
+                plan.items[path].problem = f"{result.kept} entries stay: {', '.join(result.words)}"
+        except OSError as error:
+            raise NodeError(f"{directory}: {error}") from error
+        finally:
+            os.close(handle)
+    return plan, done
