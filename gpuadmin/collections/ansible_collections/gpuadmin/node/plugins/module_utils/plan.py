@@ -11,6 +11,7 @@ from datetime import date, timedelta
 
 from .databases import Databases, real_hash
 from .fields import User, parse_user, shown, valid_name, whole_number
+from .report import UserReport
 from .subids import edited, plan_subids
 from .textdb import number
 from .truth import Record, Settings, Truth
@@ -42,16 +43,6 @@ class Observed:
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     root: str = "/"
     today: int = 0
-
-
-@dataclass
-class UserReport:
-    status: str = "ok"
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        return {"status": self.status, "operations": list(self.operations), "problem": self.problem}
 
 
 @dataclass
