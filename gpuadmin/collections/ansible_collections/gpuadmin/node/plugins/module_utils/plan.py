@@ -274,6 +274,13 @@ def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], obs
     return True
 
 
+def _has_docker(user: User, settings: Settings, observed: Observed) -> bool:
+    """Whether somebody has Docker here: because the site says so, or because they took it and their data lies here."""
+    if settings.docker_data is None or not settings.login:
+        return False
+    return user.docker or observed.docker.get(user.name) == ("directory", user.uid)
+
+
 def _docker(user: User, settings: Settings, observed: Observed, plan: Plan, entry: UserReport) -> None:
     if observed.docker_problem:
         entry.status, entry.problem = "conflict", observed.docker_problem
@@ -369,8 +376,9 @@ def _stage_users(
         else:
             records[user.name] = Record(user)
             known = _identify(user, observed, settings, entry)
-        if known is not None and user.docker and settings.login and settings.docker_data is not None:
+        if known is not None and _has_docker(known, settings, observed):
             docker_users.append(known)
+            records[user.name] = replace(records[user.name], user=replace(user, docker=True))
             _docker(known, settings, observed, plan, entry)
     return records, docker_users
 
