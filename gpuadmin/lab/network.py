@@ -43,7 +43,6 @@ def free_port(taken: Collection[int] = ()) -> int:
     return _free(socket.SOCK_STREAM, "127.0.0.1", taken)
 
 
-
 def port_is_free(port: int) -> bool:
     """Tell whether a TCP port of 127.0.0.1 can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
