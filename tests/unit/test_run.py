@@ -149,7 +149,7 @@ def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: p
         variables={"users": [{"note": text}]},
     )
     assert {name: host.status for name, host in result.hosts.items()} == {
-        "storage": "changed", "node1": "changed", "node2": "failed",
+        "storage1": "changed", "node1": "changed", "node2": "failed",
     }  # fmt: skip
     assert (tmp_path / "node1").read_text() == text
     assert not mark.exists()
