@@ -27,7 +27,7 @@ def read_password(mail: Mail) -> str | None:
         return None
     given = os.environ.get(PASSWORD_VARIABLE)
     if given:
-        return given
+        return _usable(given, PASSWORD_VARIABLE)
     if mail.password_file is None:
         raise ConfigError(
             f"no password for {mail.user} on {mail.host}",
@@ -44,7 +44,13 @@ def read_password(mail: Mail) -> str | None:
         raise ConfigError(f"mail.password_file: {path}: is not UTF-8") from None
     if len(lines) != 1 or not lines[0]:
         raise ConfigError(f"mail.password_file: {path}: must hold one line, the password")
-    return lines[0]
+    return _usable(lines[0], f"mail.password_file: {path}")
+
+
+def _usable(password: str, source: str) -> str:
+    if not (password.isascii() and password.isprintable()):
+        raise ConfigError(f"{source}: the password holds a character that SMTP cannot carry; ASCII it must be")
+    return password
 
 
 class _Handing:
