@@ -143,7 +143,7 @@ def perform_mail(
     """A verb that only sends mail: show the plan, ask, send, record, report. Returns the exit code."""
     from gpuadmin.cli._verb import confirm, require_confirmation_possible
     from gpuadmin.console import make_console, show_plan
-    from gpuadmin.errors import ExitCode
+    from gpuadmin.errors import ExitCode, GpuadminError
     from gpuadmin.records import Record, prune_runs
     from gpuadmin.report import as_json, document
 
@@ -181,7 +181,13 @@ def perform_mail(
     require_confirmation_possible(verb.options)
     confirm(plan, verb.options)
     record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=False, plan=plan.document())
-    deliveries = post.send(letters, console)
+    try:
+        deliveries = post.send(letters, console)
+    except GpuadminError as error:
+        failed = {**mails_document(()), **result, "error": error.message}
+        body = document(verb.name, site=site.directory, run=record.id, check=False, status="failed", result=failed)
+        record.finish(body, error.exit_code)
+        raise
     bad = [delivery for delivery in deliveries if not delivery.good]
     console.print(f"{len(deliveries) - len(bad)} of {len(deliveries)} mails sent.")
     return finish(deliveries, record, ExitCode.ERROR if bad else ExitCode.DONE)

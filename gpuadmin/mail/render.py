@@ -34,6 +34,11 @@ def one_line(value: str, longest: int = 1000) -> str:
     return kept if len(kept) <= longest else f"{kept[: longest - 1]}…"
 
 
+def header_text(value: str, longest: int) -> str:
+    """The same for a header, where `=?` would begin an encoded word, and that could hold a line's end (RFC 2047)."""
+    return one_line(value, longest).replace("=?", "= ?")
+
+
 class Renderer:
     """Makes messages for one site."""
 
@@ -60,11 +65,11 @@ class Renderer:
         parts = [self._part(letter, language) for language in self._mail.languages]
         message = EmailMessage(policy=SMTP)
         try:
-            message["From"] = Address(one_line(self._settings.name, 100), addr_spec=self._mail.sender)
+            message["From"] = Address(header_text(self._settings.name, 100), addr_spec=self._mail.sender)
             message["To"] = Address(addr_spec=letter.address)
             if self._mail.reply_to is not None:
                 message["Reply-To"] = Address(addr_spec=self._mail.reply_to)
-            message["Subject"] = one_line(" / ".join(dict.fromkeys(subject for subject, _ in parts)), 300)
+            message["Subject"] = header_text(" / ".join(dict.fromkeys(subject for subject, _ in parts)), 300)
             message["Date"] = format_datetime(now or datetime.now(UTC))
             message["Message-ID"] = message_id(letter, self._mail)
             message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's holiday notice answers

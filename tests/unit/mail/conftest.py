@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.test_verbs import ansible, cli
+
+__all__ = ["ansible", "cli"]
+
 SERVER = Path(__file__).resolve().parents[1] / "smtp_server.py"
 
 
@@ -96,8 +100,6 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     directory = tmp_path_factory.mktemp("certificate")
     (directory / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     (directory / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return {"certificate": str(directory / "certificate.pem"), "key": str(directory / "key.pem")}

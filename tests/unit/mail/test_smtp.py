@@ -82,7 +82,7 @@ def test_mails_arrive(
 def test_a_certificate_that_nobody_trusts(serve: StartServer, certificate: dict[str, str], tmp_path: Path) -> None:
     for security in ("starttls", "tls"):
         server = serve(security=security, **certificate)
-        with pytest.raises(GpuadminError, match="(?i)certificate"):
+        with pytest.raises(GpuadminError, match=r"(?i)certificate"):
             send(tmp_path / "site", settings(server.port, security=security), ["a"])
         assert server.mails == []
     assert not (tmp_path / "site/mails.jsonl").exists(), "nothing was handed over, and nothing is recorded"
@@ -117,9 +117,8 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        with pytest.raises(GpuadminError, match="timed out"):
-            send(tmp_path / "site", settings(silent.getsockname()[1], timeout=1), ["a"])
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(GpuadminError, match="timed out"):
+        send(tmp_path / "site", settings(silent.getsockname()[1], timeout=1), ["a"])
 
 
 def test_a_refused_recipient_keeps_nobody_back(serve: StartServer, tmp_path: Path) -> None:
