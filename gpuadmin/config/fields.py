@@ -19,7 +19,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 # capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-_EMAIL = re.compile(r"[^\s@<>\"',;:\\()\[\]]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+# RFC 5322's dot-atom without quotes. Few servers take addresses beyond ASCII (RFC 6531).
+_EMAIL = re.compile(
+    r"(?=[^@]{1,64}@)[A-Za-z0-9!#$%&*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&*+/=?^_`{|}~-]+)*"
+    r"@(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+)
 
 # Names that a distribution gives to system accounts or groups, or may give in its next release. A person's account
 # of this name would shadow them.
