@@ -194,6 +194,42 @@ class Mail(Model):
         return self.host, self.port or {"starttls": 587, "tls": 465, "none": 25}[self.security]
 
 
+class Backups(Model):
+    """Backups of the homes: snapshots on the storage host, and a second copy where the group `backup` has a host."""
+
+    directory: Annotated[
+        Path | None,
+        Field(
+            description="Where they lie on the storage host, on the homes' file system; without it beside the homes."
+        ),
+    ] = None
+    copies: Annotated[
+        Path, Field(description="Where the second copies lie on the host of group `backup`, on btrfs.")
+    ] = "/srv/backups"
+    days: Annotated[
+        int,
+        Field(ge=1, le=36500, description="How many days a backup of a reset or of an admin stays: two quarters."),
+    ] = 183
+    ordinary: Annotated[int, Field(ge=0, le=10000, description="How many of the timer's backups stay.")] = 14
+    schedule: Annotated[
+        Text | None,
+        Field(description="When the timer makes one, as systemd's OnCalendar; `null` for no timer."),
+    ] = "daily"
+    workers: Annotated[int, Field(ge=1, le=64, description="How many homes are read at once.")] = 2
+
+
+class Reset(Model):
+    """What the end of a term does on the nodes."""
+
+    scratch: Annotated[
+        list[Path],
+        Field(description="Directories whose entries are wiped with the person they belong to, beside Docker's data."),
+    ] = ["/local", "/tmp", "/var/tmp", "/dev/shm"]
+    grace: Annotated[
+        int, Field(ge=0, le=86400, description="Seconds between the message on terminals and the end of sessions.")
+    ] = 300
+
+
 class Runs(Model):
     """The record of past runs."""
 
@@ -215,6 +251,8 @@ class Settings(Model):
     ] = []
     term: Annotated[Term | None, Field(description="The semester that is running.")] = None
     mail: Annotated[Mail | None, Field(description="How gpuadmin sends mail.")] = None
+    backups: Annotated[Backups, Field(description="Backups of the homes.")] = Backups()
+    reset: Annotated[Reset, Field(description="What the end of a term does on the nodes.")] = Reset()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")

@@ -21,7 +21,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 PLUGINS = Path(session.__file__).resolve().parents[1]
-MODULES = ("accounts", "files", "homes", "host_facts", "packages", "root_session")
+MODULES = (
+    "accounts", "files", "homes", "host_facts", "packages", "root_session",
+    "backup", "doors", "restore_home", "sessions", "term_facts", "wipe_homes", "wipe_scratch",
+)  # fmt: skip
 
 
 def run(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:

@@ -28,9 +28,7 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
 
 
 def wanted(storage: Storage, **more: object) -> restore.Request:
-    request = restore.Request(
-        str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point)
-    )
+    request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
     return replace(request, **more)  # type: ignore[arg-type]
 
 

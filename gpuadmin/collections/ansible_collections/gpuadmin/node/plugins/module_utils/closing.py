@@ -90,12 +90,12 @@ def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
             if os.path.lexists(host.path(f"var/lib/systemd/linger/{person.name}")):
                 door.operations.append("end linger")
             for path, name in _jobs(host, person):
-                door.operations.append(f"keep from running: {path[len(host.root.rstrip('/')):]}")
+                door.operations.append(f"keep from running: {path[len(host.root.rstrip('/')) :]}")
                 plan.moves.append((path, os.path.join(aside, name)))
         else:
             for name in sorted(os.listdir(aside)) if os.path.isdir(aside) else ():
                 path = host.path(name.replace("+", "/"))
-                door.operations.append(f"let run again: {path[len(host.root.rstrip('/')):]}")
+                door.operations.append(f"let run again: {path[len(host.root.rstrip('/')) :]}")
                 plan.moves.append((os.path.join(aside, name), path))
     return plan
 

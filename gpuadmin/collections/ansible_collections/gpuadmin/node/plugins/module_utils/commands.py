@@ -12,7 +12,10 @@ from .errors import NodeError
 from .plan import Request
 from .truth import load
 
-USAGE = "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]"
+USAGE = (
+    "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS] | backup | "
+    "serve-backups DIRECTORY"
+)
 
 
 def apply_accounts(host: Host, check: bool = False) -> int:
@@ -84,6 +87,14 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             status, text = docker_self(host, os.environ.get("SUDO_UID"))
             print(text, file=sys.stderr if status else sys.stdout)
             return status
+        if command == "backup" and not rest:
+            from . import timed_backup
+
+            return timed_backup.main(host.path(host.state))
+        if command == "serve-backups" and len(rest) == 1:
+            from . import transfer
+
+            return transfer.main(rest[0])
         if command in ("close-root", "hold-root"):
             return root.main(given)
     except NodeError as error:

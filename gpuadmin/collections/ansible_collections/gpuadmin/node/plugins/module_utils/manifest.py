@@ -227,9 +227,7 @@ def _below(top: int, prefix: str, rest: dict[str, str], reader: _Reader, owner: 
     yield from _subvolumes(prefix, None, rest, reader, owner)
 
 
-def _subvolumes(
-    prefix: str, before: str | None, rest: dict[str, str], reader: _Reader, owner: Owner
-) -> Iterator[Line]:
+def _subvolumes(prefix: str, before: str | None, rest: dict[str, str], reader: _Reader, owner: Owner) -> Iterator[Line]:
     """Nested subvolumes that come before a path: btrfs send leaves their empty directories out, so a copy has none."""
     while True:
         own = [path for path in rest if path.startswith(prefix) and (before is None or _order(path) < _order(before))]

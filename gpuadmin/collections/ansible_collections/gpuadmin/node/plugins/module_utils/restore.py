@@ -77,7 +77,9 @@ def compute(request: Request, mountinfo: str) -> tuple[Plan, Backup]:
     if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), mountinfo):
         raise NodeError(f"there is no {request.root}")
     backups.check_directory(request.directory)
-    found = backups.load(request.directory, request.backup) if request.backup else newest(request.directory, request.user)
+    found = (
+        backups.load(request.directory, request.backup) if request.backup else newest(request.directory, request.user)
+    )
     if found is None or request.user not in found.homes:
         raise NodeError(f"no complete backup {request.backup} with a home of {request.user} in {request.directory}")
     inner = _inner(request.path)

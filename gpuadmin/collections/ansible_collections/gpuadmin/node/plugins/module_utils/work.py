@@ -58,9 +58,7 @@ def copy_backup(arguments: Mapping[str, Any]) -> object:
     found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
     if found is None:
         raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
-    command = transfer.ssh_command(
-        arguments["address"], arguments["key"], arguments["known_hosts"], arguments["port"]
-    )
+    command = transfer.ssh_command(arguments["address"], arguments["key"], arguments["known_hosts"], arguments["port"])
     earlier = [one for one in reversed(sets) if one.name < found.name]
     when = transfer.send(found, transfer.Remote(arguments["host"], command), earlier).strip()
     return backups.copied(found, arguments["host"], when).as_dict()

@@ -1,0 +1,53 @@
+"""The backup that the timer makes: one more ordinary set, the oldest of them gone, the second copy brought up to date."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from . import backups, work
+from .errors import NodeError
+from .files import read_bytes
+
+FILE = "backups.json"
+FOR_EVER = 36500  # days: what a reset or an admin made goes only when an admin says so
+
+
+def main(state: str) -> int:
+    """Settings lie in backups.json of the state directory, as the role wrote them."""
+    try:
+        data = read_bytes(os.path.join(state, FILE))
+        if data is None:
+            raise NodeError(f"{state}/{FILE} is not there: gpuadmin provision writes it")
+        settings = json.loads(data)
+        make(settings)
+    except (NodeError, OSError, ValueError, KeyError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def make(settings: dict[str, object]) -> str:
+    """Make an ordinary set; nothing is read twice. Returns its name."""
+    directory = str(settings["directory"])
+    name = time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
+    mountpoint = settings["mountpoint"]
+    request = backups.Request(
+        str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (),
+        int(str(settings["workers"])),
+    )  # fmt: skip
+    made = backups.create(request)
+    print(f"{name}: {len(made.homes)} homes")
+    for who, problem in sorted(made.problems.items()):
+        print(f"Warning: {who} {problem}: not backed up", file=sys.stderr)
+    gone = work.prune_backups(
+        {"directory": directory, "days": FOR_EVER, "ordinary": int(str(settings["ordinary"])), "only": None}
+    )
+    print(f"deleted: {', '.join(gone) or 'none'}")  # type: ignore[arg-type]
+    if settings.get("remote"):
+        remote = dict(settings["remote"], directory=directory, backup=name)  # type: ignore[call-overload]
+        work.copy_backup(remote)
+        print(f"copied to {remote['host']}")
+    return name

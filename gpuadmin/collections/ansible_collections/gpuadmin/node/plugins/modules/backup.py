@@ -1,0 +1,121 @@
+#!/usr/bin/python
+"""gpuadmin.node.backup: backups of the homes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: backup
+short_description: Make, verify, copy and prune backups of the homes
+version_added: "0.1.0"
+description:
+  - A backup is a read-only snapshot with a manifest of every home, and is one only when it is complete.
+  - All work runs in units C(gpuadmin-backup-*.service), which go on when the controller is interrupted and are waited for by the next run.
+options:
+  action:
+    description: What to do.
+    type: str
+    required: true
+    choices: [make, verify, copy, prune]
+  directory:
+    description: Directory of backups.
+    type: path
+    required: true
+  name:
+    description: Name of the backup. Without it O(action=verify) and O(action=copy) take the newest.
+    type: str
+  root:
+    description: Directory of homes, for O(action=make).
+    type: path
+  mountpoint:
+    description: Mount point that must be mounted.
+    type: path
+  users:
+    description: Whose homes are verified; without it everybody's.
+    type: list
+    elements: str
+  workers:
+    description: How many homes are read at once.
+    type: int
+    default: 2
+  remote:
+    description: The host for O(action=copy), with host, address, port, key and known_hosts.
+    type: dict
+  days:
+    description: How long a backup stays, for O(action=prune).
+    type: int
+    default: 183
+  ordinary:
+    description: How many of the timer's backups stay, for O(action=prune).
+    type: int
+    default: 14
+  only:
+    description: The backups that were decided to go, for O(action=prune).
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: There is nothing to show beyond the operations.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Make a backup and verify everybody's home in it
+  gpuadmin.node.backup:
+    action: make
+    name: 20261221T010203Z-manual
+    root: /srv/storage/homes
+    directory: /srv/storage/backups
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["backup 20261221T010203Z-manual: snapshot of /srv/storage/homes with 2 homes"]
+report:
+  description: The backup as it is afterwards, or what was pruned.
+  returned: always
+  type: dict
+  sample: {backup: {name: 20261221T010203Z-manual}, pruned: [], problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import backup_actions
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "action": {"type": "str", "choices": ["make", "verify", "copy", "prune"], "required": True},
+    "directory": {"type": "path", "required": True},
+    "name": {"type": "str"},
+    "root": {"type": "path"},
+    "mountpoint": {"type": "path"},
+    "users": {"type": "list", "elements": "str"},
+    "workers": {"type": "int", "default": 2},
+    "remote": {"type": "dict"},
+    "days": {"type": "int", "default": 183},
+    "ordinary": {"type": "int", "default": 14},
+    "only": {"type": "list", "elements": "str"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        done = backup_actions.act(module.params, check=module.check_mode)
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[], report={"problems": [str(error)]})
+        return
+    module.exit_json(changed=bool(done.operations), operations=done.operations, report=done.report)
+
+
+if __name__ == "__main__":
+    main()

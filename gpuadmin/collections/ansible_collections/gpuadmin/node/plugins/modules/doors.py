@@ -1,0 +1,104 @@
+#!/usr/bin/python
+"""gpuadmin.node.doors: no way in for those who leave."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: doors
+short_description: Keep people's jobs and lingering managers from running, and prove that they cannot log in
+version_added: "0.1.0"
+description:
+  - Ends lingering, moves cron and at jobs to the state directory and cancels what waits in Slurm's queue.
+  - Then fails for whoever could still come in. With V(open) the jobs come back.
+options:
+  people:
+    description: The people, each with name, uid, subid_start and subid_count.
+    type: list
+    elements: dict
+    required: true
+  state:
+    description: Whether people are to be kept out.
+    type: str
+    choices: [closed, open]
+    default: closed
+  login:
+    description: Whether people log in to this host at all.
+    type: bool
+    default: true
+  group:
+    description: Where accounts come from a directory, the group whose members may log in.
+    type: str
+  state_directory:
+    description: Directory of this node's own state.
+    type: path
+    default: /var/lib/gpuadmin
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work; the proof needs the work.
+    support: full
+  diff_mode:
+    description: There is nothing to show beyond the operations.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Keep those who leave out
+  gpuadmin.node.doors:
+    people:
+      - name: minji
+        uid: 20001
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["minji: end linger"]
+report:
+  description: Each person's door.
+  returned: always
+  type: dict
+  sample: {doors: {minji: {status: closed, operations: [end linger], problem: null}}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import closing, people
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "people": {"type": "list", "elements": "dict", "required": True},
+    "state": {"type": "str", "choices": ["closed", "open"], "default": "closed"},
+    "login": {"type": "bool", "default": True},
+    "group": {"type": "str"},
+    "state_directory": {"type": "path", "default": "/var/lib/gpuadmin"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        given = module.params
+        plan = closing.converge(
+            people.parse(given["people"]),
+            given["state"] == "closed",
+            closing.Host(state=given["state_directory"], group=given["group"]),
+            check=module.check_mode,
+            login=given["login"],
+        )
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[], report={"doors": {}, "problems": [str(error)]})
+        return
+    result = {"changed": bool(plan.operations), "operations": plan.operations, "report": plan.report()}
+    if plan.conflicts:
+        module.fail_json(msg="; ".join(plan.conflicts), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+#!/usr/bin/python
+"""gpuadmin.node.restore_home: restoring from a backup."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: restore_home
+short_description: Restore a home, or a part of it, from a backup
+version_added: "0.1.0"
+description:
+  - Restores beside what is there, never over it, and compares the copy with the backup's manifest before it gets its name.
+  - The work runs in the unit C(gpuadmin-restore-USER.service), which goes on when the controller is interrupted.
+options:
+  root:
+    description: Directory of homes.
+    type: path
+    required: true
+  mountpoint:
+    description: Mount point that must be mounted.
+    type: path
+  directory:
+    description: Directory of backups.
+    type: path
+    required: true
+  user:
+    description: Whose home.
+    type: str
+    required: true
+  backup:
+    description: Name of the backup; without it the newest in which the home was verified.
+    type: str
+    default: ""
+  mode:
+    description: Where it goes. With V(in-place) what is there now is moved aside.
+    type: str
+    choices: [beside, in-place, directory, archive]
+    default: beside
+  path:
+    description: A part of the home.
+    type: str
+    default: ""
+  target:
+    description: The directory for O(mode=directory), or for the file of O(mode=archive).
+    type: path
+  uid:
+    description: The person's uid now, where it is another than in the backup.
+    type: int
+  subids:
+    description: First subordinate id in the backup, the first one now, and how many.
+    type: list
+    elements: int
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: There is nothing to show beyond the operations.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Restore a home beside what is there
+  gpuadmin.node.restore_home:
+    root: /srv/storage/homes
+    directory: /srv/storage/backups
+    user: minji
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["restore minji's home from 20261221T010203Z-manual to /srv/storage/homes/minji.restored-20261221T010203Z"]
+report:
+  description: Where it is and what it holds.
+  returned: always
+  type: dict
+  sample: {restored: {target: /srv/storage/homes/minji.restored-20261221T010203Z, files: 1, bytes: 9}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts, restore, work
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "root": {"type": "path", "required": True},
+    "mountpoint": {"type": "path"},
+    "directory": {"type": "path", "required": True},
+    "user": {"type": "str", "required": True},
+    "backup": {"type": "str", "default": ""},
+    "mode": {"type": "str", "choices": ["beside", "in-place", "directory", "archive"], "default": "beside"},
+    "path": {"type": "str", "default": ""},
+    "target": {"type": "path"},
+    "uid": {"type": "int"},
+    "subids": {"type": "list", "elements": "int"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        given = module.params
+        subids = tuple(given["subids"]) if given["subids"] else None
+        plan, backup = restore.compute(restore.Request(**{**given, "subids": subids}), mounts.read_mountinfo())
+        report = {"restored": {"target": plan.target, "backup": backup.name}, "problems": []}
+        if not module.check_mode:
+            arguments = {**given, "backup": backup.name}
+            report["restored"] = jobs.perform(f"restore-{given['user']}", work.restore_home, arguments)
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[], report={"problems": [str(error)]})
+        return
+    module.exit_json(changed=True, operations=list(plan.operations), report=report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+#!/usr/bin/python
+"""gpuadmin.node.sessions: ending what people still run."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: sessions
+short_description: End people's sessions, containers and leftovers, and make sure that nothing is left
+version_added: "0.1.0"
+description:
+  - Tells everybody on their terminals, waits, and ends linger, sessions, user managers with their containers, and leftovers.
+  - Fails for whoever still runs something afterwards. Nobody else is touched.
+options:
+  people:
+    description: The people, each with name, uid, subid_start and subid_count.
+    type: list
+    elements: dict
+    required: true
+  message:
+    description: What terminals are told before the grace time.
+    type: str
+    default: ""
+  grace:
+    description: Seconds between the message and the end; shorter when nobody is left.
+    type: int
+    default: 0
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: There is nothing to show beyond the operations.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: End what those who leave still run
+  gpuadmin.node.sessions:
+    people:
+      - name: minji
+        uid: 20001
+        subid_start: 2147549184
+        subid_count: 65536
+    message: The semester is over. Save your work now.
+    grace: 300
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["minji: end 2 processes (bash, python3)"]
+report:
+  description: What each person ran.
+  returned: always
+  type: dict
+  sample: {sessions: {minji: {status: ended, operations: ["end 1 process (bash)"], problem: null}}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import people, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "people": {"type": "list", "elements": "dict", "required": True},
+    "message": {"type": "str", "default": ""},
+    "grace": {"type": "int", "default": 0},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        given = module.params
+        plan = sessions.converge(
+            people.parse(given["people"]), message=given["message"], grace=given["grace"], check=module.check_mode
+        )
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[], report={"sessions": {}, "problems": [str(error)]})
+        return
+    result = {"changed": bool(plan.operations), "operations": plan.operations, "report": plan.report()}
+    if plan.conflicts:
+        module.fail_json(msg="; ".join(plan.conflicts), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

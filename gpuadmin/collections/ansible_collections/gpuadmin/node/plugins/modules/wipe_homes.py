@@ -1,0 +1,104 @@
+#!/usr/bin/python
+"""gpuadmin.node.wipe_homes: wiping homes that are in a verified backup."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: wipe_homes
+short_description: Wipe homes that are in a verified backup
+version_added: "0.1.0"
+description:
+  - Moves each home out of sight by one rename, so that it is empty for its owner at once, and then deletes what the backup has.
+  - A home that is not the very directory that the backup holds is kept and reported. So is a file that was changed after the backup.
+  - The deleting runs in the unit C(gpuadmin-wipe-homes.service), which goes on when the controller is interrupted.
+options:
+  root:
+    description: Directory of homes.
+    type: path
+    required: true
+  mountpoint:
+    description: Mount point that must be mounted.
+    type: path
+  directory:
+    description: Directory of backups.
+    type: path
+    required: true
+  backup:
+    description: Name of the verified backup.
+    type: str
+    required: true
+  users:
+    description: Whose home goes, each with name and uid; other keys are ignored.
+    type: list
+    elements: dict
+    required: true
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: There is nothing to show beyond the operations.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Wipe the homes of those who left
+  gpuadmin.node.wipe_homes:
+    root: /srv/storage/homes
+    directory: /srv/storage/backups
+    backup: 20261221T010203Z-reset-2026-2
+    users:
+      - name: minji
+        uid: 20001
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["home minji: wipe (uid 20001, 1 files, 9 bytes; in backup 20261221T010203Z-reset-2026-2)"]
+report:
+  description: What became of each home, and what of them was deleted.
+  returned: always
+  type: dict
+  sample: {homes: {minji: {status: wiped, operations: [], problem: null, files: 1, bytes: 9}}, deleted: {}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, wipe, work
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "root": {"type": "path", "required": True},
+    "mountpoint": {"type": "path"},
+    "directory": {"type": "path", "required": True},
+    "backup": {"type": "str", "required": True},
+    "users": {"type": "list", "elements": "dict", "required": True},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        request = wipe.Request(**module.params)
+        plan = wipe.converge(request, check=module.check_mode)
+        report = plan.report()
+        if not module.check_mode:
+            report["deleted"] = jobs.perform("wipe-homes", work.empty_trash, {**module.params, "users": []})
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[], report={"homes": {}, "problems": [str(error)]})
+        return
+    result = {"changed": bool(plan.operations), "operations": plan.operations, "report": report}
+    if plan.conflicts:
+        module.fail_json(msg="; ".join(plan.conflicts), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
