@@ -96,7 +96,7 @@ def test_a_person_with_another_uid(storage: Storage) -> None:
     os.chown(home / "program", 20001, 20001)
     (home / "program").chmod(0o4755)
     storage.backup()
-    done = restore.execute(wanted(storage, uid=20077, subids=(2147483648 + 65536, 2147483648 + 77 * 65536, 65536)))
+    done = restore.execute(wanted(storage, uid=20077, subids=(2147483648, 65536, 20000)))
     copy = Path(str(done["target"]))
     assert (copy.stat().st_uid, (copy / "thesis").stat().st_gid) == (20077, 20077)
     assert (copy / "image").stat().st_uid == 2147483648 + 77 * 65536 + 7
@@ -245,9 +245,13 @@ def test_a_copy_that_breaks_is_none(storage: Storage, remote: tuple[transfer.Rem
     there, directory = remote
     storage.home(*MINJI)
     backup = storage.backup()
-    cutting = transfer.Remote("nas2", ("sh", "-c", 'case "$0" in receive*) head -c 100 | "$@";; esac', "x"))
-    with pytest.raises(NodeError):
+    script = 'case "$4" in receive*) head -c 300 | "$@";; *) exec "$@";; esac'
+    cutting = transfer.Remote("nas2", ("sh", "-c", script, "sh", *there.command))
+    with pytest.raises(NodeError, match="was not copied"):
         transfer.send(backup, cutting, [])
+    deaf = transfer.Remote("nas2", ("sh", "-c", "cat > /dev/null"))
+    with pytest.raises(NodeError, match="did not say"):
+        transfer.send(backup, deaf, [])
     assert backups.complete(str(directory)) == []
     transfer.send(backup, there, [])
     copy = backups.complete(str(directory))[0]

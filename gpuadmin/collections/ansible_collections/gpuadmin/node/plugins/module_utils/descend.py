@@ -1,4 +1,4 @@
-"""Walking a tree that somebody else made: no link is followed, no file system entered, no name trusted, no depth too deep.
+"""Walking a tree that somebody else made: no link is followed, no file system entered, no name trusted.
 
 One directory is open at a time, so neither the longest path nor the number of open files is a limit. The way up is
 ``..``, and must lead to the directory that we came from.

@@ -123,7 +123,7 @@ def _enter(entry: Entry, parent: os.stat_result) -> bool:
 
 
 def _mount_id(handle: int) -> str:
-    """Which mount an open file lies on: proc_pid_fdinfo(5). A subvolume that is entered by its name has its parent's."""
+    """Which mount an open file lies on: proc_pid_fdinfo(5). A subvolume has its parent's."""
     with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as stream:
         for line in stream:
             if line.startswith("mnt_id:"):

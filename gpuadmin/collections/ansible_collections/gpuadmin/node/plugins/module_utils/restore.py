@@ -30,7 +30,7 @@ MODES = ("beside", "in-place", "directory", "archive")
 class Request:
     """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
 
-    ``subids``: (first of the old, first of the new, how many), where subordinate ids moved with the uid.
+    ``subids``: (base, size, first uid) of the site: a person's subordinate ids begin at base + (uid - first) * size.
     """
 
     root: str
@@ -126,7 +126,9 @@ def _translate(request: Request, old: int, *, back: bool = False) -> manifest.Ow
     single = _owners(request, old)
     if back:
         single = {new: was for was, new in single.items()}
-    first, then, count = request.subids or (0, 0, 0)
+    base, count, lowest = request.subids or (0, 0, 0)
+    first = base + (old - lowest) * count
+    then = base + (next(iter(_owners(request, old).values()), old) - lowest) * count
     if back:
         first, then = then, first
 

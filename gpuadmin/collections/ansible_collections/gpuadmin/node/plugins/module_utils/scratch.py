@@ -90,7 +90,7 @@ def _kind(mode: int) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """``items``: what was decided: {directory, name, uid, inode, user}. ``directories``: where anything may go at all."""
+    """``items``: what was decided: {directory, name, uid, inode, user}. ``directories``: where anything may go."""
 
     items: Sequence[Mapping[str, object]]
     directories: Sequence[str]

@@ -1,4 +1,4 @@
-"""Ending what people still run on a host, and making sure that nothing of theirs is left: sessions, containers, leftovers."""
+"""Ending what people still run on a host, containers included, and making sure that nothing of theirs is left."""
 
 from __future__ import annotations
 

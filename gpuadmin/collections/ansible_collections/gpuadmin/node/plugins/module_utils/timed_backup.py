@@ -1,4 +1,4 @@
-"""The backup that the timer makes: one more ordinary set, the oldest of them gone, the second copy brought up to date."""
+"""The backup that the timer makes: one more ordinary set, the oldest of them gone, the second copy made."""
 
 from __future__ import annotations
 

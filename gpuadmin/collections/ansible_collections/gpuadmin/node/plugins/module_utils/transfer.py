@@ -21,6 +21,7 @@ from .errors import NodeError
 from .files import make_directory, sync_directory, sync_filesystem
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z\Z")
 PART = re.compile(r"(homes|nested/[0-9]{1,6})\Z")
 
 
@@ -71,7 +72,10 @@ def send(backup: Backup, remote: Remote, earlier: Sequence[Backup]) -> str:
                 _call(remote, "manifest", backup.name, name, data=stream.read())
         with open(os.path.join(backup.path, "backup.json"), "rb") as stream:
             _call(remote, "commit", backup.name, data=stream.read())
-    return _call(remote, "verify", backup.name, *sorted(name for name in backup.homes if backup.homes[name].verified))
+    when = _call(remote, "verify", backup.name, *sorted(name for name in backup.homes if backup.homes[name].verified))
+    if not TIME.match(when.strip()):
+        raise NodeError(f"{remote.name} did not say that it verified {backup.name}")
+    return when.strip()
 
 
 def send_command(path: str, parent: str | None) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Wiping homes: each is moved out of sight by one rename, so it is empty for its owner at once, whatever is in it.
 
-What was moved is deleted afterwards, each entry only if the verified backup has it. Everything is by names and uids that
-were decided; a home is left alone if it is not the very directory that the backup holds.
+What was moved is deleted afterwards, each entry only if the verified backup has it. All is by names and uids that were
+decided; a home is left alone if it is not the very directory that the backup holds.
 """
 
 from __future__ import annotations

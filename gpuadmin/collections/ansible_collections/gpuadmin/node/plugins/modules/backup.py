@@ -10,7 +10,8 @@ short_description: Make, verify, copy and prune backups of the homes
 version_added: "0.1.0"
 description:
   - A backup is a read-only snapshot with a manifest of every home, and is one only when it is complete.
-  - All work runs in units C(gpuadmin-backup-*.service), which go on when the controller is interrupted and are waited for by the next run.
+  - All work runs in units C(gpuadmin-backup-*.service), which go on when the controller is interrupted and are
+    waited for by the next run.
 options:
   action:
     description: What to do.

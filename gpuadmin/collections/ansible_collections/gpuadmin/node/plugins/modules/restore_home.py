@@ -9,7 +9,8 @@ module: restore_home
 short_description: Restore a home, or a part of it, from a backup
 version_added: "0.1.0"
 description:
-  - Restores beside what is there, never over it, and compares the copy with the backup's manifest before it gets its name.
+  - Restores beside what is there, never over it, and compares the copy with the backup's manifest before it gets
+    its name.
   - The work runs in the unit C(gpuadmin-restore-USER.service), which goes on when the controller is interrupted.
 options:
   root:
@@ -47,7 +48,7 @@ options:
     description: The person's uid now, where it is another than in the backup.
     type: int
   subids:
-    description: First subordinate id in the backup, the first one now, and how many.
+    description: Base, size and first uid of the site's subordinate ids; they move with the uid.
     type: list
     elements: int
 attributes:

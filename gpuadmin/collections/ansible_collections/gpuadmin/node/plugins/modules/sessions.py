@@ -9,7 +9,8 @@ module: sessions
 short_description: End people's sessions, containers and leftovers, and make sure that nothing is left
 version_added: "0.1.0"
 description:
-  - Tells everybody on their terminals, waits, and ends linger, sessions, user managers with their containers, and leftovers.
+  - Tells everybody on their terminals, waits, and ends linger, sessions, user managers with their containers, and
+    leftovers.
   - Fails for whoever still runs something afterwards. Nobody else is touched.
 options:
   people:

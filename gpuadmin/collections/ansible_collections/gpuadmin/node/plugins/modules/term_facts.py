@@ -62,7 +62,7 @@ report:
   description: C(facts), with the time they were taken at, the boot they hold for, and what was asked for.
   returned: always
   type: dict
-  sample: {facts: {at: "2026-12-21T01:02:03Z", homes: {minji: {kind: directory, uid: 20001, problem: null}}}, problems: []}
+  sample: {facts: {homes: {minji: {kind: directory, uid: 20001, problem: null}}}}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -9,8 +9,10 @@ module: wipe_homes
 short_description: Wipe homes that are in a verified backup
 version_added: "0.1.0"
 description:
-  - Moves each home out of sight by one rename, so that it is empty for its owner at once, and then deletes what the backup has.
-  - A home that is not the very directory that the backup holds is kept and reported. So is a file that was changed after the backup.
+  - Moves each home out of sight by one rename, so that it is empty for its owner at once, and then deletes what the
+    backup has.
+  - A home that is not the very directory that the backup holds is kept and reported. So is a file that was changed
+    after the backup.
   - The deleting runs in the unit C(gpuadmin-wipe-homes.service), which goes on when the controller is interrupted.
 options:
   root:
@@ -66,7 +68,7 @@ report:
   description: What became of each home, and what of them was deleted.
   returned: always
   type: dict
-  sample: {homes: {minji: {status: wiped, operations: [], problem: null, files: 1, bytes: 9}}, deleted: {}, problems: []}
+  sample: {homes: {minji: {status: wiped, operations: [], problem: null, files: 1, bytes: 9}}, deleted: {}}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -19,7 +19,8 @@ options:
     elements: dict
     required: true
   items:
-    description: What goes, each with directory, name, uid, inode and user, as RV(gpuadmin.node.term_facts#module:report) has them.
+    description: What goes, each with directory, name, uid, inode and user, as
+      RV(gpuadmin.node.term_facts#module:report) has them.
     type: list
     elements: dict
     required: true

@@ -1,0 +1,264 @@
+"""The reset of a term, phase by phase: look, decide, show, ask, write the journal, do, prove, write the journal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuadmin.cli._verb import Verb
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
+from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.journal import PHASES, Journal, State
+from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuadmin.cli._mail import MailOptions
+    from gpuadmin.plan import Plan
+    from gpuadmin.records import Record
+    from gpuadmin.run import RunResult, Secrets
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line said."""
+
+    term: str | None = None
+    phase: str | None = None
+    keep: tuple[str, ...] = ()
+    resume: bool = False
+    abort: bool = False
+    leave_pending: bool = False
+    early: bool = False
+    grace: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a phase came to. `pending`: hosts where it is not done, and why; a `code` ends the reset for now."""
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    pending: Mapping[str, str] = field(default_factory=dict)
+    code: int = ExitCode.DONE
+
+
+@dataclass
+class Reset:
+    """A reset in progress."""
+
+    verb: Verb
+    request: Request
+    mail: MailOptions
+    journal: Journal
+    console: Console
+    secrets: Secrets
+    record: Record
+    decision: Decision
+    facts: Facts
+    phases: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def check(self) -> bool:
+        return self.verb.options.check
+
+    @property
+    def state(self) -> State:
+        return self.journal.state()
+
+    def named(self, *groups: str) -> list[str]:
+        return self.verb.named(*groups)
+
+    @property
+    def grace(self) -> int:
+        """Seconds between the message and the end of sessions."""
+        given = self.request.grace
+        return self.verb.site.settings.reset.grace if given is None else given
+
+    def play(self, phase: str, *, hosts: Sequence[str], **variables: Any) -> RunResult:
+        """Run one phase of the playbook on these hosts."""
+        return play(self.verb, self.console, self.secrets, self.record, phase, hosts, **variables)
+
+    def term(self, **more: Any) -> dict[str, Any]:
+        """The variable gpuadmin_term: the people in question, and more."""
+        return {"people": [one.person() for one in self.decision.leaving], "grace": self.grace, **more}
+
+    def look(self) -> None:
+        """Look at the hosts again, and bring the decision up to what is there."""
+        self.facts = gather(self.verb, self.console, self.secrets, self.record)
+        self.decision = with_facts(self.decision, self.facts)
+
+
+def play(
+    verb: Verb,
+    console: Console,
+    secrets: Secrets,
+    record: Record,
+    phase: str,
+    hosts: Sequence[str],
+    **variables: Any,
+) -> RunResult:
+    """Run the playbook for one phase. Raises InterruptedRun and GpuadminError where it did not come to an end."""
+    from gpuadmin.accounts import variables as people
+    from gpuadmin.console import Progress
+    from gpuadmin.run import Invocation, RunResult, run
+
+    if not hosts:
+        return RunResult({})
+    options, site = verb.options, verb.site
+    log = record.directory / f"log-{phase}.txt"
+    with Progress(console, verbose=options.verbose) as progress:
+        result = run(
+            Invocation(
+                playbook=verb.name,
+                inventory=site.inventory.sources,
+                known_hosts=site.known_hosts,
+                hosts=len(hosts),
+                variables={
+                    "gpuadmin_site": site.settings.model_dump(mode="json"),
+                    "gpuadmin_phase": phase,
+                    **people(site.registry, site.settings, ()),
+                    **variables,
+                },
+                limit=",".join(hosts),
+                check=options.check and phase != "facts",
+                verbosity=options.verbose,
+                secrets=secrets,
+                log=log,
+            ),
+            on_task=progress.task,
+            on_host=progress.host,
+        )
+    if result.interrupted:
+        raise InterruptedRun(
+            f"interrupted in {phase}; what was done is done", hint=f"go on with: gpuadmin {verb.name} --resume"
+        )
+    if result.error:
+        raise GpuadminError(result.error, hint=f"the whole output: {log}")
+    return result
+
+
+def gather(verb: Verb, console: Console, secrets: Secrets, record: Record) -> Facts:
+    """Ask all hosts for what has to be known before anything is decided."""
+    from gpuadmin.accounts import subid_range
+
+    settings, users = verb.site.settings, verb.site.registry.registry.users
+    people = []
+    for user in users:
+        if user.uid is not None:
+            first, last = subid_range(user.uid, settings)
+            people.append({"name": user.name, "uid": user.uid, "subid_start": first, "subid_count": last - first + 1})
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    hosts = verb.named("gpu", "storage", "backup")
+    names = [user.name for user in users if user.uid is None]
+    result = play(verb, console, secrets, record, "facts", hosts, gpuadmin_term={"people": people, "names": names})
+    return Facts.of(result.hosts, tuple(hosts), at)
+
+
+def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console) -> Reset | None:
+    """Find out where the reset stands, look at the hosts and decide. None: it was done before."""
+    from gpuadmin.cli._verb import ask_secrets, require_confirmation_possible
+    from gpuadmin.records import Record
+    from gpuadmin.term import current_term
+
+    site, options = verb.site, verb.options
+    term = current_term(site.settings)
+    if request.term is not None and request.term != term.name:
+        raise ConfigError(f"--term {request.term}: the running term is {term.name}", hint="`term` in gpuadmin.yml")
+    journal = Journal(site.runs, term.name)
+    state = journal.state()
+    if state.decision is not None and state.decision.term != term.name:
+        raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
+    if state.finished:
+        return None
+    if state.open and not (request.resume or request.phase or request.abort or options.check):
+        raise RefusedError(
+            f"the reset of {term.name} was begun; next is {state.next_phase()}",
+            hint="gpuadmin semester-reset --resume goes on, --abort takes it back (before wipe)",
+        )
+    if (request.resume or request.abort) and not state.open:
+        raise RefusedError(f"no reset of {term.name} is in the middle", hint="gpuadmin semester-reset begins one")
+    refuse_unknown_keep(site.registry.registry, request.keep)
+    if not options.check:
+        require_confirmation_possible(options)
+    secrets = ask_secrets(options)
+    record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=options.check, plan={})
+    console.print("Looking at the hosts…")
+    facts = gather(verb, console, secrets, record)
+    if state.open and state.decision is not None:
+        decision = narrowed(
+            state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=state.wiped
+        )  # fmt: skip
+        if decision.names != state.decision.names and not options.check:
+            journal.write("narrowed", decision=decision.document())
+        decision = with_facts(decision, facts)
+    else:
+        name = backup_name(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"reset-{slug(term.name)}")
+        decision = decide(site.settings, site.registry.registry, facts, keep=request.keep, backup=name)
+    return Reset(verb, request, mail, journal, console, secrets, record, decision, facts)
+
+
+def phases_to_do(reset: Reset) -> list[str]:
+    """The phases of this run. Raises RefusedError where one is asked for that another has to come before."""
+    state, request = reset.state, reset.request
+    first = state.next_phase() if state.open else PHASES[0]
+    assert first is not None
+    if request.phase is None:
+        return list(PHASES[PHASES.index(first) :])
+    before = PHASES[: PHASES.index(request.phase)]
+    missing = [phase for phase in before if phase not in state.done]
+    if missing and not reset.check:
+        raise RefusedError(
+            f"{request.phase}: {missing[0]} comes before it and is not done", hint=f"--phase {missing[0]}, or --resume"
+        )
+    return [request.phase]
+
+
+def refuse_early(reset: Reset, phase: str, today: date) -> None:
+    """Nobody is locked out before the term's last day unless the admin says so."""
+    from gpuadmin.term import current_term
+
+    term = current_term(reset.verb.site.settings)
+    if phase != "announce" and today < term.deadline and not reset.request.early:
+        raise RefusedError(
+            f"{term.name} ends on {term.deadline}; {phase} waits for that day",
+            hint="on that day: gpuadmin semester-reset --resume; before it only with --early",
+        )
+
+
+def refuse_pending(reset: Reset, phase: str) -> None:
+    """A phase that is not done somewhere holds the next ones up, unless the admin lets it pend."""
+    state = reset.state
+    for before in PHASES[: PHASES.index(phase)]:
+        hosts = state.pending.get(before)
+        if hosts and not reset.request.leave_pending and not reset.check:
+            words = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
+            raise RefusedError(
+                f"{phase}: {before} is not done everywhere: {words}",
+                hint="--resume tries again; --leave-pending goes on without these hosts, which stay pending",
+            )
+
+
+def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
+    """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
+    from gpuadmin.cli._verb import confirm
+
+    if phase != "wipe":
+        confirm(replace(plan, question=f"{phase}: go ahead?"), reset.verb.options)
+        return
+    name = reset.decision.term
+    if reset.verb.options.yes:
+        if reset.request.term != name:
+            raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
+        return
+    typed = click.prompt(
+        f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="",
+        show_default=False, err=True,
+    )  # fmt: skip
+    if typed != name:
+        raise RefusedError("not confirmed; nothing was wiped")

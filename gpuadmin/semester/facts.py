@@ -1,0 +1,56 @@
+"""What the hosts said of themselves before anything was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuadmin.events import HostResult
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`hosts`: what each host said (the module term_facts), None for one that did not answer or could not say."""
+
+    hosts: Mapping[str, Mapping[str, Any] | None]
+    problems: Mapping[str, str] = field(default_factory=dict)
+    at: str = ""  # by this machine's clock, before the first host was asked
+
+    @classmethod
+    def of(cls, results: Mapping[str, HostResult], expected: tuple[str, ...], at: str) -> Facts:
+        """Given the results of a run, who should have answered, and when they were asked, return the facts."""
+        hosts: dict[str, Mapping[str, Any] | None] = {}
+        problems: dict[str, str] = {}
+        for name in expected:
+            result = results.get(name)
+            said = None if result is None or result.bad else result.reports.get("facts")
+            hosts[name] = said
+            if said is None:
+                problems[name] = (result.message if result is not None else None) or "did not answer"
+        return cls(hosts, problems, at)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The hosts that did not say anything."""
+        return tuple(name for name, said in self.hosts.items() if said is None)
+
+    def of_homes(self) -> Mapping[str, Any] | None:
+        """The homes, as the storage host has them; None where it is silent."""
+        return next((said["homes"] for said in self.hosts.values() if said is not None and "homes" in said), None)
+
+    def identities(self) -> Mapping[str, int]:
+        """uids by the storage host's NSS, of people whose uid the registry does not have."""
+        return next((said["identities"] for said in self.hosts.values() if said and "identities" in said), {})
+
+    def backups(self) -> list[Mapping[str, Any]]:
+        """The complete backups on the storage host, oldest first."""
+        return next((list(said["backups"]) for said in self.hosts.values() if said is not None and "homes" in said), [])
+
+    def scratch(self, host: str) -> list[Mapping[str, Any]]:
+        said = self.hosts.get(host)
+        return list(said["scratch"]["items"]) if said is not None and "scratch" in said else []
+
+    def processes(self) -> dict[str, dict[str, int]]:
+        """Who still runs how many processes, by host."""
+        return {name: dict(said["processes"]) for name, said in self.hosts.items() if said and said["processes"]}

@@ -1,0 +1,136 @@
+"""How far a reset came: a line before and after each phase, on disk before anything else happens.
+
+`runs/term-<term>/journal.jsonl`. A line that a power cut tore off is no line. Whatever the journal says was begun and
+not done is done again: every phase finds done what is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.semester.planner import Decision, slug
+from gpuadmin.who import who
+
+PHASES = ("announce", "lock", "end-sessions", "backup", "wipe", "prune", "reopen")
+
+
+@dataclass(frozen=True)
+class State:
+    """What the journal says. `done`: phase → its last result; `pending`: phase → hosts where it is not done."""
+
+    decision: Decision | None = None
+    begun: frozenset[str] = frozenset()
+    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pending: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    aborted: bool = False
+    unlocked_before: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return set(self.done) == set(PHASES) and not any(self.pending.values())
+
+    @property
+    def open(self) -> bool:
+        """Whether a reset is in the middle."""
+        return self.decision is not None and not self.aborted and not self.finished
+
+    def next_phase(self) -> str | None:
+        """The first phase that is not done everywhere."""
+        return next((phase for phase in PHASES if phase not in self.done or self.pending.get(phase)), None)
+
+    @property
+    def wiped(self) -> frozenset[str]:
+        """Whose homes may be gone: a wipe was begun for them."""
+        return frozenset(self.decision.names) if self.decision is not None and "wipe" in self.begun else frozenset()
+
+
+class Journal:
+    """The journal of one term's reset."""
+
+    def __init__(self, runs: Path, term: str) -> None:
+        self.directory = runs / f"term-{slug(term)}"
+        self.path = self.directory / "journal.jsonl"
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All whole lines. Raises GpuadminError where one in the middle cannot be read."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        found = []
+        for number, line in enumerate(lines[:-1], start=1):  # what follows the last line feed was torn off
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                raise GpuadminError(
+                    f"{self.path}:{number}: is damaged; nothing is done", hint="restore the file, or move it away"
+                ) from None
+            found.append(entry)
+        return found
+
+    def write(self, event: str, **more: Any) -> None:
+        """Append an entry; it is on disk when this returns."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "who": who(), "event": event, **more}
+        line = json.dumps(entry, ensure_ascii=True, default=str).encode() + b"\n"
+        new = not self.path.exists()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.lseek(descriptor, _whole(descriptor), os.SEEK_SET)
+            os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if new:
+            _sync_directory(self.directory)
+            _sync_directory(self.directory.parent)
+
+    def state(self) -> State:
+        """What the entries come to."""
+        state = State()
+        begun: set[str] = set()
+        done: dict[str, Mapping[str, Any]] = {}
+        pending: dict[str, Mapping[str, str]] = {}
+        for entry in self.entries():
+            match entry["event"]:
+                case "decided":  # a new reset, or one after an abort
+                    begun, done, pending = set(), {}, {}
+                    state = State(Decision.read(entry["decision"]))
+                case "narrowed":
+                    state = State(
+                        Decision.read(entry["decision"]), aborted=state.aborted, unlocked_before=state.unlocked_before
+                    )
+                case "unlocked-before":
+                    state = State(state.decision, aborted=state.aborted, unlocked_before=tuple(entry["names"]))
+                case "begin":
+                    begun.add(entry["phase"])
+                case "done":
+                    done[entry["phase"]] = entry["result"]
+                    pending[entry["phase"]] = entry["pending"]
+                case "aborted":
+                    state = State(state.decision, aborted=True, unlocked_before=state.unlocked_before)
+        return State(state.decision, frozenset(begun), done, pending, state.aborted, state.unlocked_before)
+
+
+def _whole(descriptor: int) -> int:
+    """Where the last whole line ends."""
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, size, 0)
+    return text.rfind(b"\n") + 1
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,287 @@
+"""Who leaves at the end of a term, and what of theirs goes. Pure: people, settings and facts in, a decision out.
+
+Whatever is not clearly somebody's who leaves is kept, and said to be kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from gpuadmin.accounts import subid_range
+from gpuadmin.config.schema import Registry, Settings
+from gpuadmin.errors import RefusedError
+from gpuadmin.semester.facts import Facts
+from gpuadmin.term import current_term, standings
+
+OLDEST = timedelta(minutes=30)  # what was seen longer ago is looked at again before anything is wiped
+
+
+@dataclass(frozen=True)
+class Leaver:
+    """Somebody who leaves. `home`: whether there is a home of theirs to wipe."""
+
+    name: str
+    uid: int
+    subid_start: int
+    subid_count: int
+    email: str | None = None
+    home: bool = False
+
+    def person(self) -> dict[str, Any]:
+        """What a host is told of them."""
+        return {"name": self.name, "uid": self.uid, "subid_start": self.subid_start, "subid_count": self.subid_count}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a reset does, decided once. `staying` and `kept` say why; `silent` are hosts that nobody could look at."""
+
+    term: str
+    backup: str
+    at: str
+    leaving: tuple[Leaver, ...] = ()
+    staying: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    scratch: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.leaving)
+
+    @property
+    def wiped(self) -> tuple[Leaver, ...]:
+        """Those whose home goes."""
+        return tuple(one for one in self.leaving if one.home)
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in the journal."""
+        document = asdict(self)
+        document["scratch"] = {host: [dict(item) for item in items] for host, items in self.scratch.items()}
+        return document
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Decision:
+        """The decision of a journal."""
+        return cls(
+            **{
+                **document,
+                "leaving": tuple(Leaver(**one) for one in document["leaving"]),
+                "scratch": {host: tuple(items) for host, items in document["scratch"].items()},
+            }
+        )
+
+
+def slug(term: str) -> str:
+    """A term's name as a part of file names and of a backup's name: `2026-2`."""
+    return re.sub(r"[^a-z0-9.-]+", "-", term.casefold()).strip("-.")[:40] or "term"
+
+
+def backup_name(now: str, label: str) -> str:
+    """Given `2026-12-21T01:02:03Z` and a label, return `20261221T010203Z-<label>`."""
+    return f"{re.sub('[-:]', '', now)}-{label}"
+
+
+def decide(
+    settings: Settings, registry: Registry, facts: Facts, *, keep: Collection[str] = (), backup: str
+) -> Decision:
+    """Given the site and what its hosts say, decide who leaves, whose home goes, and what else of theirs."""
+    term = current_term(settings)
+    refuse_unknown_keep(registry, keep)
+    homes = facts.of_homes()
+    staying: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    leaving: list[Leaver] = []
+    for standing in standings(registry, settings, keep):
+        user = standing.user
+        uid = facts.identities().get(user.name) if user.uid is None else user.uid
+        if standing.stays:
+            staying[user.name] = standing.reason
+        elif uid is None:
+            staying[user.name] = "no host knows the uid, so nothing of theirs can be told from others'"
+        elif not settings.accounts.uid_first <= uid <= settings.accounts.uid_last:
+            staying[user.name] = f"uid {uid} is outside of people's range"
+        else:
+            first, last = subid_range(uid, settings)
+            leaving.append(Leaver(user.name, uid, first, last - first + 1, user.email))
+    leaving = [replace(one, home=_home_goes(one, homes, kept)) for one in leaving]
+    if homes is not None:
+        kept |= _kept_homes(homes, {one.name for one in leaving}, staying, registry)
+    scratch = {
+        host: items
+        for host in facts.hosts
+        if (items := tuple(item for item in facts.scratch(host) if _is_theirs(item, leaving)))
+    }
+    decision = Decision(
+        term.name, backup, facts.at, tuple(leaving), staying, kept, scratch,
+        {host: facts.problems.get(host, "did not answer") for host in facts.silent},
+    )  # fmt: skip
+    refuse_contradiction(decision, settings, registry)
+    return decision
+
+
+def _home_goes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool:
+    found = (homes or {}).get(one.name)
+    if found is None:
+        return False
+    reason = None
+    if found["kind"] != "directory":
+        reason = f"is a {found['kind']}, not a directory"
+    elif found["uid"] != one.uid:
+        reason = f"belongs to uid {found['uid']}, not to {one.name} (uid {one.uid})"
+    elif found["problem"]:
+        reason = str(found["problem"])
+    if reason:
+        kept[one.name] = reason
+    return reason is None
+
+
+def _kept_homes(
+    homes: Mapping[str, Any], leaving: Collection[str], staying: Mapping[str, str], registry: Registry
+) -> dict[str, str]:
+    """Homes that are nobody's who leaves, and why they stay."""
+    retired = {entry.name for entry in registry.retired}
+    found = {}
+    for name, home in homes.items():
+        if name in leaving or name.startswith("."):
+            continue
+        if name in staying:
+            found[name] = staying[name]
+        elif name in retired:
+            found[name] = "of a removed account: gpuadmin remove-user --archive-home"
+        else:
+            found[name] = f"nobody in users.yml has this name (uid {home['uid']})"
+    return found
+
+
+def _is_theirs(item: Mapping[str, Any], leaving: Iterable[Leaver]) -> bool:
+    for one in leaving:
+        if item["user"] == one.name:
+            uid = int(item["uid"])
+            return uid == one.uid or one.subid_start <= uid < one.subid_start + one.subid_count
+    return False
+
+
+def refuse_unknown_keep(registry: Registry, keep: Collection[str]) -> None:
+    """A slip in --keep would wipe the person who was meant."""
+    unknown = sorted(set(keep) - {user.name for user in registry.users})
+    if unknown:
+        raise RefusedError(
+            f"--keep {' '.join(unknown)}: not registered, so nobody would be kept by it",
+            hint="gpuadmin list-users shows who is registered",
+        )
+
+
+def refuse_contradiction(decision: Decision, settings: Settings, registry: Registry) -> None:
+    """Raise RefusedError where somebody both leaves and stays, by name or by uid, or where two share a uid."""
+    both = set(decision.names) & set(decision.staying)
+    if both:
+        raise RefusedError(f"{', '.join(sorted(both))}: both leaves and stays; nothing is done")
+    protected = [name for name in decision.names if settings.is_protected(name)]
+    if protected:
+        raise RefusedError(f"{', '.join(protected)}: protected, and among those who leave; nothing is done")
+    uids: dict[int, str] = {}
+    for user in registry.users:
+        if user.name in decision.staying and user.uid is not None:
+            uids[user.uid] = user.name
+    for one in decision.leaving:
+        if one.uid in uids:
+            raise RefusedError(f"uid {one.uid} is {one.name}'s and {uids[one.uid]}'s; nothing is done")
+        uids[one.uid] = one.name
+
+
+def narrowed(
+    decision: Decision, settings: Settings, registry: Registry, *, keep: Collection[str] = (),
+    wiped: Collection[str] = (),
+) -> Decision:  # fmt: skip
+    """Given a decision that was made earlier, return it without those who stay by now; nobody is ever added.
+
+    `wiped`: those whose home is gone already; for them it is too late, and they remain. Somebody who is no longer
+    registered is left out, too: nobody knows any more whose things those are.
+    """
+    refuse_unknown_keep(registry, [name for name in keep if name not in decision.names])
+    now = {standing.user.name: standing for standing in standings(registry, settings, keep)}
+    staying, leaving = dict(decision.staying), []
+    for one in decision.leaving:
+        standing = now.get(one.name)
+        known = None if standing is None else standing.user.uid
+        if one.name in wiped:
+            leaving.append(one)
+        elif standing is None:
+            staying[one.name] = "is not in users.yml any more"
+        elif standing.stays:
+            staying[one.name] = standing.reason
+        elif known is not None and known != one.uid:
+            staying[one.name] = f"has uid {known} now, and had {one.uid} when it was decided"
+        else:
+            leaving.append(one)
+    names = {one.name for one in leaving}
+    scratch = {
+        host: found
+        for host, items in decision.scratch.items()
+        if (found := tuple(item for item in items if item["user"] in names))
+    }
+    result = replace(decision, leaving=tuple(leaving), staying=staying, scratch=scratch)
+    refuse_contradiction(result, settings, registry)
+    return result
+
+
+def with_facts(decision: Decision, facts: Facts) -> Decision:
+    """The decision with what is seen now: homes that are still there, and what nodes hold that were silent before."""
+    homes = facts.of_homes()
+    kept = dict(decision.kept)
+    leaving = decision.leaving
+    if homes is not None:
+        for name in decision.names:
+            kept.pop(name, None)
+        leaving = tuple(replace(one, home=_home_goes(one, homes, kept)) for one in decision.leaving)
+    scratch = {
+        host: items
+        for host in facts.hosts
+        if (items := tuple(item for item in facts.scratch(host) if _is_theirs(item, leaving)))
+    }
+    silent = {host: facts.problems.get(host, "did not answer") for host in facts.silent}
+    return replace(decision, at=facts.at or decision.at, leaving=leaving, kept=kept, scratch=scratch, silent=silent)
+
+
+def refuse_unbacked(decision: Decision, facts: Facts) -> None:
+    """Raise RefusedError unless the decided backup has a verified home of everybody whose home goes."""
+    found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
+    if found is None:
+        raise RefusedError(
+            f"there is no complete backup {decision.backup}; nothing is wiped",
+            hint="gpuadmin semester-reset --resume makes it",
+        )
+    for one in decision.wiped:
+        home = found["homes"].get(one.name)
+        if home is None or not home.get("verified") or home["uid"] != one.uid:
+            raise RefusedError(
+                f"{one.name}'s home (uid {one.uid}) is not verified in {decision.backup}; nothing is wiped",
+                hint=f"let them stay for now: --keep {one.name}; or look: gpuadmin list-backups {one.name}",
+            )
+
+
+def refuse_stale(decision: Decision, facts: Facts, now: datetime) -> None:
+    """Raise RefusedError where the hosts were looked at again after it was decided, or too long ago."""
+    age = now - datetime.fromisoformat(facts.at)
+    if decision.at < facts.at or age > OLDEST:
+        raise RefusedError(
+            f"the plan of {decision.at} is older than what is known of the hosts now, or too old; nothing is wiped",
+            hint="run it again: gpuadmin semester-reset --resume",
+        )
+
+
+def refuse_running(decision: Decision, facts: Facts) -> None:
+    """Raise RefusedError where somebody who leaves still runs something."""
+    names = set(decision.names)
+    for host, running in facts.processes().items():
+        still = sorted(names & set(running))
+        if still:
+            raise RefusedError(
+                f"{host}: {', '.join(still)} still run something; nothing is wiped",
+                hint="gpuadmin semester-reset --resume --phase end-sessions",
+            )

@@ -1,0 +1,94 @@
+"""Each phase's plan, in names: what is shown, asked for, and recorded before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.planner import Decision
+
+
+def of_decision(decision: Decision) -> PlanBuilder:
+    """Who leaves, who stays, what is kept: the head of every plan of a reset."""
+    builder = PlanBuilder(f"End of {decision.term}: {len(decision.leaving)} leave, {len(decision.staying)} stay")
+    for one in decision.leaving:
+        builder.add("leaves", f"{one.name} (uid {one.uid})" + ("" if one.home else ", no home to wipe"))
+    for name, reason in decision.staying.items():
+        builder.add("stays", f"{name}: {reason}")
+    for name, reason in decision.kept.items():
+        if name not in decision.staying:
+            builder.add("kept", f"home {name}: {reason}")
+    for host, reason in decision.silent.items():
+        builder.warn(f"{host} could not be looked at ({reason}); what it holds stays until it can be")
+    return builder
+
+
+def lock(decision: Decision, hosts: Sequence[str], *, registry: bool) -> Plan:
+    builder = PlanBuilder(f"Lock out those who leave at the end of {decision.term}")
+    if registry:
+        builder.add("site", f"users.yml: lock {', '.join(decision.names)}")
+    else:
+        builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
+    builder.add_all(hosts, [f"{one.name}: no login, linger, cron or at jobs" for one in decision.leaving])
+    return builder.build()
+
+
+def end_sessions(decision: Decision, hosts: Sequence[str], facts: Facts, grace: int) -> Plan:
+    builder = PlanBuilder(f"End what those who leave still run (after {grace} seconds)")
+    running = facts.processes()
+    for host in hosts:
+        found = {name: count for name, count in running.get(host, {}).items() if name in decision.names}
+        for name, count in sorted(found.items()):
+            builder.add(host, f"{name}: end {count} process{'' if count == 1 else 'es'}")
+        if not found:
+            builder.add(host, "nothing runs; make sure of it")
+    return builder.build()
+
+
+def backup(decision: Decision, storage: Sequence[str], copies: Sequence[str]) -> Plan:
+    builder = PlanBuilder(f"Back up all homes as {decision.backup}")
+    builder.add_all(storage, ["read-only snapshot of all homes, a manifest of each"])
+    builder.add_all(storage, [f"read and verify {', '.join(one.name for one in decision.wiped) or 'nobody'}"])
+    builder.add_all(copies, ["receive the second copy and verify it"])
+    if not copies:
+        builder.warn(
+            "no host is in the group backup: the only backup lies on the disks that the homes lie on. "
+            "A failed disk takes both"
+        )
+    return builder.build()
+
+
+def wipe(decision: Decision, storage: Sequence[str], blocked: Sequence[str] = ()) -> Plan:
+    builder = PlanBuilder(f"Wipe what those who left at the end of {decision.term} leave", destroys=True)
+    for host in storage:
+        for one in decision.wiped:
+            builder.add(host, f"home {one.name} (uid {one.uid}); it is in {decision.backup}")
+    for host, items in decision.scratch.items():
+        if host in blocked:
+            continue
+        for item in items:
+            builder.add(host, f"{item['directory']}/{item['name']} ({item['kind']} of {item['user']}; NOT backed up)")
+    for host in blocked:
+        builder.warn(f"{host}: sessions there are not known to have ended; what it holds stays pending")
+    return builder.build()
+
+
+def prune(gone: dict[str, list[str]]) -> Plan:
+    builder = PlanBuilder("Delete old backups", destroys=True)
+    for host, names in gone.items():
+        builder.add_all([host], [f"delete the backup {name}" for name in names])
+    return builder.build()
+
+
+def reopen(decision: Decision, names: Sequence[str], hosts: Sequence[str], following: str | None) -> Plan:
+    builder = PlanBuilder(f"Close {decision.term}")
+    if names:
+        builder.add("site", f"users.yml: retire {', '.join(names)}; their uids stay taken")
+        builder.add_all(hosts, [f"remove the account {name}" for name in names])
+    builder.add("site", "write the report")
+    if following is not None:
+        builder.add("site", f"gpuadmin.yml: the term is {following}")
+    else:
+        builder.warn("term.next is not set in gpuadmin.yml: set `term` for the next semester yourself")
+    return builder.build()

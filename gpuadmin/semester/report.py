@@ -1,0 +1,131 @@
+"""What a reset did, for the terminal, for programs and to keep: who went, who was kept and why, what is pending."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.semester.journal import PHASES, Journal, State
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gpuadmin.config.schema import Settings
+
+
+def document(
+    state: State, settings: Settings, backups: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Given a journal's state and the backups there are, return the whole report."""
+    decision = state.decision
+    assert decision is not None
+    found = next((one for one in backups if one["name"] == decision.backup), None)
+    wiped = []
+    gone = "wipe" in state.done
+    refused = state.done.get("wipe", {}).get("kept", {})
+    for one in decision.leaving:
+        home = None if found is None else found["homes"].get(one.name)
+        wiped.append(
+            {
+                "name": one.name,
+                "uid": one.uid,
+                "home": "none" if home is None else "kept" if one.name in refused or not gone else "wiped",
+                "problem": refused.get(one.name),
+                "files": 0 if home is None else home["files"],
+                "bytes": 0 if home is None else home["bytes"],
+                "verified": None if home is None else home["verified"],
+            }
+        )
+    scratch = {
+        host: values for entry in entries if entry["event"] in ("done", "failed") and entry["phase"] == "wipe"
+        for host, values in entry["result"].get("scratch", {}).items()
+    }  # fmt: skip
+    return {
+        "term": decision.term,
+        "phases": {
+            phase: "done" if phase in state.done and not state.pending.get(phase) else
+            "pending" if phase in state.done else "begun" if phase in state.begun else "not begun" for phase in PHASES
+        },
+        "leaving": wiped,
+        "staying": dict(decision.staying),
+        "kept": dict(decision.kept),
+        "bytes_freed": sum(one["bytes"] for one in wiped if one["home"] == "wiped")
+        + sum(int(values["bytes"]) for values in scratch.values()),
+        "scratch": scratch,
+        "backup": None if found is None else {
+            "name": found["name"], "path": found["path"], "created": found["created"],
+            "until": until(found["created"], settings.backups.days), "copies": dict(found["copies"]),
+        },
+        "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
+    }  # fmt: skip
+
+
+def until(created: str, days: int) -> str:
+    """Until when a backup that was made then stays, as a date."""
+    return str((datetime.fromisoformat(created) + timedelta(days=days)).date())
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def write(journal: Journal, report: Mapping[str, Any]) -> Path:
+    """Write report.json and report.html beside the journal; return the page's path."""
+    import jinja2
+
+    from gpuadmin.content import content_path
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(content_path("templates", "report")),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["size"] = size
+    page = environment.get_template("semester.html.j2").render(report)
+    write_atomically(journal.directory / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n",
+                     mode=0o600)  # fmt: skip
+    write_atomically(journal.directory / "report.html", page, mode=0o600)
+    return journal.directory / "report.html"
+
+
+def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None:
+    """Print the report for people."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("Left", "uid", "Home", "Files", "Size"):
+        table.add_column(title, justify="right" if title in ("uid", "Files", "Size") else "left")
+    for one in report["leaving"]:
+        home = one["home"] if not one["problem"] else f"kept: {one['problem']}"
+        table.add_row(one["name"], str(one["uid"]), home, str(one["files"]), size(one["bytes"]))
+    console.print(table)
+    for title, names in (("Stays", report["staying"]), ("Kept", report["kept"])):
+        for name, reason in names.items():
+            console.print(f"{title}: {escape(name)}: {escape(reason)}")
+    if report["backup"]:
+        backup = report["backup"]
+        copies = ", ".join(f"{host} (verified {when})" for host, when in backup["copies"].items())
+        console.print(f"Backup: {backup['name']} in {escape(backup['path'])}, until {backup['until']}")
+        console.print(
+            f"Second copy: {escape(copies)}" if copies else "[yellow]No second copy on another host.[/yellow]"
+        )
+    console.print(f"Freed: {size(report['bytes_freed'])}")
+    for phase, hosts in report["pending"].items():
+        for host, reason in hosts.items():
+            console.print(f"[yellow]Pending:[/yellow] {phase} on {escape(host)}: {escape(reason)}")
+    if page is not None:
+        console.print(f"Report: {escape(str(page))}")
