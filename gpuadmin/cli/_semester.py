@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuadmin.cli._mail import MailOptions
+    from gpuadmin.config.registry import RegistryFile
     from gpuadmin.plan import Plan
     from gpuadmin.records import Record
     from gpuadmin.run import RunResult, Secrets
@@ -70,6 +71,14 @@ class Reset:
     @property
     def state(self) -> State:
         return self.journal.state()
+
+    @property
+    def registry(self) -> RegistryFile:
+        """users.yml as it is now: a reset writes it more than once."""
+        from gpuadmin.config.load import USERS_FILE
+        from gpuadmin.config.registry import RegistryFile
+
+        return RegistryFile.load(self.verb.site.directory / USERS_FILE, self.verb.site.settings)
 
     def named(self, *groups: str) -> list[str]:
         return self.verb.named(*groups)

@@ -59,7 +59,7 @@ def _notices(reset: Reset) -> Notices | None:
     if site.settings.mail is None:
         return None
     return plan_notices(
-        site.registry.registry, site.settings, date.today(), Ledger.of(site.directory), again=reset.mail.again,
+        reset.registry.registry, site.settings, date.today(), Ledger.of(site.directory), again=reset.mail.again,
         keep=reset.request.keep,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def announce(reset: Reset) -> Outcome:
 
 
 def _leaving_users(reset: Reset, **fields: Any) -> list[User]:
-    users = reset.verb.site.registry.registry.users
+    users = reset.registry.registry.users
     return [user.model_copy(update=fields) for user in users if user.name in reset.decision.names]
 
 
@@ -103,7 +103,7 @@ def _lock(reset: Reset, phase: str, locked: list[str]) -> RunResult:
         if phase == "lock" and not reset.state.unlocked_before:
             before = [user.name for user in _leaving_users(reset) if not user.locked]
             reset.journal.write("unlocked-before", names=before)
-        site.registry.changed(site.settings, update=users).save()
+        reset.registry.changed(site.settings, update=users).save()
     people = [desired(user, site.settings) for user in users]
     return reset.play(
         phase, hosts=reset.named("gpu", "storage"), gpuadmin_users=people, gpuadmin_term=reset.term()
@@ -253,9 +253,9 @@ def reopen_plan(reset: Reset) -> Plan:
 def reopen(reset: Reset) -> Outcome:
     site = reset.verb.site
     names = _retiring(reset)
-    registered = [name for name in names if site.registry.find(name) is not None]
+    registered = [name for name in names if reset.registry.find(name) is not None]
     if registered:
-        site.registry.changed(site.settings, retire=registered).save()
+        reset.registry.changed(site.settings, retire=registered).save()
     absent = [{"name": one.name, "uid": one.uid} for one in reset.decision.leaving if one.name in names]
     run = reset.play("reopen", hosts=reset.named("gpu", "storage") if absent else [], gpuadmin_absent=absent)
     return proven(reset, run, {"retired": names, **_closing(reset)})
@@ -278,6 +278,34 @@ def _closing(reset: Reset) -> dict[str, Any]:
     notices = plan_closing(users, reset.decision.term, Ledger.of(site.directory), backup_until=last)
     deliveries = Post.of(reset.verb, reset.mail).send(notices.letters, reset.console)
     return {**mails_document(deliveries), **notices.document()}
+
+
+def released(reset: Reset) -> list[str]:
+    """Those whom this reset locked out and who stay by now: extended or kept after it had begun."""
+    users = reset.registry.registry.users
+    before = reset.state.unlocked_before
+    return [
+        user.name for user in users if user.locked and user.name in before and user.name not in reset.decision.names
+    ]
+
+
+def release(reset: Reset, names: list[str]) -> Outcome:
+    """Let them in again."""
+    from gpuadmin.accounts import desired, known, subid_range
+
+    site = reset.verb.site
+    users = [user.model_copy(update={"locked": False}) for user in known(reset.registry, names)]
+    reset.registry.changed(site.settings, update=users).save()
+    people = []
+    for user in users:
+        first, last = subid_range(user.uid or site.settings.accounts.uid_first, site.settings)
+        if user.uid is not None:
+            people.append({"name": user.name, "uid": user.uid, "subid_start": first, "subid_count": last - first + 1})
+    run = reset.play(
+        "unlock", hosts=reset.named("gpu", "storage"), gpuadmin_term={"people": people},
+        gpuadmin_users=[desired(user, site.settings) for user in users],
+    )  # fmt: skip
+    return proven(reset, run, {"released": names})
 
 
 def unlock(reset: Reset) -> Outcome:

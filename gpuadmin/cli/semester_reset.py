@@ -107,8 +107,8 @@ def _go(reset: Reset, phases: list[str]) -> int:
     reset.phases["decision"] = {"plan": head.document()}
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
-    code = 0
-    for phase in phases:
+    code = _release(reset)
+    for phase in [] if code else phases:
         if not reset.check:
             refuse_early(reset, phase, date.today())
             refuse_pending(reset, phase)
@@ -122,9 +122,31 @@ def _go(reset: Reset, phases: list[str]) -> int:
         code = _do(reset, phase, plan, work)
         if code:
             return code
-    if not reset.check:
+    if not reset.check and not code:
         _finish(reset)
     return code
+
+
+def _release(reset: Reset) -> int:
+    """Those who were locked out and stay by now can log in again, before anything else. Returns the exit code."""
+    from gpuadmin.cli._semester_phases import release, released
+    from gpuadmin.cli._verb import confirm
+    from gpuadmin.console import show_plan
+    from gpuadmin.plan import PlanBuilder
+
+    names = released(reset)
+    if not names:
+        return 0
+    builder = PlanBuilder("Let in again those who stay by now")
+    builder.add_all(reset.named("gpu", "storage"), [f"{name}: can log in again" for name in names])
+    plan = builder.build()
+    show_plan(reset.console, plan, check=reset.check)
+    if reset.check:
+        return 0
+    confirm(plan, reset.verb.options)
+    outcome = release(reset, names)
+    reset.journal.write("released", names=names, pending=dict(outcome.pending))
+    return int(outcome.code)
 
 
 def _do(reset: Reset, phase: str, plan: Any, work: Any) -> int:
