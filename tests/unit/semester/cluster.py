@@ -156,7 +156,7 @@ class Cluster:
                 path.name: (path.stat().st_uid, sorted(str(one.relative_to(path)) for one in path.rglob("*")))
                 for path in sorted(self.storage.root.iterdir()) if path.is_dir() and path.name != ".gpuadmin-restoring"
             },
-            "docker": {node: sorted(os.listdir(self.docker(node))) for node in ("node1", "node2")},
+            "docker": {node: sorted(path.name for path in self.docker(node).iterdir()) for node in ("node1", "node2")},
             "gone": sorted(self.gone),
             "users": (self.site / "users.yml").read_text(),
             "term": current_term(load_settings(self.site)).name,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .errors import NodeError
-from .files import flocked, make_directory, sync_directory
+from .files import flocked, sync_directory
 from .people import Person
 from .session import Runner, run_command
 from .textdb import decode
@@ -114,9 +114,7 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
         with flocked(host.path("run/gpuadmin/closing.lock")):
             plan = compute(people, closed, host)
             for source, target in plan.moves:
-                for place in (os.path.dirname(os.path.dirname(target)), os.path.dirname(target)):
-                    if not os.path.isdir(place):
-                        make_directory(place, 0o700, os.geteuid(), os.getegid())
+                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
                 shutil.move(source, target)
                 sync_directory(os.path.dirname(target))
             for person in people:

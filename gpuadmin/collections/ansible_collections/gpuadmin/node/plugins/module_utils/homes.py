@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import archive_home, mounts
+from . import archive_home, btrfs, mounts
 from .errors import NodeError
 from .fields import shown, valid_name, whole_number
 from .files import flocked, make_directory, sync_directory, sync_filesystem
@@ -140,6 +140,7 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
         gid = uid if raw.get("gid") is None else int(str(raw["gid"]))
         found = entries.get(name)
         others = [one for one in owned.get(uid, []) if one not in (name, f".{name}.gpuadmin-removed")]
+        others = [one for one in others if not one.startswith((f"{name}.restored-", f"{name}.before-"))]
         if found is not None and found != Entry("directory", uid):
             home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
         elif found is None and others:
@@ -207,6 +208,17 @@ def _make_subvolume(root: str, name: str) -> None:
         fcntl.ioctl(handle, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, name.encode())))
     finally:
         os.close(handle)
+
+
+def _make_root(path: str) -> None:
+    """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds homes and no more."""
+    parent = os.path.dirname(path)
+    if btrfs.subvolume(parent) is not None:
+        _make_subvolume(parent, os.path.basename(path))
+        os.chmod(path, 0o755)
+        sync_directory(parent)
+    else:
+        make_directory(path, 0o755)
 
 
 def _create(request: Request, wanted: Sequence[tuple[str, int, int]]) -> None:
@@ -302,7 +314,7 @@ def converge(
             plan = observe()
             if plan.make_root:
                 os.makedirs(os.path.dirname(request.root), mode=0o755, exist_ok=True)
-                make_directory(request.root, 0o755)
+                _make_root(request.root)
             if plan.create:
                 _create(request, plan.create)
             for name, uid in plan.archive:

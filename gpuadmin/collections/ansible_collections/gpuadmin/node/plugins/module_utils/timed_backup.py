@@ -29,10 +29,10 @@ def main(state: str) -> int:
     return 0
 
 
-def make(settings: dict[str, object]) -> str:
+def make(settings: dict[str, object], name: str | None = None) -> str:
     """Make an ordinary set; nothing is read twice. Returns its name."""
     directory = str(settings["directory"])
-    name = time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
+    name = name or time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
     mountpoint = settings["mountpoint"]
     request = backups.Request(
         str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (),
