@@ -78,7 +78,7 @@ class Decision:
 
 def slug(term: str) -> str:
     """A term's name as a part of file names and of a backup's name: `2026-2`."""
-    return re.sub(r"[^a-z0-9.-]+", "-", term.casefold()).strip("-.")[:40] or "term"
+    return re.sub(r"[^a-z0-9.-]+", "-", term.casefold()).strip("-.")[:40].strip("-.") or "term"
 
 
 def backup_name(now: str, label: str) -> str:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +97,12 @@ def test_sessions_end_and_nobody_else_s(running: list[subprocess.Popen[bytes]], 
 
 @root_only
 def test_a_session_that_ends_by_itself_in_the_grace_time(
-    running: list[subprocess.Popen[bytes]], tmp_path: Path
+    running: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(running, MINJI.uid, "sleep 1")
     told: list[str] = []
     host = sessions.Host(linger=str(tmp_path), run=silent, patience=20)
-    sessions._tell = told.append  # type: ignore[assignment]
+    monkeypatch.setattr(sessions, "_tell", told.append)
     before = time.monotonic()
     plan = sessions.converge([MINJI], message="now", grace=60, host=host)
     assert time.monotonic() - before < 30
@@ -330,7 +330,7 @@ def test_a_new_home_root_is_a_subvolume(tmp_path: Path) -> None:
         assert homes.converge(request, lock=str(tmp_path / "lock")).conflicts == []
 
 
-NOW = datetime(2026, 12, 21, tzinfo=timezone.utc)
+NOW = datetime(2026, 12, 21, tzinfo=UTC)
 
 
 @st.composite

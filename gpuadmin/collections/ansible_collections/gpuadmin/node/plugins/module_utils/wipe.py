@@ -195,7 +195,6 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
                 plan.homes[name].status, plan.homes[name].problem = "conflict", problem
                 plan.homes[name].operations.clear()
                 plan.move.remove(name)
-        os.fsync(source)
     finally:
         os.close(source)
     sync_filesystem(request.root)
@@ -224,8 +223,7 @@ def _move_one(request: Request, source: int, name: str) -> str | None:
         os.stat(name, dir_fd=target, follow_symlinks=False)
         return "the rest of an earlier home of that name is still there"
     except FileNotFoundError:
-        os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
-        os.fsync(target)
+        os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)  # on disk with all the others, at the end
         return None
     finally:
         os.close(target)

@@ -1,0 +1,280 @@
+"""The decision of a reset: what is not clearly somebody's who leaves is kept. Tables, and whatever hypothesis finds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import backups
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuadmin.config.schema import Registry, Settings
+from gpuadmin.errors import RefusedError
+from gpuadmin.semester import planner
+from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.planner import Decision, Leaver, backup_name, decide, narrowed, slug, with_facts
+
+AT = "2026-12-31T12:00:00+00:00"
+BACKUP = "20261231T120000Z-reset-2026-2"
+
+
+def settings(*protected: str, source: str = "registry") -> Settings:
+    return Settings.model_validate(
+        {"name": "test", "term": {"name": "2026-2", "deadline": "2026-12-31"}, "protected": list(protected),
+         "accounts": {"source": source}}
+    )  # fmt: skip
+
+
+def registry(*users: dict[str, Any], retired: tuple[dict[str, Any], ...] = ()) -> Registry:
+    return Registry.model_validate({"users": list(users), "retired": list(retired)})
+
+
+def home(uid: int, kind: str = "directory", problem: str | None = None) -> dict[str, Any]:
+    return {"kind": kind, "uid": uid, "problem": problem}
+
+
+def facts(homes: dict[str, Any] | None, scratch: dict[str, list[dict[str, Any]]] | None = None, **more: Any) -> Facts:
+    hosts: dict[str, Any] = {"storage1": None}
+    if homes is not None:
+        hosts["storage1"] = {"at": AT, "homes": homes, "backups": [], "processes": {}, **more}
+    for node, items in (scratch or {}).items():
+        hosts[node] = {"at": AT, "scratch": {"items": items}, "processes": {}}
+    return Facts(hosts, {name: "timed out" for name, said in hosts.items() if said is None}, AT)
+
+
+MINJI = {"name": "minji", "uid": 20001}
+
+# the person, the home that is found -> whether it goes; a word of why not
+HOMES: dict[str, tuple[dict[str, Any], dict[str, Any], bool, str]] = {
+    "hers": (MINJI, {"minji": home(20001)}, True, ""),
+    "none": (MINJI, {}, False, ""),
+    "another owner": (MINJI, {"minji": home(20002)}, False, "belongs to uid 20002"),
+    "root's": (MINJI, {"minji": home(0)}, False, "belongs to uid 0"),
+    "a link": (MINJI, {"minji": home(20001, "symbolic link")}, False, "symbolic link"),
+    "a file": (MINJI, {"minji": home(20001, "other")}, False, "not a directory"),
+    "mounted": (MINJI, {"minji": home(20001, problem="/x is mounted inside")}, False, "mounted inside"),
+    "another name": (MINJI, {"minji2": home(20001)}, False, ""),
+}
+
+
+@pytest.mark.parametrize(("user", "homes", "goes", "why"), HOMES.values(), ids=HOMES.keys())
+def test_which_home_goes(user: dict[str, Any], homes: dict[str, Any], goes: bool, why: str) -> None:
+    decision = decide(settings(), registry(user), facts(homes), backup=BACKUP)
+    assert decision.names == ("minji",)
+    assert [one.name for one in decision.wiped] == (["minji"] if goes else [])
+    if why:
+        assert why in decision.kept["minji"]
+    if "minji2" in homes:
+        assert "nobody in users.yml" in decision.kept["minji2"]
+
+
+PEOPLE: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], str]] = {
+    "protected": (MINJI, ("minji",), (), "protected"),
+    "kept": (MINJI, (), ("minji",), "--keep"),
+    "extended": ({**MINJI, "stays": "2026-2"}, (), (), "extended beyond"),
+    "valid longer": ({**MINJI, "expires": "2027-01-01"}, (), (), "valid until"),
+    "outside the range": ({"name": "minji", "uid": 1500}, (), (), "outside of people's range"),
+}
+
+
+@pytest.mark.parametrize(("user", "protected", "keep", "why"), PEOPLE.values(), ids=PEOPLE.keys())
+def test_who_stays(user: dict[str, Any], protected: tuple[str, ...], keep: tuple[str, ...], why: str) -> None:
+    decision = decide(
+        settings(*protected), registry(user), facts({"minji": home(user["uid"])}), keep=keep, backup=BACKUP
+    )  # fmt: skip
+    assert decision.leaving == ()
+    assert why in decision.staying["minji"]
+    assert "minji" in decision.kept
+
+
+def test_a_directory_s_people() -> None:
+    people = registry({"name": "minji"}, {"name": "later"})
+    said = facts({"minji": home(20001)}, identities={"minji": 20001})
+    decision = decide(settings(source="directory"), people, said, backup=BACKUP)
+    assert [(one.name, one.uid) for one in decision.wiped] == [("minji", 20001)]
+    assert "no host knows the uid" in decision.staying["later"]
+
+
+def test_a_slip_in_keep_and_retired_people() -> None:
+    with pytest.raises(RefusedError, match="minjy"):
+        decide(settings(), registry(MINJI), facts({}), keep=["minjy"], backup=BACKUP)
+    gone = registry(MINJI, retired=({"name": "old", "uid": 20009, "removed": "2026-01-01"},))
+    decision = decide(settings(), gone, facts({"old": home(20009)}), backup=BACKUP)
+    assert "removed account" in decision.kept["old"]
+
+
+def test_silent_hosts() -> None:
+    decision = decide(settings(), registry(MINJI), facts(None), backup=BACKUP)
+    assert decision.wiped == ()
+    assert decision.silent == {"storage1": "timed out"}
+
+
+def test_contradictions_are_refused() -> None:
+    leaver = Leaver("minji", 20001, 2**31, 65536)
+    people = registry(MINJI, {"name": "jiho", "uid": 20002})
+    decision = Decision("2026-2", BACKUP, AT, (leaver,), {"minji": "kept"})
+    with pytest.raises(RefusedError, match="both leaves and stays"):
+        planner.refuse_contradiction(decision, settings(), people)
+    with pytest.raises(RefusedError, match="protected"):
+        planner.refuse_contradiction(Decision("t", BACKUP, AT, (leaver,)), settings("minji"), people)
+    with pytest.raises(RefusedError, match="uid 20002"):
+        planner.refuse_contradiction(
+            Decision("t", BACKUP, AT, (replace(leaver, uid=20002),), {"jiho": "x"}), settings(), people
+        )
+    with pytest.raises(RefusedError, match="uid 20001"):
+        planner.refuse_contradiction(
+            Decision("t", BACKUP, AT, (leaver, replace(leaver, name="b"))), settings(), people
+        )  # fmt: skip
+
+
+def test_old_plans_are_refused() -> None:
+    decision = decide(settings(), registry(MINJI), facts({}), backup=BACKUP)
+    now = datetime.fromisoformat(AT)
+    planner.refuse_stale(decision, facts({}), now + timedelta(minutes=5))
+    with pytest.raises(RefusedError, match="too old"):
+        planner.refuse_stale(decision, facts({}), now + timedelta(hours=1))
+    newer = replace(facts({}), at="2026-12-31T12:00:01+00:00")
+    with pytest.raises(RefusedError, match="older than what is known"):
+        planner.refuse_stale(decision, newer, now + timedelta(minutes=1))
+    planner.refuse_stale(with_facts(decision, newer), newer, now.astimezone(UTC))
+
+
+def backed_up(verified: str | None = "2026-12-31T12:05:00Z", uid: int = 20001, name: str = BACKUP) -> Facts:
+    saved = {"name": name, "homes": {"minji": {"uid": uid, "verified": verified}}}
+    return facts({"minji": home(20001)}, backups=[saved])
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (facts({"minji": home(20001)}), "no complete backup"),
+        (backed_up(name="20250101T000000Z-x"), "no complete backup"),
+        (backed_up(None), "not verified"),
+        (backed_up(uid=20002), "not verified"),
+        (facts({"minji": home(20001)}, backups=[{"name": BACKUP, "homes": {}}]), "not verified"),
+    ],
+)
+def test_without_a_verified_backup(said: Facts, words: str) -> None:
+    decision = decide(settings(), registry(MINJI), said, backup=BACKUP)
+    with pytest.raises(RefusedError, match=words):
+        planner.refuse_unbacked(decision, said)
+    planner.refuse_unbacked(decision, backed_up())
+
+
+def test_who_still_runs_something() -> None:
+    said = facts({}, {"node1": []})
+    running = replace(said, hosts={**said.hosts, "node1": {"at": AT, "processes": {"minji": 3}}})
+    decision = decide(settings(), registry(MINJI), running, backup=BACKUP)
+    with pytest.raises(RefusedError, match="node1: minji"):
+        planner.refuse_running(decision, running)
+    planner.refuse_running(decision, said)
+
+
+NAME = st.from_regex(r"\A[a-z_][a-z0-9_-]{0,8}\Z").filter(
+    lambda name: name not in planner_reserved() and not name.startswith("systemd-")
+)
+HOSTILE = st.one_of(NAME, st.sampled_from(["..", ".", "", "-rf", "a\nb", "$(reboot)", "/etc", "*", "\udcff", "root"]))
+
+
+def planner_reserved() -> frozenset[str]:
+    from gpuadmin.config.fields import RESERVED_NAMES
+
+    return RESERVED_NAMES
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Settings, Registry, Facts, list[str]]:
+    names = draw(st.lists(NAME, min_size=1, max_size=6, unique=True))
+    users = [
+        {
+            "name": name,
+            "uid": 20000 + number,
+            **draw(st.sampled_from([{}, {}, {"stays": "2026-2"}, {"expires": "2027-06-01"}, {"locked": True}])),
+        }
+        for number, name in enumerate(names)
+    ]
+    protected = draw(st.lists(st.sampled_from(names), unique=True))
+    keep = draw(st.lists(st.sampled_from(names), unique=True))
+    owners = st.one_of(st.integers(20000, 20007), st.sampled_from([0, 999, 29999]))
+    homes = {
+        name: home(draw(owners), draw(st.sampled_from(["directory"] * 4 + ["other", "symbolic link"])))
+        for name in [*names, *draw(st.lists(HOSTILE, max_size=4))] if draw(st.booleans())
+    }  # fmt: skip
+    items = [
+        {"directory": "/tmp", "name": "x", "uid": draw(st.one_of(owners, st.integers(2**31, 2**31 + 7 * 65536))),
+         "inode": 1, "user": draw(st.sampled_from([*names, "nobody", "root"])), "kind": "file"}
+        for _ in range(draw(st.integers(0, 5)))
+    ]  # fmt: skip
+    said = facts(homes, {"node1": items}) if draw(st.booleans()) else facts(None, {"node1": items})
+    return settings(*protected), registry(*users), said, keep
+
+
+@given(worlds())
+def test_what_holds_for_every_decision(world: tuple[Settings, Registry, Facts, list[str]]) -> None:
+    site, people, said, keep = world
+    decision = decide(site, people, said, keep=keep, backup=BACKUP)
+    by_name = {user.name: user for user in people.users}
+    leaving = set(decision.names)
+    # everybody is in exactly one list
+    assert leaving | set(decision.staying) == set(by_name)
+    assert leaving & set(decision.staying) == set()
+    # protected, kept and extended ones never leave
+    assert not any(site.is_protected(name) for name in leaving)
+    assert leaving & set(keep) == set()
+    assert all(by_name[name].stays is None and by_name[name].expires is None for name in leaving)
+    # what goes is a directory of the very person's
+    homes = said.of_homes() or {}
+    for one in decision.wiped:
+        assert homes[one.name]["kind"] == "directory"
+        assert homes[one.name]["uid"] == one.uid == by_name[one.name].uid
+    # every other home is kept, with a reason
+    for name in homes:
+        if name not in {one.name for one in decision.wiped} and not name.startswith("."):
+            assert decision.kept[name]
+    uids = {one.uid for one in decision.leaving}
+    ranges = [range(one.subid_start, one.subid_start + one.subid_count) for one in decision.leaving]
+    for items in decision.scratch.values():
+        for item in items:
+            assert item["user"] in leaving
+            assert item["uid"] in uids or any(item["uid"] in one for one in ranges)
+    # the journal gives back what it was given
+    assert Decision.read(json.loads(json.dumps(decision.document()))) == decision
+
+
+@given(worlds(), st.data())
+def test_a_decision_only_ever_loses_people(
+    world: tuple[Settings, Registry, Facts, list[str]], data: st.DataObject
+) -> None:
+    site, people, said, keep = world
+    decision = decide(site, people, said, keep=keep, backup=BACKUP)
+    later = data.draw(st.lists(st.sampled_from([user.name for user in people.users]), unique=True))
+    wiped = data.draw(st.lists(st.sampled_from([*decision.names, "nobody"]), unique=True))
+    left = [user for user in people.users if data.draw(st.booleans()) or user.name in later]
+    smaller = Registry(users=left, retired=[])
+    result = narrowed(decision, site, smaller, keep=later, wiped=wiped)
+    assert set(result.names) <= set(decision.names)
+    assert set(result.names) & set(later) <= set(wiped)
+    assert set(wiped) & set(decision.names) <= set(result.names)
+    for items in result.scratch.values():
+        assert {item["user"] for item in items} <= set(result.names)
+    fresh = with_facts(result, said)
+    assert set(fresh.names) == set(result.names)
+    assert {one.name for one in fresh.wiped} <= {one.name for one in decision.wiped} | set(wiped)
+
+
+@given(st.text(max_size=60))
+def test_a_term_s_name_becomes_a_plain_one(name: str) -> None:
+    from gpuadmin.semester.journal import Journal
+
+    plain = slug(name)
+    assert plain == slug(plain)
+    assert "/" not in plain
+    assert not plain.startswith((".", "-"))
+    assert backups.NAME.match(backup_name("2026-12-21T01:02:03Z", f"reset-{plain}"))
+    from pathlib import Path
+
+    assert Journal(Path("/runs"), name).directory.parent == Path("/runs")
