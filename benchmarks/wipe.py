@@ -6,7 +6,8 @@ Method. Homes are made once on a btrfs in a file: every user has `files` files o
 is copied, so that both begin with the same file system, freshly mounted, with cold caches. Both make a read-only
 snapshot first. Then the wiki's `rm -rf` deletes every home but the admin's; gpuadmin's code does what it does in a
 reset: homes are out of sight after one rename each, and are deleted afterwards, each file only if the backup has it.
-What is compared is the time until no home is left for anybody to see. Leaves with 1 where gpuadmin needs more than a twentieth.
+What is compared is the time until no home is left for anybody to see. Leaves with 1 where gpuadmin needs more than
+a twentieth.
 """
 
 from __future__ import annotations
