@@ -29,12 +29,15 @@ def directory(known_hosts: Path) -> Path:
     return own
 
 
-def close(control: Path) -> None:
-    """Ask the ssh connections that would wait for the next run to end now; those that another run uses, after it."""
+def close(control: Path, *, at_once: bool = False) -> None:
+    """Ask the ssh connections that would wait for the next run to end now; those that another run uses, after it.
+
+    `at_once`: those, too. The other side of them is gone, and they would only find out after a minute.
+    """
     for socket in control.iterdir():
         if socket.is_socket():
             subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "stop", "gpuadmin"],
+                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit" if at_once else "stop", "gpuadmin"],
                 check=False,
                 capture_output=True,
                 timeout=10,
