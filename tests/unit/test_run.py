@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpuadmin import interrupt
+from gpuadmin import run as layer
 from gpuadmin.config.load import load_site
 from gpuadmin.run import Invocation, RunResult, Secrets, command_line, environment, unsafe
 from tests.unit.support import make_local_site, stubbed, write_playbook
