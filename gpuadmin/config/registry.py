@@ -77,6 +77,8 @@ class RegistryFile:
             if entry["name"] in gone:
                 if entry.get("uid") is not None:
                     tombstone = CommentedMap(name=str(entry["name"]), uid=int(entry["uid"]))
+                    if entry.get("email") is not None:
+                        tombstone["email"] = str(entry["email"])
                     tombstone["removed"] = today or date.today()
                     data["retired"].append(tombstone)
                 del entries[index]
