@@ -20,7 +20,7 @@ TITLES: dict[str, frozenset[str]] = {
         "email": "이메일 이메일주소 메일 메일주소 전자우편 email emailaddress mail",
         "user_name": "계정 계정명 계정이름 희망계정 희망계정명 희망아이디 아이디 사용자명 "
         "username loginname login account",
-        "key": "ssh공개키 ssh키 공개키 sshkey sshpublickey publickey publicsshkey sshpubkey",
+        "key": "key ssh공개키 ssh키 공개키 sshkey sshpublickey publickey publicsshkey sshpubkey",
         "docker": "docker docker사용 docker사용여부 docker필요여부 도커 도커사용 도커사용여부 "
         "usedocker doyouneeddocker",
         "terms": "이용수칙동의 이용약관동의 이용규칙동의 약관동의 수칙동의 동의 개인정보동의 개인정보수집동의 "

@@ -74,7 +74,7 @@ def _application(row: Row, columns: Columns, rules: Applications) -> Application
 
 def person_name(text: str) -> str | None:
     """A name in plain text; None if it is none. Nothing that a spreadsheet would take for a formula."""
-    text = " ".join(unicodedata.normalize("NFC", text).split())
+    text = " ".join(text.split())
     try:
         fields.plain_text(text, longest=60)
     except ValueError:
@@ -143,5 +143,5 @@ def _of_domain(email: str, domains: Sequence[str]) -> bool:
 
 
 def _agreed(text: str, words: Sequence[str]) -> bool:
-    given = " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(".!")
+    given = " ".join(text.casefold().split()).rstrip(".!")
     return given in {" ".join(unicodedata.normalize("NFC", word).casefold().split()) for word in words}

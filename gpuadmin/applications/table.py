@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,8 @@ def decode(name: str, raw: bytes, encodings: Sequence[str]) -> str:
         raise ConfigError(f"{name}: is a spreadsheet or an archive", hint="export the sheet as CSV (UTF-8)")
     for encoding in encodings:
         try:
-            return raw.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+            # some systems write Hangul in its parts; it shall read as what people type
+            return unicodedata.normalize("NFC", raw.decode("utf-8-sig" if encoding == "utf-8" else encoding))
         except UnicodeDecodeError:
             continue
     raise ConfigError(f"{name}: is neither of {', '.join(encodings)}", hint="export it as CSV (UTF-8)")

@@ -52,7 +52,8 @@ def command(
     """
     from gpuadmin.applications.matching import sort_applications
     from gpuadmin.applications.read import read_form, read_members, with_map
-    from gpuadmin.cli._applications import apply, lists_document, preview, show_lists
+    from gpuadmin.cli._applications import lists_document, preview, show_lists
+    from gpuadmin.cli._applying import apply
     from gpuadmin.cli._verb import opened
     from gpuadmin.errors import ConfigError
     from gpuadmin.report import as_json, document
