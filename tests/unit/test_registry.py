@@ -63,10 +63,6 @@ def test_add_lock_extend_and_remove_keep_comments_and_order() -> None:
     assert [user.name for user in removed.registry.users] == ["minji", "jiho", "yuna"]
     last = removed.registry.retired[-1].model_dump(exclude_none=True)
     assert last == {"name": "seo", "uid": 20002, "removed": date(2026, 11, 21)}
-        "name": "seo",
-        "uid": 20002,
-        "removed": date(2026, 11, 21),
-    }
     for comment in ("the one with the cat", "her laptop", "the new ones", "until 2028"):
         assert comment in removed.file.text
 
