@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuadmin.cli._complete import people
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -45,6 +47,7 @@ def mail_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--again",
             multiple=True,
             metavar="NAME",
+            shell_complete=people(),
             help="Mail them also where an earlier mail was refused, or may have been sent or not; repeatable.",
         ),
         click.option("--preview", is_flag=True, help="Print every mail in full; send nothing, change nothing."),

@@ -148,6 +148,14 @@ CHECKS = {
     "a term that is over": (
         {"gpuadmin.yml": "name: x\nterm: {name: a, deadline: 2026-11-20}\n"}, "warning", "term.deadline", "ended on",
     ),
+    "somebody without an address": (
+        {"gpuadmin.yml": "name: x\nmail: {host: h, sender: a@example.org}\n", "users.yml": "users:\n" + USER},
+        "warning", "users.yml", "no e-mail address, so never told anything: minji",
+    ),
+    "a password in the site": (
+        {"gpuadmin.yml": "name: x\nmail: {host: h, sender: a@example.org, user: u, password_file: site/password}\n"},
+        "error", "mail.password_file", "lies in the site",
+    ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
         "warning", "accounts", "1 of 1 uids are taken",
@@ -156,7 +164,10 @@ CHECKS = {
 
 
 @pytest.mark.parametrize(("files", "level", "where", "message"), CHECKS.values(), ids=CHECKS.keys())
-def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: str, message: str) -> None:
+def test_what_check_finds(
+    site: Path, files: dict[str, str], level: str, where: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site.parent)
     for name, text in files.items():
         (site / name).write_text(text)
     found = findings(load_site(str(site)), today=TODAY)
