@@ -146,7 +146,7 @@ def _mail(site: Site) -> Iterator[Finding]:
         shown = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
         yield Finding("warning", "users.yml", f"no e-mail address, so never told anything: {shown}", "give one: email")
     if mail.password_file is not None:
-        file = Path(mail.password_file).expanduser().absolute()
+        file = Path(mail.password_file).expanduser()
         if file.is_relative_to(site.directory):
             yield Finding(
                 "error",

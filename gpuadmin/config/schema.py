@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuadmin.config.fields import Date, Email, HostName, Path, Pattern, SshKey, Text, UserName
+from gpuadmin.config.fields import Date, Email, HostName, LocalFile, Path, Pattern, SshKey, Text, UserName
 
 # Below 1000 are system accounts, 60001-60513 belong to systemd-homed, 61184-65519 to its dynamic users, 65534 is
 # nobody: https://systemd.io/UIDS-GIDS. docs/decisions/0002-uids-and-subids.md has the whole reasoning.
@@ -157,11 +157,12 @@ class Mail(Model):
         Field(description="How the connection is encrypted. `none` is refused together with `user`, but on localhost."),
     ] = "starttls"
     ca_file: Annotated[
-        Text | None, Field(description="Certificates to trust in place of the system's, for a server of your own CA.")
+        LocalFile | None,
+        Field(description="Certificates to trust in place of the system's, for a server of your own CA."),
     ] = None
     user: Annotated[Text | None, Field(description="Whom to log in as; without it no login is tried.")] = None
     password_file: Annotated[
-        Text | None,
+        LocalFile | None,
         Field(
             description="A file that holds the password and that only you can read. "
             "The environment variable GPUADMIN_SMTP_PASSWORD comes before it."
