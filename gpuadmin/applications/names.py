@@ -61,7 +61,8 @@ def _choose(wish: Wish, registry: Registry, settings: Settings, decided: str | N
     )
     if decided is None and before is not None:
         return Named(before.name)
-    name = decided or (wish.asked.strip().lower() if wish.asked else derived(wish.email))
+    # cut, so that what is too long for a name is not shown in full
+    name = (decided or (wish.asked.strip().lower() if wish.asked else derived(wish.email)))[:64]
     try:
         fields.user_name(name)
     except ValueError as error:

@@ -122,7 +122,8 @@ class Post:
         if options.directory is not None:
             directory = Path(options.directory).expanduser().absolute()
             return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory), check)
-        server = None if check else Smtp(mail)
+        # made now, so that a password that is missing is found before anything is changed, and by --check
+        server = None if options.preview else Smtp(mail)
         return cls(renderer, Ledger.of(site.directory), lambda: server or Smtp(mail), check)
 
     def is_open(self, letter: Letter, options: MailOptions) -> bool:

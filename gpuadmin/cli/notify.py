@@ -36,10 +36,12 @@ def command(
     gpuadmin notify --preview             # every mail in full
     gpuadmin notify --install-timer       # and think of something else
     """
+    from datetime import date
+
     from gpuadmin.accounts import known
-    from gpuadmin.cli._announce import announce_end
-    from gpuadmin.cli._mail import perform_mail
+    from gpuadmin.cli._mail import Post, perform_mail, plan_letters
     from gpuadmin.cli._verb import opened
+    from gpuadmin.notices import plan_notices
     from gpuadmin.plan import PlanBuilder
 
     if install_timer and remove_timer:
@@ -49,14 +51,17 @@ def command(
         return
     options = Options(site=site, check=check or mail.preview, yes=yes, json=as_json)
     with opened("notify", options) as verb:
+        settings, registry = verb.site.settings, verb.site.registry
         if mail.again:
-            known(verb.site.registry, mail.again)
-        announcement = announce_end(verb, mail)
-        letters = announcement.notices.letters
-        builder = PlanBuilder(f"Reminders that are due on {verb.site.settings.name}")
-        announcement.add_to(builder)
-        plan = builder.build(question=f"Send {len(letters)} mails?")
-        ctx.exit(perform_mail(verb, plan, letters, announcement.post, mail, announcement.notices.document()))
+            known(registry, mail.again)
+        post = Post.of(verb, mail)
+        notices = plan_notices(registry.registry, settings, date.today(), post.ledger, again=mail.again)
+        builder = PlanBuilder(f"Reminders that are due on {settings.name}")
+        plan_letters(builder, notices.letters)
+        for warning in notices.warnings:
+            builder.warn(warning)
+        plan = builder.build(question=f"Send {len(notices.letters)} mails?")
+        ctx.exit(perform_mail(verb, plan, notices.letters, post, mail, notices.document()))
 
 
 def _timer(given: str | None, *, install: bool, check: bool) -> None:

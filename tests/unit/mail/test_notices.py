@@ -15,7 +15,6 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.notices import due, most_urgent, never_told, plan_closing, plan_notices
 from gpuadmin.term import extended, names, standings
-from tests.unit.support import make_site
 
 DEADLINE = date(2026, 12, 31)
 TERM: dict[str, Any] = {"name": "2026-2", "deadline": "2026-12-31"}
@@ -211,40 +210,6 @@ def test_who_was_never_told(tmp_path: Path) -> None:
     assert never_told(registry.users, settings.term, ledger) == ["jiho", "seo", "yuna"]
     moved = settings.term.model_copy(update={"deadline": date(2027, 1, 31)})
     assert never_told(registry.users[:1], moved, ledger) == ["minji"], "that was another deadline"
-
-
-def test_what_a_reset_announces(tmp_path: Path) -> None:
-    """The interface that semester-reset calls: who gets what in the plan, and nothing sent before it is asked to."""
-    from rich.console import Console
-
-    from gpuadmin.cli._announce import announce_closed, announce_end
-    from gpuadmin.cli._mail import MailOptions
-    from gpuadmin.cli._options import Options
-    from gpuadmin.cli._verb import opened
-    from gpuadmin.plan import PlanBuilder
-
-    directory = make_site(tmp_path / "site", "users:\n  - {name: minji, uid: 20000, email: minji@example.org}\n")
-    (directory / "gpuadmin.yml").write_text(
-        "name: test\nterm: {name: 2026-2, deadline: 2026-12-31}\nmail: {host: localhost, sender: a@example.org}\n"
-    )
-    with opened("notify", Options(site=str(directory), yes=True)) as verb:
-        mail = MailOptions(directory=str(tmp_path / "mails"))
-        today = date(2026, 12, 31)
-        assert announce_end(verb, mail, keep=["minji"], today=today).notices.letters == ()
-        users = verb.site.registry.registry.users
-        for announcement in (
-            announce_end(verb, mail, today=today),
-            announce_closed(verb, mail, users, "2026-2", backup_until=date(2027, 6, 30)),
-        ):
-            builder = PlanBuilder("x")
-            announcement.add_to(builder)
-            assert [step.host for step in builder.steps] == ["mail"]
-            assert announcement.post.ledger.entry(announcement.notices.letters[0].keys[0]) is None
-            good, result = announcement.send(Console())
-            assert good
-            assert result["mails"][0]["state"] == "sent"
-        assert announce_closed(verb, mail, users, "2026-2", backup_until=None).notices.told == ("minji",)
-    assert len(list((tmp_path / "mails").glob("*.eml"))) == 2
 
 
 @given(
