@@ -16,7 +16,7 @@ from gpuadmin.config.yamlfile import YamlFile
 
 SETTINGS = Settings.model_validate({"name": "test"})
 HOSTS = (
-    SiteHost("storage", ("storage",), {"ansible_host": "127.0.0.1", "ansible_port": 1}),
+    SiteHost("storage1", ("storage",), {"ansible_host": "127.0.0.1", "ansible_port": 1}),
     SiteHost("node1", ("gpu", "golden"), {"ansible_host": "127.0.0.1", "ansible_port": 2}),
     SiteHost("node2", ("gpu",), {"ansible_host": "127.0.0.1", "ansible_port": 3}),
 )
@@ -52,10 +52,10 @@ def make_local_site(directory: Path, users: str = "users: []\n", settings: Mappi
 
 _STUBBED = """
 import os, pathlib, sys
-from gpuadmin import run
+from gpuadmin import interrupt, run
 content = pathlib.Path(sys.argv.pop(1))
 run.content_path = content.joinpath
-run._GRACE = float(os.environ.get("TEST_GRACE", run._GRACE))
+interrupt._GRACE = float(os.environ.get("TEST_GRACE", interrupt._GRACE))
 from gpuadmin.cli import main
 main()
 """
