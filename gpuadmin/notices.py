@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Generic, TypeVar
 
-from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
 from gpuadmin.term import standings
@@ -123,6 +123,16 @@ def plan_notices(
     for notice in due(registry, settings, today, keep):
         sorting.add(notice.user, notice.key, notice)
     return sorting.notices(_notice_letter)
+
+
+def never_told(users: Iterable[User], term: Term, ledger: Ledger) -> list[str]:
+    """Given those who leave at a term's end, return the names of those who were sent no reminder of its deadline."""
+    told = {
+        tuple(entry.key.split(" ", 4)[:3])
+        for entry in ledger
+        if entry.state is State.SENT and entry.key.startswith("term ") and entry.key.endswith(f" {term.name}")
+    }
+    return [user.name for user in users if ("term", user.name, str(term.deadline)) not in told]
 
 
 def plan_closing(

@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "lock-user": "Stop people from logging in.",
     "unlock-user": "Let locked people log in again.",
     "extend-user": "Set until when accounts are valid.",
+    "import-applications": "Give applicants of a survey their accounts.",
     "extend-term": "Let people stay for the next term.",
     "list-users": "Show accounts and where they are missing.",
     "sync-users": "Bring every node to what users.yml says.",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuadmin.cli._complete import people
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -45,6 +47,7 @@ def mail_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--again",
             multiple=True,
             metavar="NAME",
+            shell_complete=people(),
             help="Mail them also where an earlier mail was refused, or may have been sent or not; repeatable.",
         ),
         click.option("--preview", is_flag=True, help="Print every mail in full; send nothing, change nothing."),
@@ -78,6 +81,23 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
         console.print(f"\n{message.get_content()}", markup=False)
 
 
+def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:
+    """The same for JSON."""
+    mails = []
+    for letter in letters:
+        message = renderer.message(letter)
+        mails.append(
+            {
+                "address": letter.address,
+                "names": list(letter.names),
+                "about": letter.summary,
+                "subject": str(message["Subject"]),
+                "text": message.get_content(),
+            }
+        )
+    return {"mails": mails}
+
+
 @dataclass(frozen=True)
 class Post:
     """The means to send mails. Made before anything is changed, so that a missing password is found in time."""
@@ -102,8 +122,18 @@ class Post:
         if options.directory is not None:
             directory = Path(options.directory).expanduser().absolute()
             return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory), check)
-        server = None if check else Smtp(mail)
+        # made now, so that a password that is missing is found before anything is changed, and by --check
+        server = None if options.preview else Smtp(mail)
         return cls(renderer, Ledger.of(site.directory), lambda: server or Smtp(mail), check)
+
+    def is_open(self, letter: Letter, options: MailOptions) -> bool:
+        """Whether a letter is still to be sent."""
+        again = bool({*letter.names, letter.address} & set(options.again))
+        return bool(self.ledger.open_keys(letter.keys, letter.address, again))
+
+    def owes(self, letter: Letter, options: MailOptions) -> bool:
+        """Whether a letter was decided in an earlier run, and is still to be sent."""
+        return self.ledger.entry(letter.keys[0]) is not None and self.is_open(letter, options)
 
     def send(self, letters: Sequence[Letter], console: Console) -> list[Delivery]:
         """Send letters, a line for each that was not taken."""
@@ -153,14 +183,16 @@ def perform_mail(
     if options.preview and not as_document:
         show_letters(letters, post.renderer)
 
-    def finish(deliveries: Sequence[Delivery], record: Record | None, code: int) -> int:
+    def finish(
+        deliveries: Sequence[Delivery], record: Record | None, code: int, mails: Mapping[str, Any] | None = None
+    ) -> int:
         body = document(
             verb.name,
             site=site.directory,
             run=record.id if record is not None else None,
             check=post.check,
             status="failed" if code else "ok",
-            result={**mails_document(deliveries), **result},
+            result={**(mails or mails_document(deliveries)), **result},
         )
         if record is not None:
             record.finish(body, code)
@@ -173,11 +205,11 @@ def perform_mail(
         console.print(nothing)
         return finish((), None, ExitCode.DONE)
     if post.check:
-        for letter in letters:
-            post.renderer.message(letter)  # a template that is wrong is found here, not on the day
+        # rendered in any case: a template that is wrong is found here, not on the day
+        mails = preview_document(letters, post.renderer)
         if options.directory is not None:
             post.write_previews(letters)
-        return finish((), None, ExitCode.DONE)
+        return finish((), None, ExitCode.DONE, mails)
     require_confirmation_possible(verb.options)
     confirm(plan, verb.options)
     record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=False, plan=plan.document())

@@ -36,7 +36,7 @@ def proven(reset: Reset, run: RunResult, result: Mapping[str, Any]) -> Outcome:
 
 
 def announce_plan(reset: Reset) -> Plan:
-    from gpuadmin.cli._mail import plan_letters
+    from gpuadmin.cli._mail import Post, plan_letters, show_letters
     from gpuadmin.plan import PlanBuilder
 
     builder = PlanBuilder("Announce")
@@ -44,6 +44,9 @@ def announce_plan(reset: Reset) -> Plan:
     if notices is None:
         builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
         return builder.build()
+    post = Post.of(reset.verb, reset.mail)  # a password that is missing is found before anything is done
+    if reset.mail.preview and not reset.verb.options.json:
+        show_letters(notices.letters, post.renderer)
     plan_letters(builder, notices.letters)
     for warning in notices.warnings:
         builder.warn(warning)
@@ -85,7 +88,21 @@ def _by_registry(reset: Reset) -> bool:
 
 
 def lock_plan(reset: Reset) -> Plan:
-    return plans.lock(reset.decision, reset.named("gpu", "storage"), registry=_by_registry(reset))
+    return plans.lock(
+        reset.decision, reset.named("gpu", "storage"), registry=_by_registry(reset), untold=_untold(reset)
+    )  # fmt: skip
+
+
+def _untold(reset: Reset) -> list[str]:
+    """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
+    from gpuadmin.mail.ledger import Ledger
+    from gpuadmin.notices import never_told
+    from gpuadmin.term import current_term
+
+    site = reset.verb.site
+    if site.settings.mail is None:
+        return []
+    return never_told(_leaving_users(reset), current_term(site.settings), Ledger.of(site.directory))
 
 
 def lock(reset: Reset) -> Outcome:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.cli._complete import people
 from gpuadmin.cli._options import Options, run_options
 
 
 @click.command("extend-term")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=people())
 @click.option(
     "--until", metavar="DATE", help="Last day of validity, YYYY-MM-DD. [default: the end of the next term, term.next]"
 )

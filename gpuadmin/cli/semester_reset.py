@@ -45,6 +45,8 @@ def command(ctx: click.Context, /, mail: MailOptions, options: Options, **given:
     gpuadmin semester-reset               # every phase, one question each
     gpuadmin extend-term minji            # minji stays, also in a reset that was begun
     """
+    from dataclasses import replace
+
     from gpuadmin.cli._semester import Request
     from gpuadmin.cli._verb import opened
     from gpuadmin.errors import ConfigError
@@ -55,6 +57,8 @@ def command(ctx: click.Context, /, mail: MailOptions, options: Options, **given:
         raise ConfigError(
             "--limit: a reset is of all hosts at once", hint="--leave-pending goes on without hosts that are away"
         )
+    if mail.preview:
+        options = replace(options, check=True)
     with opened("semester-reset", options) as verb:
         ctx.exit(_reset(verb, Request(**given), mail))
 

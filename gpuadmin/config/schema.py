@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuadmin.config.fields import Date, Email, HostName, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import Date, Email, HostName, LocalFile, Path, Pattern, SshKey, Text, UserName
 
 # Below 1000 are system accounts, 60001-60513 belong to systemd-homed, 61184-65519 to its dynamic users, 65534 is
 # nobody: https://systemd.io/UIDS-GIDS. docs/decisions/0002-uids-and-subids.md has the whole reasoning.
@@ -157,11 +157,12 @@ class Mail(Model):
         Field(description="How the connection is encrypted. `none` is refused together with `user`, but on localhost."),
     ] = "starttls"
     ca_file: Annotated[
-        Text | None, Field(description="Certificates to trust in place of the system's, for a server of your own CA.")
+        LocalFile | None,
+        Field(description="Certificates to trust in place of the system's, for a server of your own CA."),
     ] = None
     user: Annotated[Text | None, Field(description="Whom to log in as; without it no login is tried.")] = None
     password_file: Annotated[
-        Text | None,
+        LocalFile | None,
         Field(
             description="A file that holds the password and that only you can read. "
             "The environment variable GPUADMIN_SMTP_PASSWORD comes before it."
@@ -230,6 +231,60 @@ class Reset(Model):
     ] = 300
 
 
+class FormColumns(Model):
+    """The survey form's columns, by their titles. Usual Korean and English titles are recognised without it."""
+
+    time: Annotated[Text | None, Field(description="When it was sent.")] = None
+    name: Annotated[Text | None, Field(description="The person's name.")] = None
+    student_id: Annotated[Text | None, Field(description="Student id.")] = None
+    email: Annotated[Text | None, Field(description="E-mail address.")] = None
+    user_name: Annotated[
+        Text | None, Field(description="The login name asked for. Without such a column it is made from the address.")
+    ] = None
+    key: Annotated[Text | None, Field(description="ssh public key, or several on lines of their own.")] = None
+    docker: Annotated[Text | None, Field(description="Whether Docker is wanted.")] = None
+    terms: Annotated[
+        list[Text] | None,
+        Field(description="Every one of these must be agreed to; `[]` where the form asks for no agreement."),
+    ] = None
+
+
+class MemberColumns(Model):
+    """The columns of the group's list of applications, by their titles."""
+
+    name: Annotated[Text | None, Field(description="The person's name.")] = None
+    student_id: Annotated[Text | None, Field(description="Student id.")] = None
+    email: Annotated[Text | None, Field(description="E-mail address.")] = None
+
+
+class Applications(Model):
+    """How survey exports are read (`gpuadmin import-applications`)."""
+
+    columns: Annotated[FormColumns, Field(description="The survey form's columns, by their titles.")] = FormColumns()
+    members: Annotated[MemberColumns, Field(description="The columns of the group's list.")] = MemberColumns()
+    encodings: Annotated[
+        list[Literal["utf-8", "cp949"]],
+        Field(min_length=1, description="Tried in this order; a byte order mark is understood."),
+    ] = ["utf-8", "cp949"]
+    required: Annotated[
+        list[Literal["name", "student_id", "key"]], Field(description="What nobody gets an account without.")
+    ] = ["name", "student_id", "key"]
+    agree: Annotated[list[Text], Field(min_length=1, description="Answers that mean agreement.")] = [
+        "동의", "동의함", "동의합니다", "예", "네", "yes", "agree", "i agree", "true",
+    ]  # fmt: skip
+    student_id: Annotated[
+        Pattern, Field(description="A regular expression that a whole student id matches, without blanks and hyphens.")
+    ] = "[A-Za-z]?[0-9]{6,12}"
+    domains: Annotated[
+        list[HostName], Field(description="Addresses must be of these domains or below them; any, if none is named.")
+    ] = []
+    docker: Annotated[bool, Field(description="Whether people get Docker where the form does not ask.")] = True
+    expires: Annotated[
+        Date | None, Field(description="Last day of the new accounts; without it the term's deadline.")
+    ] = None
+    form: Annotated[Text | None, Field(description="The form's address, for mails that ask to fill it in.")] = None
+
+
 class Runs(Model):
     """The record of past runs."""
 
@@ -253,6 +308,7 @@ class Settings(Model):
     mail: Annotated[Mail | None, Field(description="How gpuadmin sends mail.")] = None
     backups: Annotated[Backups, Field(description="Backups of the homes.")] = Backups()
     reset: Annotated[Reset, Field(description="What the end of a term does on the nodes.")] = Reset()
+    applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")
@@ -307,6 +363,9 @@ class Retired(Model):
 
     name: Annotated[UserName, Field(description="Login name it had.")]
     uid: Annotated[int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="uid that it had.")]
+    email: Annotated[
+        Email | None, Field(description="Address that it had: by it somebody who comes back is recognised.")
+    ] = None
     removed: Annotated[Date, Field(description="When it was removed.")]
 
 

@@ -24,12 +24,14 @@ def of_decision(decision: Decision) -> PlanBuilder:
     return builder
 
 
-def lock(decision: Decision, hosts: Sequence[str], *, registry: bool) -> Plan:
+def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Sequence[str] = ()) -> Plan:
     builder = PlanBuilder(f"Lock out those who leave at the end of {decision.term}")
     if registry:
         builder.add("site", f"users.yml: lock {', '.join(decision.names)}")
     else:
         builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
+    if untold:
+        builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")
     builder.add_all(hosts, [f"{one.name}: no login, linger, cron or at jobs" for one in decision.leaving])
     return builder.build()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.notices import due, most_urgent, plan_closing, plan_notices
+from gpuadmin.notices import due, most_urgent, never_told, plan_closing, plan_notices
 from gpuadmin.term import extended, names, standings
 
 DEADLINE = date(2026, 12, 31)
@@ -198,6 +198,18 @@ def test_the_end_is_told_once(tmp_path: Path) -> None:
     ledger.finish(letter, ledger.begin(letter, "smtp"), State.SENT)
     assert plan_closing(registry.users, "2026-2", ledger, backup_until=None).letters == ()
     assert plan_closing(registry.users, "2027-1", ledger, backup_until=None).letters
+
+
+def test_who_was_never_told(tmp_path: Path) -> None:
+    registry, settings = site({"name": "minji"}, {"name": "jiho"}, {"name": "seo"}, {"name": "yuna", "email": None})
+    ledger = Ledger.of(tmp_path)
+    minji, jiho, _ = plan_notices(registry, settings, date(2026, 12, 25), ledger).letters
+    ledger.finish(minji, ledger.begin(minji, "smtp"), State.SENT)
+    ledger.finish(jiho, ledger.begin(jiho, "smtp"), State.REFUSED)
+    assert settings.term is not None
+    assert never_told(registry.users, settings.term, ledger) == ["jiho", "seo", "yuna"]
+    moved = settings.term.model_copy(update={"deadline": date(2027, 1, 31)})
+    assert never_told(registry.users[:1], moved, ledger) == ["minji"], "that was another deadline"
 
 
 @given(
