@@ -55,9 +55,10 @@ docs: $(READY) ## write the pages that are made from code
 	@$(BIN)/python scripts/make_docs.py
 
 .PHONY: bench
-bench: $(READY) system-test ## start-up time, and accounts against the wiki's playbook (minutes, needs root)
+bench: $(READY) system-test ## start-up time, accounts and wiping against the wiki's way (minutes, needs root)
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/add_users.py
+	@$(BIN)/python benchmarks/wipe.py
 
 .PHONY: lock
 lock: ## write requirements.lock anew, in an environment of its own

@@ -51,6 +51,12 @@ class Record:
         )
         return record
 
+    def plan(self, plan: Mapping[str, Any]) -> None:
+        """Replace the plan, for a verb that knows it only when it has looked at the hosts, or makes it in parts."""
+        run = _read(self.directory / "run.json")
+        assert run is not None
+        self._write("run.json", {**run, "plan": dict(plan)})
+
     def finish(self, document: Mapping[str, Any], exit_code: int) -> None:
         """Write the outcome."""
         ended = datetime.now(UTC).isoformat(timespec="seconds")

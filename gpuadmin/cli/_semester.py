@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuadmin.cli._mail import MailOptions
     from gpuadmin.config.registry import RegistryFile
-    from gpuadmin.plan import Plan
+    from gpuadmin.plan import Plan, Step
     from gpuadmin.records import Record
     from gpuadmin.run import RunResult, Secrets
 
@@ -63,6 +63,17 @@ class Reset:
     decision: Decision
     facts: Facts
     phases: dict[str, Any] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def planned(self, name: str, plan: Plan) -> None:
+        """Show a part of the plan, and record it before it is done."""
+        from gpuadmin.console import show_plan
+        from gpuadmin.plan import Plan
+
+        show_plan(self.console, plan, check=self.check)
+        self.phases.setdefault(name, {})["plan"] = plan.document()
+        self.steps += plan.steps
+        self.record.plan(Plan(f"End of {self.decision.term}", tuple(self.steps), destroys=True).document())
 
     @property
     def check(self) -> bool:
@@ -120,7 +131,7 @@ def play(
     if not hosts:
         return RunResult({})
     options, site = verb.options, verb.site
-    log = record.directory / f"log-{phase}.txt"
+    log = record.directory / "phase.txt"
     with Progress(console, verbose=options.verbose) as progress:
         result = run(
             Invocation(
@@ -143,12 +154,17 @@ def play(
             on_task=progress.task,
             on_host=progress.host,
         )
+    if log.exists():
+        with record.log.open("a", encoding="utf-8") as stream:
+            stream.write(f"=== {phase}\n{log.read_text(encoding='utf-8', errors='replace')}\n")
+        record.log.chmod(0o600)
+        log.unlink()
     if result.interrupted:
         raise InterruptedRun(
             f"interrupted in {phase}; what was done is done", hint=f"go on with: gpuadmin {verb.name} --resume"
         )
     if result.error:
-        raise GpuadminError(result.error, hint=f"the whole output: {log}")
+        raise GpuadminError(result.error, hint=f"the whole output: gpuadmin runs {record.id} --log")
     return result
 
 
@@ -172,6 +188,7 @@ def gather(verb: Verb, console: Console, secrets: Secrets, record: Record) -> Fa
 def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console) -> Reset | None:
     """Find out where the reset stands, look at the hosts and decide. None: it was done before."""
     from gpuadmin.cli._verb import ask_secrets, require_confirmation_possible
+    from gpuadmin.plan import PlanBuilder
     from gpuadmin.records import Record
     from gpuadmin.term import current_term
 
@@ -196,13 +213,16 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
     if not options.check:
         require_confirmation_possible(options)
     secrets = ask_secrets(options)
-    record = Record.begin(site.runs, verb.name, arguments=sys.argv[1:], check=options.check, plan={})
+    plan = PlanBuilder(f"End of {term.name}").build()
+    record = Record.begin(
+        site.runs, verb.name, arguments=sys.argv[1:], check=options.check, plan=plan.document()
+    )  # fmt: skip
     console.print("Looking at the hosts…")
     facts = gather(verb, console, secrets, record)
     if state.open and state.decision is not None:
         decision = narrowed(
-            state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=state.wiped
-        )  # fmt: skip
+            state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
+        )
         if decision.names != state.decision.names and not options.check:
             journal.write("narrowed", decision=decision.document())
         decision = with_facts(decision, facts)
@@ -210,6 +230,12 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
         name = backup_name(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"reset-{slug(term.name)}")
         decision = decide(site.settings, site.registry.registry, facts, keep=request.keep, backup=name)
     return Reset(verb, request, mail, journal, console, secrets, record, decision, facts)
+
+
+def _gone(state: State, facts: Facts) -> set[str]:
+    """Those for whom it is too late to stay: a wipe was begun, and their home is not there any more."""
+    homes = facts.of_homes()
+    return set() if homes is None else {name for name in state.wiped if name not in homes}
 
 
 def phases_to_do(reset: Reset) -> list[str]:

@@ -103,12 +103,9 @@ def _go(reset: Reset, phases: list[str]) -> int:
 
     from gpuadmin.cli._semester import refuse_early, refuse_pending
     from gpuadmin.cli._semester_phases import HANDLERS
-    from gpuadmin.console import show_plan
     from gpuadmin.semester.plans import of_decision
 
-    head = of_decision(reset.decision).build()
-    show_plan(reset.console, head, check=reset.check)
-    reset.phases["decision"] = {"plan": head.document()}
+    reset.planned("decision", of_decision(reset.decision).build())
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
@@ -118,8 +115,7 @@ def _go(reset: Reset, phases: list[str]) -> int:
             refuse_pending(reset, phase)
         make_plan, work = HANDLERS[phase]
         plan = make_plan(reset)
-        show_plan(reset.console, plan, check=reset.check)
-        reset.phases[phase] = {"plan": plan.document()}
+        reset.planned(phase, plan)
         if reset.check:
             _foresee(reset, phase)
             continue
@@ -135,7 +131,6 @@ def _release(reset: Reset) -> int:
     """Those who were locked out and stay by now can log in again, before anything else. Returns the exit code."""
     from gpuadmin.cli._semester_phases import release, released
     from gpuadmin.cli._verb import confirm
-    from gpuadmin.console import show_plan
     from gpuadmin.plan import PlanBuilder
 
     names = released(reset)
@@ -144,7 +139,7 @@ def _release(reset: Reset) -> int:
     builder = PlanBuilder("Let in again those who stay by now")
     builder.add_all(reset.named("gpu", "storage"), [f"{name}: can log in again" for name in names])
     plan = builder.build()
-    show_plan(reset.console, plan, check=reset.check)
+    reset.planned("release", plan)
     if reset.check:
         return 0
     confirm(plan, reset.verb.options)
@@ -228,7 +223,6 @@ def _abort(reset: Reset) -> int:
     """Take back what was done, as long as nothing was wiped."""
     from gpuadmin.cli._semester_phases import unlock
     from gpuadmin.cli._verb import confirm
-    from gpuadmin.console import show_plan
     from gpuadmin.errors import RefusedError
     from gpuadmin.plan import PlanBuilder
 
@@ -243,7 +237,7 @@ def _abort(reset: Reset) -> int:
         builder.add_all(reset.named("gpu", "storage"), [f"{name}: can log in again" for name in names])
     builder.add("site", "the journal says that it was aborted; the backup, if one was made, stays")
     plan = builder.build()
-    show_plan(reset.console, plan, check=reset.check)
+    reset.planned("abort", plan)
     if reset.check:
         return 0
     confirm(plan, reset.verb.options)

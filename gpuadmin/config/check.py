@@ -25,7 +25,7 @@ class Finding:
 def findings(site: Site, *, today: date | None = None) -> list[Finding]:
     """Given a site that loads, return what is still wrong with it."""
     today = today or date.today()
-    return [*_inventory(site), *_homes(site), *_people(site, today), *_term(site, today), *_mail(site)]
+    return [*_inventory(site), *_homes(site), *_backups(site), *_people(site, today), *_term(site, today), *_mail(site)]
 
 
 def _inventory(site: Site) -> Iterator[Finding]:
@@ -115,6 +115,25 @@ def _homes(site: Site) -> Iterator[Finding]:
             f"lies in {homes.path}, which is NFS",
             "use a local disk, such as /local/.docker",
         )
+
+
+def _backups(site: Site) -> Iterator[Finding]:
+    backups, homes = site.settings.backups, site.settings.homes
+    if backups.directory is not None and f"{backups.directory}/".startswith(f"{homes.export}/"):
+        yield Finding(
+            "error",
+            "gpuadmin.yml: backups.directory",
+            f"lies in {homes.export}, which every node can see",
+            "name a directory beside the homes",
+        )
+    for host in site.inventory.group("backup"):
+        if "storage" in host.groups:
+            yield Finding(
+                "error",
+                f"inventory/hosts.yml: {host.name}",
+                "is in the groups storage and backup; a copy on the same host is none",
+                "put another host into the group backup",
+            )
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:

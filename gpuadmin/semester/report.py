@@ -113,7 +113,8 @@ def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None
         home = one["home"] if not one["problem"] else f"kept: {one['problem']}"
         table.add_row(one["name"], str(one["uid"]), home, str(one["files"]), size(one["bytes"]))
     console.print(table)
-    for title, names in (("Stays", report["staying"]), ("Kept", report["kept"])):
+    kept = {name: reason for name, reason in report["kept"].items() if name not in report["staying"]}
+    for title, names in (("Stays", report["staying"]), ("Kept", kept)):
         for name, reason in names.items():
             console.print(f"{title}: {escape(name)}: {escape(reason)}")
     if report["backup"]:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:
     assert storage.names == ["jiho", "minji", "newcomer"]
 
 
+def test_an_unexpected_mount(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    bare = "1 0 0:1 / / rw - ext4 /dev/a rw\n"
+    for request in (storage.wiping(MINJI), replace(storage.wiping(MINJI), mountpoint=None)):
+        with pytest.raises(NodeError, match=r"nothing is mounted|root file system"):
+            wipe.converge(request, mountinfo=bare)
+    elsewhere = replace(storage.wiping(MINJI), root=str(storage.point))
+    with pytest.raises(NodeError, match="not of"):
+        wipe.converge(elsewhere)
+    assert storage.names == ["minji"]
+
+
 def test_the_same_uid_or_name_twice(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home("alias", 20001)
@@ -94,12 +108,16 @@ def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
     (home / "dir/e").write_bytes(b"new")
     (home / "empty").mkdir()
     (home / "d").symlink_to("a")
+    facts = (home / "a").stat()
+    (home / "a").write_bytes(b"!")
+    os.utime(home / "a", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    (home / "dir/c").chmod(0o600)
     plan, purged = storage.wipe_all(MINJI)
     assert plan.conflicts == []
     assert not home.exists()
     rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
-    assert sorted(str(path.relative_to(rest)) for path in rest.rglob("*")) == ["b", "d", "dir", "dir/e", "empty"]
-    assert purged["minji"].kept == 4
+    assert sorted(str(path.relative_to(rest)) for path in rest.rglob("*")) == ["a", "b", "d", "dir", "dir/e", "empty"]
+    assert purged["minji"].kept == 5
     assert "'b' was changed after the backup" in purged["minji"].words
     assert (rest / "b").read_bytes() == b"changed"
 

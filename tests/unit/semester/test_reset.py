@@ -257,6 +257,48 @@ def test_refused(cluster: Cluster, cli: Cli, arguments: list[str], words: str, e
     assert cluster.picture()["homes"] == before
 
 
+@pytest.mark.parametrize(("typed", "code"), [("2026-2", 0), ("2026-1", 5), ("", 5), ("yes", 5)])
+def test_wipe_is_confirmed_by_typing_the_term(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("gpuadmin.cli._verb.require_confirmation_possible", lambda options: None)
+    monkeypatch.setattr("click.confirm", lambda text, **_more: asked.append(text) or True)
+    monkeypatch.setattr("click.prompt", lambda text, **_more: asked.append(text) or typed)
+    found, _out, err = cli("semester-reset")
+    assert found == code, err
+    assert "This wipes 2 homes. Type the term's name (2026-2)" in asked[-1 if code else 3]
+    assert ("minji" in cluster.picture()["homes"]) == bool(code)
+
+
+def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:
+    cli(*ALL)
+    code, out, err = cli("runs", "--json")
+    assert code == 0, err
+    (run,) = (cluster.site / "runs").glob("*-semester-reset-*")
+    code, out, err = cli("runs", run.name)
+    assert code == 0, err
+    assert "home minji (uid 20000); it is in" in out
+
+
+def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> None:
+    """Whose home is still there may stay, even if the wipe has begun."""
+
+    def refuse(now: str) -> None:
+        if now == "wipe":
+            raise Cut
+
+    cluster.before_phase = refuse
+    with pytest.raises(Cut):
+        cli(*ALL)
+    cluster.before_phase = lambda now: None
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
+
+
 def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     cli("semester-reset", "--phase", "announce", "--yes")
     code, _out, err = cli(*ALL)

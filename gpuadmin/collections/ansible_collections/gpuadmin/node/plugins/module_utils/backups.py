@@ -68,7 +68,8 @@ class Backup:
     inside: str
     homes: Mapping[str, Home]
     problems: Mapping[str, str] = field(default_factory=dict)
-    copies: Mapping[str, str] = field(default_factory=dict)  # host → when its copy was verified
+    # host → when a whole copy of the set was there, and those homes in it verified that are verified here
+    copies: Mapping[str, str] = field(default_factory=dict)
 
     def home(self, name: str) -> str:
         """Where a home lies in the snapshot."""

@@ -19,6 +19,7 @@ from .files import read_bytes, write_atomic
 from .session import Runner, run_command, ship
 
 RUN = "/run/gpuadmin"
+NEW, TAKEN = "outcome.json", "outcome.taken.json"
 Work = Callable[[Mapping[str, object]], object]
 
 
@@ -51,9 +52,13 @@ def command(name: str, place: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _outcome(place: str) -> dict[str, object] | None:
-    data = read_bytes(os.path.join(place, "outcome.json"))
-    return None if data is None else json.loads(data)
+def _outcome(place: str, *names: str) -> dict[str, object] | None:
+    for name in names:
+        data = read_bytes(os.path.join(place, name))
+        if data is not None:
+            found: dict[str, object] = json.loads(data)
+            return found
+    return None
 
 
 def perform(
@@ -79,19 +84,23 @@ def perform(
     active = _active(unit, run)
     if active and mark != identity.encode():
         raise NodeError(f"{unit} is still at other work; wait for it (systemctl status {unit}), then run this again")
-    if not active and not (mark == identity.encode() and _outcome(place) is not None):
+    if not active and not (mark == identity.encode() and _outcome(place, NEW) is not None):
         _start(name, work.__name__, arguments, place, run)
     deadline = None if wait is None else time.monotonic() + wait
     while _active(unit, run):
         if deadline is not None and time.monotonic() > deadline:
             raise NodeError(f"{unit} is still working; run this again to wait for it")
         time.sleep(0.3)
-    outcome = _outcome(place)
+    # where two waited for the same, the other one may have taken it already
+    outcome = _outcome(place, NEW, TAKEN)
     if outcome is None:
         log = run(("journalctl", "--no-pager", "--quiet", "--lines=3", "--output=cat", f"--unit={unit}")).stdout
         run(("systemctl", "reset-failed", unit))
         raise NodeError(f"{unit} ended without a word: {log.strip()}")
-    shutil.rmtree(place)
+    try:
+        os.rename(os.path.join(place, NEW), os.path.join(place, TAKEN))
+    except FileNotFoundError:
+        pass
     if "problem" in outcome:
         raise NodeError(str(outcome["problem"]))
     return outcome["result"]

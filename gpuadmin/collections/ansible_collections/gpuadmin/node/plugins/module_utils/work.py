@@ -11,8 +11,10 @@ from typing import Any
 
 from . import backups, people, restore, retention, scratch, transfer, wipe
 from .errors import NodeError
-from .files import read_bytes, write_atomic
-from .jobs import Work
+from .files import flocked, read_bytes, write_atomic
+from .jobs import NEW, Work
+
+COPY_LOCK = "/run/gpuadmin/backup-copy.lock"
 
 
 def make_backup(arguments: Mapping[str, Any]) -> object:
@@ -60,7 +62,8 @@ def copy_backup(arguments: Mapping[str, Any]) -> object:
         raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
     command = transfer.ssh_command(arguments["address"], arguments["key"], arguments["known_hosts"], arguments["port"])
     earlier = [one for one in reversed(sets) if one.name < found.name]
-    when = transfer.send(found, transfer.Remote(arguments["host"], command), earlier).strip()
+    with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
+        when = transfer.send(found, transfer.Remote(arguments["host"], command), earlier)
     return backups.copied(found, arguments["host"], when).as_dict()
 
 
@@ -72,9 +75,10 @@ def expired(directory: str, days: int, ordinary: int, only: list[str] | None = N
 
 
 def prune_backups(arguments: Mapping[str, Any]) -> object:
-    gone = expired(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
-    for name in gone:
-        backups.remove(arguments["directory"], name)
+    with flocked(backups.LOCK):
+        gone = expired(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
+        for name in gone:
+            backups.remove(arguments["directory"], name)
     return gone
 
 
@@ -96,5 +100,5 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # whatever it is, the run that waits must hear of it
         traceback.print_exc()
         outcome = {"problem": f"{type(error).__name__}: {error}"}
-    write_atomic(os.path.join(place, "outcome.json"), json.dumps(outcome).encode(), mode=0o600)
+    write_atomic(os.path.join(place, NEW), json.dumps(outcome).encode(), mode=0o600)
     return int("problem" in outcome)

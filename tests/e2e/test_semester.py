@@ -1,0 +1,228 @@
+"""The end of a semester on real machines: homes backed up, verified and wiped, one brought back, and cuts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Cluster
+from tests.e2e.test_accounts import MAKE_IMAGE
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+HOMES, BACKUPS = "/srv/storage/homes", "/srv/storage/backups"
+LEAVING, STAYING = ("minji", "jiho"), "sora"
+RESET = ("semester-reset", "--yes", "--term", "2026-2", "--grace", "5")
+
+
+@pytest.fixture
+def people(cluster: Cluster) -> Iterator[Cluster]:
+    """Three people with homes; the term's last day has come, and one of them was extended."""
+    settings = cluster.site / "gpuadmin.yml"
+    before = settings.read_text()
+    settings.write_text(
+        f"{before}\nterm:\n  name: 2026-2\n  deadline: 2026-01-31\n  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
+    )
+    for name in (*LEAVING, STAYING):
+        cluster.add(name)
+        cluster.person(name, "node1", f"echo {name} > thesis; mkdir -p data; head -c 300000 /dev/urandom > data/set")
+    cluster.gpuadmin("extend-term", STAYING, "--yes")
+    yield cluster
+    settings.write_text(before)
+    for left in (cluster.site / "runs").glob("term-*"):
+        for path in left.iterdir():
+            path.unlink()
+        left.rmdir()
+
+
+def picture(cluster: Cluster) -> dict[str, Any]:
+    """Who has a home, who has Docker data where, and who has an account."""
+    return {
+        "homes": sorted(cluster.admin("storage1", f"ls {HOMES}").split()),
+        "docker": {node: sorted(cluster.admin(node, "ls /local/.docker").split()) for node in ("node1", "node2")},
+        "accounts": sorted(re.findall(r"^(minji|jiho|sora):", cluster.admin("node1", "cat /etc/passwd"), re.MULTILINE)),
+    }
+
+
+END = {"homes": [STAYING], "docker": {"node1": [STAYING], "node2": [STAYING]}, "accounts": [STAYING]}
+
+
+def check_end(cluster: Cluster) -> None:
+    assert picture(cluster) == END
+    # what is wiped is in the backup, and the one who stays never noticed
+    (name,) = cluster.admin("storage1", f"ls {BACKUPS}").split()
+    for person in LEAVING:
+        assert cluster.admin("storage1", f"cat {BACKUPS}/{name}/homes/{person}/thesis").strip() == person
+    assert cluster.person(STAYING, "node1", "cat thesis").strip() == STAYING
+    assert cluster.admin("storage1", f"ls -A {HOMES}").split() in ([STAYING], [".gpuadmin-restoring", STAYING])
+    for node in ("node1", "node2"):
+        assert cluster.root_is_read_only(node)
+
+
+def test_a_whole_semester(people: Cluster) -> None:
+    people.person("minji", "node1", MAKE_IMAGE)
+    people.person("minji", "node1", "docker run -d --restart always --name work tiny /bin/sleep 100000")
+    people.person("minji", "node2", "setsid nohup sleep 100000 >/dev/null 2>&1 & echo '* * * * * true' > cron; true")
+    people.person("minji", "node1", "mkdir -p /tmp/mine; echo x > /tmp/mine/file; echo y > /dev/shm/mine")
+    sora = people.ssh(STAYING, "node1", "setsid nohup sleep 100001 >/dev/null 2>&1 & echo $!").stdout.strip()
+    # homes are mounted and in use while they are wiped
+    people.admin("node1", f"ls /home/{STAYING} >/dev/null 2>&1 || true")
+
+    foretold = people.gpuadmin("semester-reset", "--check")["result"]["phases"]
+    assert picture(people)["homes"] == sorted([*LEAVING, STAYING])
+    document = people.gpuadmin(*RESET)
+    report = document["result"]["report"]
+    assert {one["name"]: one["home"] for one in report["leaving"]} == dict.fromkeys(LEAVING, "wiped")
+    assert report["pending"] == {}
+    actions = [step["action"] for step in foretold["wipe"]["plan"]["steps"]]
+    done = [step["action"] for step in document["result"]["phases"]["wipe"]["plan"]["steps"]]
+    assert [action.partition(";")[0] for action in actions] == [action.partition(";")[0] for action in done]
+    check_end(people)
+    for node in ("node1", "node2"):
+        assert people.admin(node, "ps -eo uid= | sort -u | grep -cx 20000 || true").strip() == "0"
+        assert people.admin(node, "pgrep -xc dockerd || true").strip() == "0"
+    assert people.admin("node1", f"test -d /proc/{sora} && echo runs").strip() == "runs"
+    assert people.admin("node1", "ls -d /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
+    assert people.ssh("minji", "node1", "true").returncode == 255
+    assert people.ssh(STAYING, "node2", "cat thesis").stdout.strip() == STAYING
+    assert (people.site / "runs/term-2026-2/report.html").exists()
+    assert "name: 2027-1" in (people.site / "gpuadmin.yml").read_text()
+
+    # she comes back next term, and so does her home
+    people.gpuadmin("restore-home", "minji", "--yes")
+    (archive,) = people.admin("storage1", "ls /srv/storage/archive").split()
+    assert archive.startswith("minji-20000-")
+    people.add("minji")
+    people.gpuadmin("restore-home", "minji", "--in-place", "--yes")
+    assert people.person("minji", "node2", "cat thesis; stat -c %U data/set").split() == ["minji", "minji"]
+    backups = people.gpuadmin("list-backups", "jiho")["result"]["backups"]
+    assert backups[0]["homes"]["jiho"]["verified"]
+
+
+@pytest.mark.parametrize("entries", range(1, 16, 2))
+def test_the_controller_is_killed_at_an_entry_of_the_journal(people: Cluster, entries: int) -> None:
+    """SIGKILL as soon as the journal has so many entries; then the same command with --resume."""
+    process = people.start(*RESET, "--json")
+    journal = people.site / "runs/term-2026-2/journal.jsonl"
+    try:
+        while process.poll() is None and (not journal.exists() or len(journal.read_bytes().splitlines()) < entries):
+            time.sleep(0.05)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.communicate()
+    time.sleep(2)
+    if "finished" not in outcome(people):
+        people.gpuadmin(*RESET, "--resume")
+    check_end(people)
+
+
+def outcome(cluster: Cluster) -> str:
+    """`finished` where the journal says that all seven phases are done."""
+    path = cluster.site / "runs/term-2026-2/journal.jsonl"
+    done = {
+        entry.get("phase") for line in path.read_text().splitlines() if (entry := json.loads(line))["event"] == "done"
+    }
+    return "finished" if len(done) == 7 else "open"
+
+
+@pytest.mark.parametrize(("host", "phase"), [("storage1", "backup"), ("storage1", "wipe"), ("node2", "wipe")])
+def test_a_host_loses_power_in_a_phase(people: Cluster, host: str, phase: str) -> None:
+    process = people.start(*RESET, "--json")
+    journal = people.site / "runs/term-2026-2/journal.jsonl"
+    begun = f'"event": "begin", "phase": "{phase}"'
+    while process.poll() is None and (not journal.exists() or begun not in journal.read_text()):
+        time.sleep(0.05)
+    people.lab("power-cut", host)
+    process.communicate(timeout=900)
+    people.lab("start", host)
+    people.wait(lambda: people.ssh("admin", host, "systemctl is-system-running --wait || true"))
+    if outcome(people) != "finished":
+        people.gpuadmin(*RESET, "--resume")
+    check_end(people)
+
+
+def test_a_node_is_away_and_comes_back(people: Cluster) -> None:
+    people.person("minji", "node2", "true")
+    people.lab("power-cut", "node2")
+    document = people.gpuadmin(*RESET, code=4)
+    assert "node2" in document["result"]["phases"]["lock"]["pending"]
+    people.gpuadmin(*RESET, "--resume", "--leave-pending")
+    assert people.admin("storage1", f"ls {HOMES}").split() == [STAYING]
+    people.lab("start", "node2")
+    people.wait(lambda: people.ssh("admin", "node2", "true"))
+    people.gpuadmin(*RESET, "--resume")
+    check_end(people)
+
+
+def test_what_nfs_clients_see(people: Cluster) -> None:
+    """Homes are wiped under mounted clients: no stale handle for those who stay, an empty place for those who left."""
+    people.person(STAYING, "node1", "exec 3>open-file; sleep 1")
+    people.admin("node1", "stat /home/minji /home/jiho /home/sora >/dev/null")
+    keep = people.start(*RESET, "--json")
+    failed = []
+    while keep.poll() is None:
+        done = people.ssh(STAYING, "node1", "date >> diary && cat thesis && ls data")
+        if done.returncode != 0 or STAYING not in done.stdout:
+            failed.append(done.stderr)
+        time.sleep(1)
+    _out, err = keep.communicate()
+    assert keep.returncode == 0, err
+    assert failed == []
+    assert "Stale" not in people.admin("node1", "ls -la /home; ls /home/sora 2>&1 || true; dmesg | tail -50")
+    assert "No such file" in people.admin("node1", "ls /home/minji 2>&1 || true")
+
+
+def test_a_second_copy_on_another_host(people: Cluster) -> None:
+    """node2 also holds the second copies, on its own btrfs."""
+    inventory = people.site / "inventory/hosts.yml"
+    settings = people.site / "gpuadmin.yml"
+    before = inventory.read_text(), settings.read_text()
+    inventory.write_text(re.sub(r"    backup: {hosts: {}}", "    backup:\n      hosts:\n        node2: {}", before[0]))
+    settings.write_text(before[1] + "\nbackups: {copies: /local/backups}\n")
+    try:
+        people.gpuadmin("provision", "--yes", "--limit", "storage1,node2")
+        people.gpuadmin("backup", "--yes")
+        people.person("minji", "node1", "echo more >> thesis")
+        document = people.gpuadmin(*RESET)
+        copies = document["result"]["report"]["backup"]["copies"]
+        assert list(copies) == ["node2"]
+        name = document["result"]["decision"]["backup"]
+        assert people.admin("node2", f"cat /local/backups/{name}/homes/minji/thesis").split() == ["minji", "more"]
+        refused = people.admin(
+            "storage1",
+            "ssh -F none -i /var/lib/gpuadmin/backup_key -o UserKnownHostsFile=/var/lib/gpuadmin/backup_known_hosts "
+            "root@$(grep -o '^[^ ]*' /var/lib/gpuadmin/backup_known_hosts) cat /etc/shadow 2>&1 || true",
+        )
+        assert "not understood" in refused
+        # the timer's backup goes there, too
+        people.admin("storage1", "systemctl start gpuadmin-backup.service")
+        assert people.admin("node2", "ls /local/backups").count("-daily") == 1
+    finally:
+        inventory.write_text(before[0])
+        settings.write_text(before[1])
+
+
+def test_a_full_disk_wipes_nothing(people: Cluster) -> None:
+    people.admin("storage1", "cat /dev/urandom > /srv/storage/full || true")
+    document = people.gpuadmin(*RESET, code=3)
+    assert "wipe" not in document["result"]["phases"]
+    people.admin("storage1", "rm /srv/storage/full; sync")
+    assert picture(people)["homes"] == sorted([*LEAVING, STAYING])
+    people.gpuadmin(*RESET, "--resume")
+    check_end(people)
+
+
+def test_it_is_taken_back_before_the_wipe(people: Cluster) -> None:
+    for phase in ("announce", "lock", "end-sessions"):
+        people.gpuadmin("semester-reset", "--yes", "--phase", phase, "--grace", "0")
+    assert people.ssh("minji", "node1", "true").returncode == 255
+    people.gpuadmin("semester-reset", "--abort", "--yes")
+    assert people.person("minji", "node1", "cat thesis").strip() == "minji"
