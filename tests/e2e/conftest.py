@@ -35,6 +35,11 @@ class Cluster:
             [GPUADMIN, "lab", verb, "--name", LAB, *rest], check=True, text=True, stdout=subprocess.PIPE, timeout=900
         ).stdout
 
+    def process(self, host: str) -> int:
+        """The id of the process that a host is."""
+        hosts = json.loads(self.lab("status", "--json"))["hosts"]
+        return next(int(entry["pid"]) for entry in hosts if entry["name"] == host)
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start gpuadmin on the site, with no terminal."""
         verb, *rest = arguments
