@@ -55,7 +55,7 @@ class Cluster:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
         process = self.start(*arguments, "--json")
         out, err = process.communicate(timeout=900)
-        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out}\n{err}"
+        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out[-2000:]}\n{err[-2000:]}"
         document: dict[str, Any] = json.loads(out)
         return document
 

@@ -122,7 +122,8 @@ def test_power_cut_while_accounts_are_written(cluster: Cluster, delay: float) ->
         time.sleep(delay)
         os.kill(qemu, signal.SIGKILL)  # what `lab power-cut` does, without the time that a command takes to begin
     out, err = process.communicate(timeout=600)
-    assert process.returncode == 4, out + err
+    # a second later the accounts may have been written already
+    assert process.returncode in ((4,) if delay < 0.5 else (0, 4)), (out + err)[-2000:]
     cluster.lab("start", "node1")
     assert cluster.root_is_read_only("node1")
     # the databases are whole, whatever was cut
