@@ -50,8 +50,8 @@ class Notices:
         """What is not sent, as it stands in a run's record."""
         return {
             "without_address": list(self.without_address),
-            "uncertain": [_entry(entry) for entry in self.uncertain],
-            "refused": [_entry(entry) for entry in self.refused],
+            "uncertain": [entry.document() for entry in self.uncertain],
+            "refused": [entry.document() for entry in self.refused],
         }
 
     @property
@@ -60,22 +60,7 @@ class Notices:
         words = []
         if self.without_address:
             words.append(f"no e-mail address, so not told: {', '.join(self.without_address)}")
-        for entry in self.uncertain:
-            names = " ".join(entry.names)
-            words.append(
-                f"{names} ({entry.address}): a mail of {entry.time} may have been sent or not (that run was cut off); "
-                f"it is sent again only with --again {names}"
-            )
-        for entry in self.refused:
-            words.append(
-                f"{' '.join(entry.names)} ({entry.address}): the address was refused ({entry.detail}); "
-                "correct it in users.yml, or --again"
-            )
-        return tuple(words)
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    return {"names": list(entry.names), "address": entry.address, "time": entry.time, "detail": entry.detail}
+        return (*words, *(entry.words for entry in (*self.uncertain, *self.refused)))
 
 
 def most_urgent(day: date, today: date, reminders: Iterable[int]) -> int | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from gpuadmin.cli._mail import MailOptions, Post, preview_document, show_letters
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from gpuadmin.cli._verb import Verb
     from gpuadmin.config.registry import RegistryFile
     from gpuadmin.config.schema import Settings, User
+    from gpuadmin.mail.ledger import Entry as LedgerEntry
     from gpuadmin.mail.letter import Letter
 
 
@@ -96,17 +99,14 @@ def requests(lists: Lists, expires: date | None) -> list[Request]:
     ]
 
 
-def asking_letters(
-    lists: Lists, post: Post, mail: MailOptions, settings: Settings, *, tell_unknown: bool
-) -> list[Letter]:
-    """The mails to those whose application is incomplete, and have not been asked for the same before."""
+def asking_letters(lists: Lists, settings: Settings, *, tell_unknown: bool) -> list[Letter]:
+    """The mails to those whose application is incomplete, whether they were sent before or not."""
     from gpuadmin.applications.letters import asking
 
     entries = [*lists.incomplete]
     if tell_unknown:
         entries += [entry for entry in lists.unknown if entry.missing == ("group",)]
-    letters = [letter for entry in entries if (letter := asking(entry, settings)) is not None]
-    return [letter for letter in letters if post.is_open(letter, mail)]
+    return [letter for entry in entries if (letter := asking(entry, settings)) is not None]
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ class Prepared:
     people: tuple[User, ...]
     welcomes: Mapping[str, Letter]
     asks: tuple[Letter, ...]
+    stuck: tuple[LedgerEntry, ...]
 
     @property
     def letters(self) -> tuple[Letter, ...]:
@@ -136,23 +137,28 @@ def prepare(verb: Verb, lists: Lists, post: Post, mail: MailOptions, *, tell_unk
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
     nodes = [host.name for host in verb.site.inventory.group("gpu")]
     # somebody whose account was begun in a run that was cut off is owed a mail
-    owed = [user for user in present if user.email is not None and post.owes(welcome(user, settings, nodes), mail)]
-    people = (*new, *owed)
+    greetings = {user.name: welcome(user, settings, nodes) for user in (*new, *present) if user.email is not None}
+    people = (*new, *(user for user in present if user.name in greetings and post.owes(greetings[user.name], mail)))
+    asks = asking_letters(lists, settings, tell_unknown=tell_unknown)
     return Prepared(
         registry=registry,
         new=tuple(new),
         people=people,
-        welcomes={user.name: welcome(user, settings, nodes) for user in people},
-        asks=tuple(asking_letters(lists, post, mail, settings, tell_unknown=tell_unknown)),
+        welcomes={user.name: greetings[user.name] for user in people},
+        asks=tuple(letter for letter in asks if post.is_open(letter, mail)),
+        stuck=tuple(post.stuck([*(greetings[user.name] for user in present if user.name in greetings), *asks], mail)),
     )
 
 
 def preview(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) -> dict[str, Any]:
     """Print every mail that --apply would send, or return them for JSON."""
     post = Post.of(verb, mail)
-    letters = prepare(verb, lists, post, mail, tell_unknown=tell_unknown).letters
+    prepared = prepare(verb, lists, post, mail, tell_unknown=tell_unknown)
+    letters = prepared.letters
     if not verb.options.json:
         show_letters(letters, post.renderer)
+        for stuck in prepared.stuck:
+            click.echo(f"Note: {stuck.words}")
     if mail.directory is not None:
         post.write_previews(letters)
-    return preview_document(letters, post.renderer)
+    return {**preview_document(letters, post.renderer), "stuck": [stuck.document() for stuck in prepared.stuck]}

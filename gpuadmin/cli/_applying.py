@@ -24,9 +24,10 @@ def apply(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) ->
     from gpuadmin.cli._verb import perform
     from gpuadmin.plan import PlanBuilder
 
-    settings, result = verb.site.settings, lists_document(lists)
+    settings = verb.site.settings
     post = Post.of(verb, mail)
     prepared = prepare(verb, lists, post, mail, tell_unknown=tell_unknown)
+    result = {**lists_document(lists), "stuck": [entry.document() for entry in prepared.stuck]}
     new = len(prepared.new)
     title = f"Applications for {settings.name}: {new} new account{'' if new == 1 else 's'}"
     work = converge(verb, prepared.registry, prepared.people, title=title)
@@ -35,6 +36,8 @@ def apply(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) ->
     plan_letters(builder, prepared.letters)
     for entry in lists.unknown:
         builder.warn(f"{entry.email or f'line {entry.line}'}: {entry.reason}")
+    for stuck in prepared.stuck:
+        builder.warn(stuck.words)
     plan = builder.build()
     if not prepared.people:
         return perform_mail(verb, plan, prepared.asks, post, mail, result)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpuadmin.cli._verb import Verb
     from gpuadmin.mail.deliver import Delivery
-    from gpuadmin.mail.ledger import Ledger
+    from gpuadmin.mail.ledger import Entry, Ledger
     from gpuadmin.mail.letter import Letter
     from gpuadmin.mail.render import Renderer
     from gpuadmin.mail.transport import Transport
@@ -134,6 +134,13 @@ class Post:
     def owes(self, letter: Letter, options: MailOptions) -> bool:
         """Whether a letter was decided in an earlier run, and is still to be sent."""
         return self.ledger.entry(letter.keys[0]) is not None and self.is_open(letter, options)
+
+    def stuck(self, letters: Sequence[Letter], options: MailOptions) -> list[Entry]:
+        """What the ledger knows of those letters that are not sent although nobody knows that they arrived."""
+        from gpuadmin.mail.ledger import State
+
+        known = [self.ledger.entry(letter.keys[0]) for letter in letters if not self.is_open(letter, options)]
+        return [entry for entry in known if entry is not None and entry.state is not State.SENT]
 
     def send(self, letters: Sequence[Letter], console: Console) -> list[Delivery]:
         """Send letters, a line for each that was not taken."""

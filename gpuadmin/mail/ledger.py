@@ -51,6 +51,19 @@ class Entry:
         """Whether the mail may have been sent, or not."""
         return self.state in (State.INTENT, State.UNKNOWN)
 
+    @property
+    def words(self) -> str:
+        """For an admin: why a mail that is uncertain, or was refused, is not sent, and what to do."""
+        again = " ".join(f"--again {name}" for name in self.names)
+        who = f"{', '.join(self.names)} <{self.address}>"
+        if self.uncertain:
+            return f"{who}: a mail of {self.time} may have been sent or not, that run was cut off; to send it: {again}"
+        return f"{who}: the address was refused ({self.detail}); correct it, or {again}"
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a run's record."""
+        return {"names": list(self.names), "address": self.address, "time": self.time, "detail": self.detail}
+
 
 def fold(text: str) -> tuple[dict[str, Entry], int]:
     """Given a ledger's text, return the latest entry of every key, and how many lines are damaged."""
@@ -102,10 +115,6 @@ class Ledger:
     def entry(self, key: str) -> Entry | None:
         """What is known of a key, if anything."""
         return self._entries.get(key)
-
-    def uncertain(self) -> list[Entry]:
-        """Mails that may have been sent or not: a crash, or a server that gave no answer."""
-        return [entry for entry in self._entries.values() if entry.uncertain]
 
     def open_keys(self, keys: Iterable[str], address: str, again: bool = False) -> tuple[str, ...]:
         """Given keys and today's address, return those that are still to be told.

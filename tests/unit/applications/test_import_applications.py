@@ -254,6 +254,27 @@ def test_a_mail_server_that_is_away_keeps_no_account_back(
     assert len(server.mails) == 4
 
 
+def test_a_mail_that_may_have_been_sent_is_said(
+    ansible: Ansible, cli: Cli, files: list[str], serve: StartServer
+) -> None:
+    server = serve(die_in_data="minji@example.org", shared="both")
+    prepare(ansible, server)
+    code, out, _ = cli("import-applications", *files, "--apply", "--yes", "--json")
+    assert [mail["state"] for mail in json.loads(out)["result"]["mails"]] == ["unknown", "failed", "failed", "failed"]
+    second = serve(shared="both", answers={"yuna@example.org": "550 5.1.1 no such user"})
+    prepare(ansible, second)
+    (ansible.site / "users.yml").write_text(ansible.users_yml[0])  # type: ignore[operator]
+    cli("import-applications", *files, "--apply", "--yes")
+    assert second.recipients == [f"{name}@example.org" for name in ("minji", "old", "seo")]
+    code, out, err = cli("import-applications", *files, "--apply", "--yes", "--json")
+    assert code == 0
+    assert [entry["names"] for entry in json.loads(out)["result"]["stuck"]] == [["minji"], ["yuna@example.org"]]
+    for words in ("to send it: --again minji", "refused (550 5.1.1 no such user)"):
+        assert words in " ".join(err.split())
+    cli("import-applications", *files, "--apply", "--yes", "--again", "minji")
+    assert second.recipients[3:] == ["minji@example.org"]
+
+
 def test_check_says_what_would_be_done(ansible: Ansible, cli: Cli, files: list[str]) -> None:
     site = prepare(ansible)
     code, out, _ = cli("import-applications", *files, "--apply", "--check")

@@ -170,7 +170,7 @@ def test_a_server_that_dies_with_a_mail_in_its_hands(serve: StartServer, tmp_pat
     server = serve(die_in_data="b@example.org", shared="both")
     done, ledger = send(tmp_path / "site", settings(server.port), list("abc"))
     assert states(done) == ["sent", "unknown", "failed"]
-    (uncertain,) = ledger.uncertain()
+    (uncertain,) = [entry for entry in ledger if entry.uncertain]
     assert uncertain.names == ("b",)
     second: Server = serve(shared="both")
     keys = [letter(name).keys[0] for name in "abc"]
