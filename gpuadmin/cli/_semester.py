@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpuadmin.cli._mail import MailOptions
     from gpuadmin.config.registry import RegistryFile
+    from gpuadmin.config.schema import Settings
     from gpuadmin.plan import Plan, Step
     from gpuadmin.records import Record
     from gpuadmin.run import RunResult, Secrets
@@ -170,19 +171,33 @@ def play(
 
 def gather(verb: Verb, console: Console, secrets: Secrets, record: Record) -> Facts:
     """Ask all hosts for what has to be known before anything is decided."""
-    from gpuadmin.accounts import subid_range
-
-    settings, users = verb.site.settings, verb.site.registry.registry.users
-    people = []
-    for user in users:
-        if user.uid is not None:
-            first, last = subid_range(user.uid, settings)
-            people.append({"name": user.name, "uid": user.uid, "subid_start": first, "subid_count": last - first + 1})
+    users = verb.site.registry.registry.users
     at = datetime.now(UTC).isoformat(timespec="seconds")
     hosts = verb.named("gpu", "storage", "backup")
+
+    def ask(people: list[dict[str, Any]], names: list[str], on: Sequence[str]) -> Facts:
+        asked = {"people": people, "names": names}
+        result = play(verb, console, secrets, record, "facts", on, gpuadmin_term=asked)
+        return Facts.of(result.hosts, tuple(on), at)
+
+    known = {user.name: user.uid for user in users if user.uid is not None}
     names = [user.name for user in users if user.uid is None]
-    result = play(verb, console, secrets, record, "facts", hosts, gpuadmin_term={"people": people, "names": names})
-    return Facts.of(result.hosts, tuple(hosts), at)
+    if names:
+        # whose uid only the hosts know can be looked for only when they have said it
+        known |= ask([], names, verb.named("storage")).identities()
+    return ask(persons(known, verb.site.settings), names, hosts)
+
+
+def persons(uids: Mapping[str, int], settings: Settings) -> list[dict[str, Any]]:
+    """Given names and uids, return what hosts are told of people; ids outside of people's range are nobody's."""
+    from gpuadmin.accounts import subid_range
+
+    found = []
+    for name, uid in uids.items():
+        if settings.accounts.uid_first <= uid <= settings.accounts.uid_last:
+            first, last = subid_range(uid, settings)
+            found.append({"name": name, "uid": uid, "subid_start": first, "subid_count": last - first + 1})
+    return found
 
 
 def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console) -> Reset | None:

@@ -308,16 +308,13 @@ def released(reset: Reset) -> list[str]:
 
 def release(reset: Reset, names: list[str]) -> Outcome:
     """Let them in again."""
-    from gpuadmin.accounts import desired, known, subid_range
+    from gpuadmin.accounts import desired, known
+    from gpuadmin.cli._semester import persons
 
     site = reset.verb.site
     users = [user.model_copy(update={"locked": False}) for user in known(reset.registry, names)]
     reset.registry.changed(site.settings, update=users).save()
-    people = []
-    for user in users:
-        first, last = subid_range(user.uid or site.settings.accounts.uid_first, site.settings)
-        if user.uid is not None:
-            people.append({"name": user.name, "uid": user.uid, "subid_start": first, "subid_count": last - first + 1})
+    people = persons({user.name: user.uid for user in users if user.uid is not None}, site.settings)
     run = reset.play(
         "unlock", hosts=reset.named("gpu", "storage"), gpuadmin_term={"people": people},
         gpuadmin_users=[desired(user, site.settings) for user in users],
