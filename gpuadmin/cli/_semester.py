@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuadmin.cli._semester_hosts import bad_hosts, gather, play
 from gpuadmin.cli._verb import Verb
-from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from gpuadmin.cli._mail import MailOptions
     from gpuadmin.config.registry import RegistryFile
-    from gpuadmin.config.schema import Settings
     from gpuadmin.plan import Plan, Step
     from gpuadmin.records import Record
     from gpuadmin.run import RunResult, Secrets
@@ -115,89 +115,13 @@ class Reset:
         self.decision = with_facts(self.decision, self.facts)
 
 
-def play(
-    verb: Verb,
-    console: Console,
-    secrets: Secrets,
-    record: Record,
-    phase: str,
-    hosts: Sequence[str],
-    **variables: Any,
-) -> RunResult:
-    """Run the playbook for one phase. Raises InterruptedRun and GpuadminError where it did not come to an end."""
-    from gpuadmin.accounts import variables as people
-    from gpuadmin.console import Progress
-    from gpuadmin.run import Invocation, RunResult, run
-
-    if not hosts:
-        return RunResult({})
-    options, site = verb.options, verb.site
-    log = record.directory / "phase.txt"
-    with Progress(console, verbose=options.verbose) as progress:
-        result = run(
-            Invocation(
-                playbook=verb.name,
-                inventory=site.inventory.sources,
-                known_hosts=site.known_hosts,
-                hosts=len(hosts),
-                variables={
-                    "gpuadmin_site": site.settings.model_dump(mode="json"),
-                    "gpuadmin_phase": phase,
-                    **people(site.registry, site.settings, ()),
-                    **variables,
-                },
-                limit=",".join(hosts),
-                check=options.check and phase != "facts",
-                verbosity=options.verbose,
-                secrets=secrets,
-                log=log,
-            ),
-            on_task=progress.task,
-            on_host=progress.host,
-        )
-    if log.exists():
-        with record.log.open("a", encoding="utf-8") as stream:
-            stream.write(f"=== {phase}\n{log.read_text(encoding='utf-8', errors='replace')}\n")
-        record.log.chmod(0o600)
-        log.unlink()
-    if result.interrupted:
-        raise InterruptedRun(
-            f"interrupted in {phase}; what was done is done", hint=f"go on with: gpuadmin {verb.name} --resume"
-        )
-    if result.error:
-        raise GpuadminError(result.error, hint=f"the whole output: gpuadmin runs {record.id} --log")
-    return result
-
-
-def gather(verb: Verb, console: Console, secrets: Secrets, record: Record) -> Facts:
-    """Ask all hosts for what has to be known before anything is decided."""
-    users = verb.site.registry.registry.users
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    hosts = verb.named("gpu", "storage", "backup")
-
-    def ask(people: list[dict[str, Any]], names: list[str], on: Sequence[str]) -> Facts:
-        asked = {"people": people, "names": names}
-        result = play(verb, console, secrets, record, "facts", on, gpuadmin_term=asked)
-        return Facts.of(result.hosts, tuple(on), at)
-
-    known = {user.name: user.uid for user in users if user.uid is not None}
-    names = [user.name for user in users if user.uid is None]
-    if names:
-        # whose uid only the hosts know can be looked for only when they have said it
-        known |= ask([], names, verb.named("storage")).identities()
-    return ask(persons(known, verb.site.settings), names, hosts)
-
-
-def persons(uids: Mapping[str, int], settings: Settings) -> list[dict[str, Any]]:
-    """Given names and uids, return what hosts are told of people; ids outside of people's range are nobody's."""
-    from gpuadmin.accounts import subid_range
-
-    found = []
-    for name, uid in uids.items():
-        if settings.accounts.uid_first <= uid <= settings.accounts.uid_last:
-            first, last = subid_range(uid, settings)
-            found.append({"name": name, "uid": uid, "subid_start": first, "subid_count": last - first + 1})
-    return found
+def proven(reset: Reset, run: RunResult, result: Mapping[str, Any]) -> Outcome:
+    """A phase is done where the hosts say so; one that does not is pending, and stops the reset unless it may pend."""
+    pending = bad_hosts(run)
+    if not pending or reset.request.leave_pending:
+        return Outcome(result, pending)
+    unreachable = all(run.hosts[name].status == "unreachable" for name in pending)
+    return Outcome(result, pending, ExitCode.HOST_UNREACHABLE if unreachable else ExitCode.HOST_FAILED)
 
 
 def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console) -> Reset | None:

@@ -129,7 +129,7 @@ def _go(reset: Reset, phases: list[str]) -> int:
 
 def _release(reset: Reset) -> int:
     """Those who were locked out and stay by now can log in again, before anything else. Returns the exit code."""
-    from gpuadmin.cli._semester_phases import release, released
+    from gpuadmin.cli._semester_people import release, released
     from gpuadmin.cli._verb import confirm
     from gpuadmin.plan import PlanBuilder
 
@@ -221,7 +221,7 @@ def _next_term(verb: Verb) -> None:
 
 def _abort(reset: Reset) -> int:
     """Take back what was done, as long as nothing was wiped."""
-    from gpuadmin.cli._semester_phases import unlock
+    from gpuadmin.cli._semester_people import unlock
     from gpuadmin.cli._verb import confirm
     from gpuadmin.errors import RefusedError
     from gpuadmin.plan import PlanBuilder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import backups, wipe
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import Backup
+from ansible_collections.gpuadmin.node.plugins.module_utils.backup_set import Backup
 
 FIRST = "20261221T010203Z-reset-2026-2"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    backups,
+    backup_set,
     closing,
     homes,
     jobs,
@@ -311,7 +311,7 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
         (tmp_path / "backups.json").write_text(json.dumps(settings))
         assert timed_backup.make(settings, "20250101T000000Z-daily") == "20250101T000000Z-daily"
         assert timed_backup.main(str(tmp_path)) == 0
-        names = [one.name.partition("-")[2] for one in backups.complete(str(storage.directory))]
+        names = [one.name.partition("-")[2] for one in backup_set.complete(str(storage.directory))]
         assert sorted(names) == ["daily", kept.name.partition("-")[2]]
         assert not (storage.directory / "20250101T000000Z-daily").exists()
         assert timed_backup.main(str(tmp_path / "nowhere")) == 1

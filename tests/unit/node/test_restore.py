@@ -11,7 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import backups, btrfs, manifest, restore, transfer
+from ansible_collections.gpuadmin.node.plugins.module_utils import (
+    backup_set,
+    backups,
+    btrfs,
+    manifest,
+    restore,
+    transfer,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
@@ -158,7 +165,7 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     flip(backup.home("minji"))
     with pytest.raises(NodeError, match="'thesis' differs in content"):
         backups.verify(backup, ["jiho", "minji"], again=True)
-    found = backups.load(str(storage.directory), FIRST)
+    found = backup_set.load(str(storage.directory), FIRST)
     assert found is not None
     assert (found.homes["minji"].verified, bool(found.homes["jiho"].verified)) == (None, True)
     with pytest.raises(NodeError, match="is not what was backed up"):
@@ -216,7 +223,7 @@ def test_a_second_copy(storage: Storage, remote: tuple[transfer.Remote, Path]) -
     run("btrfs", "subvolume", "create", home / "data")
     first = storage.backup()
     assert transfer.send(first, there, []).strip()
-    assert set(backups.complete(str(directory))[0].homes) == {"minji"}
+    assert set(backup_set.complete(str(directory))[0].homes) == {"minji"}
     (home / "small").write_bytes(b"x")
     second = storage.backup(SECOND)
     sizes = []
@@ -233,7 +240,7 @@ def test_a_second_copy(storage: Storage, remote: tuple[transfer.Remote, Path]) -
     finally:
         transfer.subprocess.Popen = real  # type: ignore[misc]
     assert ("btrfs", "send", "--quiet", "-p", f"{first.path}/homes", f"{second.path}/homes") in sizes
-    copies = backups.complete(str(directory))
+    copies = backup_set.complete(str(directory))
     assert [copy.name for copy in copies] == [FIRST, SECOND]
     # a person's home can be restored there, too
     assert Path(copies[1].home("minji"), "small").read_bytes() == b"x"
@@ -252,9 +259,9 @@ def test_a_copy_that_breaks_is_none(storage: Storage, remote: tuple[transfer.Rem
     deaf = transfer.Remote("nas2", ("sh", "-c", "cat > /dev/null"))
     with pytest.raises(NodeError, match="did not say"):
         transfer.send(backup, deaf, [])
-    assert backups.complete(str(directory)) == []
+    assert backup_set.complete(str(directory)) == []
     transfer.send(backup, there, [])
-    copy = backups.complete(str(directory))[0]
+    copy = backup_set.complete(str(directory))[0]
     flip(copy.home("minji"))
     with pytest.raises(NodeError, match="damaged"):
         transfer.send(backup, there, [])
@@ -272,8 +279,8 @@ def test_removing_a_set(storage: Storage) -> None:
     home = storage.home(*MINJI)
     run("btrfs", "subvolume", "create", home / "data")
     storage.backup()
-    backups.remove(str(storage.directory), FIRST)
-    assert backups.names(str(storage.directory)) == []
+    backup_set.remove(str(storage.directory), FIRST)
+    assert backup_set.names(str(storage.directory)) == []
     assert list(btrfs.nested(str(storage.point))) == ["homes", "homes/minji/data"]
     with pytest.raises(NodeError):
-        backups.remove(str(storage.directory), "../homes")
+        backup_set.remove(str(storage.directory), "../homes")

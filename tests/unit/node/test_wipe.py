@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import backups, btrfs, wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, backups, btrfs, wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
@@ -251,7 +251,7 @@ def test_homes_that_are_no_subvolume(tmp_path: Path) -> None:
         assert backup.homes["minji"].files == 2
         plan, purged = storage.wipe_all(MINJI)
         assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
-        assert len(backups.complete(str(storage.directory))) == 2
+        assert len(backup_set.complete(str(storage.directory))) == 2
 
 
 def fill(path: Path, megabytes: int) -> None:
@@ -272,7 +272,7 @@ def test_a_full_disk_fails_before_anything_is_wiped(storage: Storage) -> None:
     fill(storage.point / "full", 512)
     with pytest.raises(NodeError, match=r"free in|No space"):
         storage.backup()
-    assert backups.names(str(storage.directory)) == []
+    assert backup_set.names(str(storage.directory)) == []
     with pytest.raises(NodeError, match="no complete backup"):
         storage.wipe(MINJI)
     assert storage.names == ["minji"]
@@ -283,7 +283,7 @@ def test_a_disk_that_becomes_full_while_the_backup_is_made(storage: Storage, mon
     monkeypatch.setattr(backups, "_write_manifest", lambda task: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(NodeError, match="No space"):
         storage.backup()
-    assert backups.names(str(storage.directory)) == []
+    assert backup_set.names(str(storage.directory)) == []
 
 
 def test_a_reached_quota_does_not_keep_a_home_from_going(storage: Storage) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import RefusedError
-from gpuadmin.semester import planner
+from gpuadmin.semester import planner, refusals
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision, Leaver, backup_name, decide, narrowed, slug, with_facts
 
@@ -134,13 +134,13 @@ def test_contradictions_are_refused() -> None:
 def test_old_plans_are_refused() -> None:
     decision = decide(settings(), registry(MINJI), facts({}), backup=BACKUP)
     now = datetime.fromisoformat(AT)
-    planner.refuse_stale(decision, facts({}), now + timedelta(minutes=5))
+    refusals.refuse_stale(decision, facts({}), now + timedelta(minutes=5))
     with pytest.raises(RefusedError, match="too old"):
-        planner.refuse_stale(decision, facts({}), now + timedelta(hours=1))
+        refusals.refuse_stale(decision, facts({}), now + timedelta(hours=1))
     newer = replace(facts({}), at="2026-12-31T12:00:01+00:00")
     with pytest.raises(RefusedError, match="older than what is known"):
-        planner.refuse_stale(decision, newer, now + timedelta(minutes=1))
-    planner.refuse_stale(with_facts(decision, newer), newer, now.astimezone(UTC))
+        refusals.refuse_stale(decision, newer, now + timedelta(minutes=1))
+    refusals.refuse_stale(with_facts(decision, newer), newer, now.astimezone(UTC))
 
 
 def backed_up(verified: str | None = "2026-12-31T12:05:00Z", uid: int = 20001, name: str = BACKUP) -> Facts:
@@ -161,8 +161,8 @@ def backed_up(verified: str | None = "2026-12-31T12:05:00Z", uid: int = 20001, n
 def test_without_a_verified_backup(said: Facts, words: str) -> None:
     decision = decide(settings(), registry(MINJI), said, backup=BACKUP)
     with pytest.raises(RefusedError, match=words):
-        planner.refuse_unbacked(decision, said)
-    planner.refuse_unbacked(decision, backed_up())
+        refusals.refuse_unbacked(decision, said)
+    refusals.refuse_unbacked(decision, backed_up())
 
 
 def test_who_still_runs_something() -> None:
@@ -170,8 +170,8 @@ def test_who_still_runs_something() -> None:
     running = replace(said, hosts={**said.hosts, "node1": {"at": AT, "processes": {"minji": 3}}})
     decision = decide(settings(), registry(MINJI), running, backup=BACKUP)
     with pytest.raises(RefusedError, match="node1: minji"):
-        planner.refuse_running(decision, running)
-    planner.refuse_running(decision, said)
+        refusals.refuse_running(decision, running)
+    refusals.refuse_running(decision, said)
 
 
 NAME = st.from_regex(r"\A[a-z_][a-z0-9_-]{0,8}\Z").filter(

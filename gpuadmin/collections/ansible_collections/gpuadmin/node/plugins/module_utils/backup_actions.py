@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import backups, jobs, work
-from .backups import Backup
+from . import backup_set, backups, jobs, work
+from .backup_set import Backup
 from .errors import NodeError
 
 
@@ -43,7 +43,7 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
 
 
 def _chosen(given: Mapping[str, Any]) -> Backup:
-    sets = backups.complete(given["directory"])
+    sets = backup_set.complete(given["directory"])
     found = next((one for one in reversed(sets) if given["name"] in (None, one.name)), None)
     if found is None:
         raise NodeError(f"there is no complete backup {given['name'] or ''} in {given['directory']}")

@@ -1,32 +1,19 @@
-"""Backups of the homes on the storage host: a set is a read-only snapshot and what was found in it.
-
-``DIRECTORY/NAME/homes`` is the snapshot of the subvolume that holds all homes, ``nested/N`` those of subvolumes inside
-of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: a set
-without it is rubbish that an interruption left.
-"""
+"""Making and verifying backups of the homes on the storage host."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
-import shutil
-import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from . import btrfs, homes, manifest, mounts
+from .backup_set import LOCK, NAME, Backup, Home, check_directory, complete, load, names, now, remove, source, store
 from .errors import NodeError
 from .fields import shown, valid_name
-from .files import flocked, make_directory, read_bytes, sync_directory, sync_filesystem, write_atomic
+from .files import flocked, make_directory, sync_directory, sync_filesystem
 
-FORMAT = 1
-NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
-TRASH = ".gpuadmin-wiping"
-LOCK = "/run/gpuadmin/backups.lock"
 RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
 
 
@@ -40,117 +27,6 @@ class Request:
     mountpoint: str | None = None
     verify: Sequence[str] | None = None
     workers: int = 2
-
-
-@dataclass(frozen=True)
-class Home:
-    """A home in a backup. ``inode`` and ``volume`` say which directory it was."""
-
-    uid: int
-    inode: int
-    volume: str
-    files: int
-    bytes: int
-    entries: int
-    checksum: str
-    nested: Mapping[str, str] = field(default_factory=dict)
-    verified: str | None = None
-
-
-@dataclass(frozen=True)
-class Backup:
-    """A complete set."""
-
-    name: str
-    path: str
-    created: str
-    root: str
-    inside: str
-    homes: Mapping[str, Home]
-    problems: Mapping[str, str] = field(default_factory=dict)
-    # host → when a whole copy of the set was there, and those homes in it verified that are verified here
-    copies: Mapping[str, str] = field(default_factory=dict)
-
-    def home(self, name: str) -> str:
-        """Where a home lies in the snapshot."""
-        return os.path.normpath(os.path.join(self.path, "homes", self.inside, name))
-
-    def nested(self, name: str) -> dict[str, str]:
-        return {inner: os.path.join(self.path, where) for inner, where in self.homes[name].nested.items()}
-
-    def manifest(self, name: str) -> str:
-        return os.path.join(self.path, "manifest", f"{name}.gz")
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "path": self.path,
-            "created": self.created,
-            "root": self.root,
-            "homes": {name: dict(vars(home)) for name, home in self.homes.items()},
-            "problems": dict(self.problems),
-            "copies": dict(self.copies),
-        }
-
-
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def check_directory(path: str) -> None:
-    """The directory of backups is root's own: whoever could write there could decide what is wiped."""
-    try:
-        facts = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
-        raise NodeError(f"{path} must be a directory that root alone can enter (mode 0700)")
-
-
-def load(directory: str, name: str) -> Backup | None:
-    """A complete set; None where there is none of that name. Raises NodeError where it cannot be read."""
-    if not NAME.match(name):
-        raise NodeError(f"{shown(name)} is not the name of a backup")
-    path = os.path.join(directory, name)
-    data = read_bytes(os.path.join(path, "backup.json")) if os.path.isdir(path) else None
-    if data is None:
-        return None
-    try:
-        raw = json.loads(data)
-        if raw["format"] != FORMAT:
-            raise NodeError(f"{path} has format {shown(raw['format'])}; this code knows {FORMAT}")
-        found = {str(key): Home(**value) for key, value in raw["homes"].items()}
-        return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
-
-
-def store(backup: Backup) -> None:
-    """Write backup.json, durably."""
-    document = {
-        "format": FORMAT,
-        "created": backup.created,
-        "root": backup.root,
-        "inside": backup.inside,
-        "homes": {name: dict(vars(home)) for name, home in sorted(backup.homes.items())},
-        "problems": dict(backup.problems),
-        "copies": dict(backup.copies),
-    }
-    path = os.path.join(backup.path, "backup.json")
-    write_atomic(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
-
-
-def names(directory: str) -> list[str]:
-    """All sets, also incomplete ones, oldest first."""
-    try:
-        return sorted(name for name in os.listdir(directory) if NAME.match(name))
-    except FileNotFoundError:
-        return []
-
-
-def complete(directory: str) -> list[Backup]:
-    """All complete sets, oldest first."""
-    return [found for name in names(directory) if (found := load(directory, name)) is not None]
 
 
 def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
@@ -263,13 +139,6 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
     return replace(backup, homes=found, problems=problems)
 
 
-def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
-    """Where a home lies in a set, and the snapshots of the subvolumes inside of it."""
-    nested = backup.nested(name)
-    own = nested.pop("", None)
-    return (backup.home(name) if own is None else own), nested
-
-
 def _earlier(request: Request, name: str, uid: int) -> Iterator[manifest.Line] | None:
     """The newest manifest of the same person's home: what has not changed since is not read again."""
     for backup in reversed(complete(request.directory)):
@@ -353,31 +222,3 @@ def verify(backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bo
         words = "; ".join(f"{name}: {', '.join(lines)}" for name, lines in sorted(bad.items()))
         raise NodeError(f"{backup.name} is damaged: {words}")
     return result
-
-
-def copied(backup: Backup, host: str, when: str) -> Backup:
-    """Record that a host holds a verified copy since ``when``."""
-    fresh = load(os.path.dirname(backup.path), backup.name) or backup
-    result = replace(fresh, copies={**fresh.copies, host: when})
-    store(result)
-    return result
-
-
-def remove(directory: str, name: str) -> None:
-    """Delete a set: first what makes it one, then its snapshots, then the rest. Can be cut and run again."""
-    if not NAME.match(name):
-        raise NodeError(f"{shown(name)} is not the name of a backup")
-    path = os.path.join(directory, name)
-    if not os.path.isdir(path) or os.path.islink(path):
-        return
-    try:
-        os.unlink(os.path.join(path, "backup.json"))
-        sync_directory(path)
-    except FileNotFoundError:
-        pass
-    nested = os.path.join(path, "nested")
-    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) else []
-    snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]
-    btrfs.delete([one for one in snapshots if os.path.isdir(one)])
-    shutil.rmtree(path)
-    sync_directory(directory)

@@ -10,141 +10,24 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from . import backups, btrfs, homes, manifest, mounts
+from . import backup_set, btrfs, manifest, mounts
 from .archive_home import tar_command
-from .backups import Backup
+from .backup_set import Backup
 from .descend import Entry, walk
 from .errors import NodeError
-from .fields import shown, valid_name
 from .files import flocked, make_directory, sync_directory, sync_filesystem
 from .purge import purge
-
-RESTORING = ".gpuadmin-restoring"
-MODES = ("beside", "in-place", "directory", "archive")
-
-
-@dataclass(frozen=True)
-class Request:
-    """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
-
-    ``subids``: (base, size, first uid) of the site: a person's subordinate ids begin at base + (uid - first) * size.
-    """
-
-    root: str
-    directory: str
-    user: str
-    backup: str
-    mode: str = "beside"
-    path: str = ""
-    target: str | None = None
-    uid: int | None = None
-    subids: tuple[int, int, int] | None = None
-    mountpoint: str | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """``target``: where it goes. ``aside``: where what is there now goes, in place."""
-
-    operations: tuple[str, ...]
-    target: str
-    aside: str | None = None
-
-
-def newest(directory: str, user: str) -> Backup:
-    """The newest backup that a person's home was verified in, else the newest that has it."""
-    having = [one for one in backups.complete(directory) if user in one.homes]
-    if not having:
-        raise NodeError(f"no backup in {directory} has a home of {user}")
-    return next((one for one in reversed(having) if one.homes[user].verified), having[-1])
-
-
-def _inner(path: str) -> str:
-    """A path below a home, without a way out of it."""
-    clean = os.path.normpath(path) if path else ""
-    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
-        raise NodeError(f"{shown(path)} is not a path inside of the home")
-    return "" if clean == "." else clean
-
-
-def compute(request: Request, mountinfo: str) -> tuple[Plan, Backup]:
-    """Decide where it goes; refuse where something is in the way."""
-    if not valid_name(request.user) or request.mode not in MODES:
-        raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
-    if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), mountinfo):
-        raise NodeError(f"there is no {request.root}")
-    backups.check_directory(request.directory)
-    found = (
-        backups.load(request.directory, request.backup) if request.backup else newest(request.directory, request.user)
-    )
-    if found is None or request.user not in found.homes:
-        raise NodeError(f"no complete backup {request.backup} with a home of {request.user} in {request.directory}")
-    inner = _inner(request.path)
-    what = f"{request.user}'s {inner or 'home'} from {found.name}"
-    home = os.path.join(request.root, request.user)
-    stamp = found.name.partition("-")[0]
-    target, aside = f"{home}.restored-{stamp}", None
-    if request.mode == "archive":
-        target = os.path.join(str(request.target), f"{request.user}-{found.homes[request.user].uid}-{stamp}.tar.gz")
-    elif request.mode == "directory":
-        target = str(request.target)
-        if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
-            raise NodeError(f"{shown(target)} is not a plain absolute path")
-        _roots_own(os.path.dirname(target))
-    elif request.mode == "in-place":
-        target = os.path.join(home, inner) if inner else home
-        if os.path.realpath(os.path.dirname(target)) != os.path.dirname(target):
-            raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
-        if os.path.lexists(target):
-            aside = f"{target}.before-{stamp}"
-    if os.path.lexists(aside or target):
-        raise NodeError(f"{aside or target} is there already; move it away first")
-    words = [f"restore {what} to {target}"]
-    if aside:
-        words.insert(0, f"keep what is there now as {aside}")
-    return Plan(tuple(words), target, aside), found
-
-
-def _roots_own(path: str) -> None:
-    """Root must not write where somebody else could put a link in its way."""
-    if os.path.realpath(path) != path or not os.path.isdir(path):
-        raise NodeError(f"{path} must be a directory that is there, without symbolic links on the way")
-    facts = os.stat(path)
-    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
-        raise NodeError(f"{path} must belong to root, and nobody else may write in it")
-
-
-def _owners(request: Request, old: int) -> Mapping[int, int]:
-    return {} if request.uid in (None, old) else {old: int(str(request.uid))}
-
-
-def _translate(request: Request, old: int, *, back: bool = False) -> manifest.Owner:
-    """Ids as they are to be, or with ``back`` as they were: the person's own, and subordinate ones by their place."""
-    single = _owners(request, old)
-    if back:
-        single = {new: was for was, new in single.items()}
-    base, count, lowest = request.subids or (0, 0, 0)
-    first = base + (old - lowest) * count
-    then = base + (next(iter(_owners(request, old).values()), old) - lowest) * count
-    if back:
-        first, then = then, first
-
-    def translate(one: int) -> int:
-        if one in single:
-            return single[one]
-        return one - first + then if first <= one < first + count else one
-
-    return translate
+from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
 
 
 def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]:
     """Restore; return where it is and what was restored. Whatever stops it, nothing that was there is touched."""
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
     try:
-        with flocked(backups.LOCK):
+        with flocked(backup_set.LOCK):
             plan, backup = compute(request, table)
             if request.mode == "archive":
                 return _archive(request, plan, backup)
@@ -175,7 +58,7 @@ def _workplace(request: Request, plan: Plan) -> str:
         return os.path.join(os.path.dirname(plan.target), f".{os.path.basename(plan.target)}.gpuadmin-part")
     place = os.path.join(request.root, RESTORING)
     make_directory(place, 0o700, os.geteuid(), os.getegid())
-    backups.check_directory(place)
+    backup_set.check_directory(place)
     return os.path.join(place, request.user)
 
 
@@ -212,7 +95,7 @@ def _into_place(request: Request, plan: Plan, part: str) -> None:
 
 def _source(backup: Backup, user: str, inner: str) -> tuple[str, dict[str, str]]:
     """Where a part of a home lies in the set, and the subvolumes inside of that part, relative to it."""
-    top, nested = backups.source(backup, user)
+    top, nested = backup_set.source(backup, user)
     rest = inner
     for prefix in sorted(nested, key=len, reverse=True):
         if inner == prefix or inner.startswith(prefix + "/"):
@@ -238,7 +121,7 @@ def _no_links(top: str, rest: str, inner: str) -> None:
 
 
 def _copy(request: Request, backup: Backup, part: str) -> manifest.Total:
-    inner = _inner(request.path)
+    inner = inner_path(request.path)
     home = backup.homes[request.user]
     place, nested = _source(backup, request.user, inner)
     _cp(place, part)
@@ -248,9 +131,9 @@ def _copy(request: Request, backup: Backup, part: str) -> manifest.Total:
             os.rmdir(target)  # the empty directory that stands for a subvolume in a snapshot
         _cp(where, target)
     if os.path.isdir(part) and not os.path.islink(part):
-        _give(part, _translate(request, home.uid))
+        _give(part, translated(request, home.uid))
         return _verify(request, backup, part, inner)
-    owner = _translate(request, home.uid)
+    owner = translated(request, home.uid)
     facts = os.lstat(part)
     os.chown(part, owner(facts.st_uid), owner(facts.st_gid), follow_symlinks=False)
     return manifest.Total(files=1, bytes=facts.st_size, entries=1)
@@ -314,7 +197,7 @@ def _part(found: Iterator[manifest.Line], inner: str) -> Iterator[manifest.Line]
 
 
 def _verify(request: Request, backup: Backup, part: str, inner: str) -> manifest.Total:
-    back = _translate(request, backup.homes[request.user].uid, back=True)
+    back = translated(request, backup.homes[request.user].uid, back=True)
     expected = manifest.total(_part(manifest.read(backup.manifest(request.user)), inner))
     found = manifest.total(manifest.lines(part, owner=back))
     if expected.checksum != found.checksum:
@@ -327,7 +210,7 @@ def _verify(request: Request, backup: Backup, part: str, inner: str) -> manifest
 
 def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:
     """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
-    place, nested = _source(backup, request.user, _inner(request.path))
+    place, nested = _source(backup, request.user, inner_path(request.path))
     if nested:
         raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
     directory = os.path.dirname(plan.target)

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import backups, homes, mounts, scratch, sessions
+from . import backup_set, homes, mounts, scratch, sessions
 from .errors import NodeError
 from .people import Person
 
@@ -26,7 +26,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
     table = mounts.parse_mountinfo(mountinfo)
     found = {}
     for name, entry in sorted(homes.scan(root).items()):
-        if name in (backups.TRASH, ".gpuadmin-restoring"):
+        if name in (backup_set.TRASH, ".gpuadmin-restoring"):
             continue
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None
@@ -38,7 +38,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
 
 def waiting(root: str) -> list[str]:
     """Names of homes that are out of sight and not deleted yet, as BACKUP/NAME."""
-    place = os.path.join(root, backups.TRASH)
+    place = os.path.join(root, backup_set.TRASH)
     if not os.path.isdir(place):
         return []
     return sorted(f"{one}/{name}" for one in os.listdir(place) for name in os.listdir(os.path.join(place, one)))
@@ -46,8 +46,8 @@ def waiting(root: str) -> list[str]:
 
 def of_backups(directory: str) -> list[dict[str, object]]:
     """The complete sets, oldest first."""
-    backups.check_directory(directory)
-    return [one.as_dict() for one in backups.complete(directory)]
+    backup_set.check_directory(directory)
+    return [one.as_dict() for one in backup_set.complete(directory)]
 
 
 def free(path: str) -> int:
@@ -80,7 +80,7 @@ def collect(
     names: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """All of it; what a host does not have is left out by its argument."""
-    found: dict[str, Any] = {"at": backups.now(), "boot": boot_id()}
+    found: dict[str, Any] = {"at": backup_set.now(), "boot": boot_id()}
     if home_root is not None:
         found["homes"] = of_homes(home_root, mountpoint, mounts.read_mountinfo())
         found["waiting"] = waiting(home_root)

@@ -15,9 +15,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import backups, btrfs
-from .backups import Backup
+from . import backup_set, backups, btrfs
+from .backup_set import Backup
 from .errors import NodeError
+from .fields import valid_name
 from .files import make_directory, sync_directory, sync_filesystem
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -105,35 +106,35 @@ def serve(directory: str, request: str, stdin: int = 0) -> str:
     """On the other host: do what was asked for in SSH_ORIGINAL_COMMAND; return what to print."""
     words = shlex.split(request)
     verb, rest = (words[0], words[1:]) if words else ("", [])
-    backups.check_directory(directory)
+    backup_set.check_directory(directory)
     os.makedirs(os.path.dirname(directory), exist_ok=True)
     make_directory(directory, 0o700, os.geteuid(), os.getegid())
     if verb == "list" and not rest:
-        return "\n".join(one.name for one in backups.complete(directory))
-    if not rest or not backups.NAME.match(rest[0]):
+        return "\n".join(one.name for one in backup_set.complete(directory))
+    if not rest or not backup_set.NAME.match(rest[0]):
         raise NodeError("not understood")
     name, path = rest[0], os.path.join(directory, rest[0])
     if verb == "verify":
-        found = backups.load(directory, name)
+        found = backup_set.load(directory, name)
         if found is None or any(one not in found.homes for one in rest[1:]):
             raise NodeError(f"there is no complete {name} here")
         backups.verify(found, rest[1:], again=True)
-        return backups.now()
-    if backups.load(directory, name) is not None:
+        return backup_set.now()
+    if backup_set.load(directory, name) is not None:
         raise NodeError(f"{name} is complete here")
     if verb == "begin" and len(rest) == 1:
-        for one in backups.names(directory):
-            if backups.load(directory, one) is None:
-                backups.remove(directory, one)
+        for one in backup_set.names(directory):
+            if backup_set.load(directory, one) is None:
+                backup_set.remove(directory, one)
         for place in (path, f"{path}/nested", f"{path}/manifest"):
             make_directory(place, 0o700, os.geteuid(), os.getegid())
     elif verb == "receive" and len(rest) == 3 and PART.match(rest[1]) and UUID.match(rest[2]):
         _receive(path, rest[1], rest[2], stdin)
-    elif verb == "manifest" and len(rest) == 2 and backups.valid_name(rest[1]):
+    elif verb == "manifest" and len(rest) == 2 and valid_name(rest[1]):
         _write(f"{path}/manifest/{rest[1]}.gz", stdin)
     elif verb == "commit" and len(rest) == 1:
         _commit(path, stdin)
-        if backups.load(directory, name) is None:
+        if backup_set.load(directory, name) is None:
             raise NodeError("the set is not complete")
         sync_directory(directory)
     else:

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import backups, btrfs, homes, mounts
-from .backups import TRASH, Backup
+from . import backup_set, btrfs, homes, mounts
+from .backup_set import TRASH, Backup
 from .errors import NodeError
 from .fields import shown, valid_name, whole_number
 from .files import flocked, sync_directory, sync_filesystem
@@ -145,8 +145,8 @@ def _checked(request: Request, mountinfo: str) -> Backup:
     homes_request = homes.Request(request.root, mountpoint=request.mountpoint)
     if not homes.check_root(homes_request, mountinfo):
         raise NodeError(f"there is no {request.root}")
-    backups.check_directory(request.directory)
-    backup = backups.load(request.directory, request.backup)
+    backup_set.check_directory(request.directory)
+    backup = backup_set.load(request.directory, request.backup)
     if backup is None:
         raise NodeError(f"there is no complete backup {request.backup} in {request.directory}: nothing is wiped")
     if backup.root != request.root:
@@ -201,7 +201,7 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
 
 
 def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
-    with Twin(*backups.source(backup, name)) as twin:
+    with Twin(*backup_set.source(backup, name)) as twin:
         done = purge(source, os.fsencode(name), twin.judge, itself=lambda entry: None)
     return f"was deleted but for {', '.join(done.words)}" if done.kept else None
 
@@ -240,7 +240,7 @@ def empty_trash(request: Request) -> dict[str, Purged]:
     try:
         for name in sorted(os.listdir(handle)):
             if name in backup.homes:
-                with Twin(*backups.source(backup, name)) as twin:
+                with Twin(*backup_set.source(backup, name)) as twin:
                     done[name] = purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
     finally:
         os.close(handle)

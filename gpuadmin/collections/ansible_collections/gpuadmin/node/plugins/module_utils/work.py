@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import backups, people, restore, retention, scratch, transfer, wipe
+from . import backup_set, backups, people, restore, retention, scratch, transfer, wipe
 from .errors import NodeError
 from .files import flocked, read_bytes, write_atomic
 from .jobs import NEW, Work
@@ -22,7 +22,7 @@ def make_backup(arguments: Mapping[str, Any]) -> object:
 
 
 def verify_backup(arguments: Mapping[str, Any]) -> object:
-    backup = backups.load(arguments["directory"], arguments["backup"])
+    backup = backup_set.load(arguments["directory"], arguments["backup"])
     if backup is None:
         raise NodeError(f"there is no complete backup {arguments['backup']} in {arguments['directory']}")
     wanted = sorted(backup.homes) if arguments["users"] is None else list(arguments["users"])
@@ -56,7 +56,7 @@ def restore_home(arguments: Mapping[str, Any]) -> object:
 
 def copy_backup(arguments: Mapping[str, Any]) -> object:
     """Send a set, or the newest complete one, to another host."""
-    sets = backups.complete(arguments["directory"])
+    sets = backup_set.complete(arguments["directory"])
     found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
     if found is None:
         raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
@@ -64,21 +64,21 @@ def copy_backup(arguments: Mapping[str, Any]) -> object:
     earlier = [one for one in reversed(sets) if one.name < found.name]
     with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
         when = transfer.send(found, transfer.Remote(arguments["host"], command), earlier)
-    return backups.copied(found, arguments["host"], when).as_dict()
+    return backup_set.copied(found, arguments["host"], when).as_dict()
 
 
 def expired(directory: str, days: int, ordinary: int, only: list[str] | None = None) -> list[str]:
     """Sets that the policy lets go; ``only``: those that were decided before, of which some may now have to stay."""
-    views = [retention.view(one.as_dict()) for one in backups.complete(directory)]
-    gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backups.now()))
+    views = [retention.view(one.as_dict()) for one in backup_set.complete(directory)]
+    gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backup_set.now()))
     return [name for name in gone if only is None or name in only]
 
 
 def prune_backups(arguments: Mapping[str, Any]) -> object:
-    with flocked(backups.LOCK):
+    with flocked(backup_set.LOCK):
         gone = expired(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
         for name in gone:
-            backups.remove(arguments["directory"], name)
+            backup_set.remove(arguments["directory"], name)
     return gone
 
 

@@ -1,0 +1,131 @@
+"""Where something goes that is restored, as whose, and what keeps it from going there. Nothing is written here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import backup_set, homes, manifest
+from .backup_set import Backup
+from .errors import NodeError
+from .fields import shown, valid_name
+
+RESTORING = ".gpuadmin-restoring"
+MODES = ("beside", "in-place", "directory", "archive")
+
+
+@dataclass(frozen=True)
+class Request:
+    """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
+
+    ``subids``: (base, size, first uid) of the site: a person's subordinate ids begin at base + (uid - first) * size.
+    """
+
+    root: str
+    directory: str
+    user: str
+    backup: str
+    mode: str = "beside"
+    path: str = ""
+    target: str | None = None
+    uid: int | None = None
+    subids: tuple[int, int, int] | None = None
+    mountpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``target``: where it goes. ``aside``: where what is there now goes, in place."""
+
+    operations: tuple[str, ...]
+    target: str
+    aside: str | None = None
+
+
+def newest(directory: str, user: str) -> Backup:
+    """The newest backup that a person's home was verified in, else the newest that has it."""
+    having = [one for one in backup_set.complete(directory) if user in one.homes]
+    if not having:
+        raise NodeError(f"no backup in {directory} has a home of {user}")
+    return next((one for one in reversed(having) if one.homes[user].verified), having[-1])
+
+
+def inner_path(path: str) -> str:
+    """A path below a home, without a way out of it."""
+    clean = os.path.normpath(path) if path else ""
+    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+        raise NodeError(f"{shown(path)} is not a path inside of the home")
+    return "" if clean == "." else clean
+
+
+def compute(request: Request, mountinfo: str) -> tuple[Plan, Backup]:
+    """Decide where it goes; refuse where something is in the way."""
+    if not valid_name(request.user) or request.mode not in MODES:
+        raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
+    if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), mountinfo):
+        raise NodeError(f"there is no {request.root}")
+    backup_set.check_directory(request.directory)
+    found = (
+        backup_set.load(request.directory, request.backup)
+        if request.backup
+        else newest(request.directory, request.user)
+    )
+    if found is None or request.user not in found.homes:
+        raise NodeError(f"no complete backup {request.backup} with a home of {request.user} in {request.directory}")
+    inner = inner_path(request.path)
+    what = f"{request.user}'s {inner or 'home'} from {found.name}"
+    home = os.path.join(request.root, request.user)
+    stamp = found.name.partition("-")[0]
+    target, aside = f"{home}.restored-{stamp}", None
+    if request.mode == "archive":
+        target = os.path.join(str(request.target), f"{request.user}-{found.homes[request.user].uid}-{stamp}.tar.gz")
+    elif request.mode == "directory":
+        target = str(request.target)
+        if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
+            raise NodeError(f"{shown(target)} is not a plain absolute path")
+        _roots_own(os.path.dirname(target))
+    elif request.mode == "in-place":
+        target = os.path.join(home, inner) if inner else home
+        if os.path.realpath(os.path.dirname(target)) != os.path.dirname(target):
+            raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
+        if os.path.lexists(target):
+            aside = f"{target}.before-{stamp}"
+    if os.path.lexists(aside or target):
+        raise NodeError(f"{aside or target} is there already; move it away first")
+    words = [f"restore {what} to {target}"]
+    if aside:
+        words.insert(0, f"keep what is there now as {aside}")
+    return Plan(tuple(words), target, aside), found
+
+
+def _roots_own(path: str) -> None:
+    """Root must not write where somebody else could put a link in its way."""
+    if os.path.realpath(path) != path or not os.path.isdir(path):
+        raise NodeError(f"{path} must be a directory that is there, without symbolic links on the way")
+    facts = os.stat(path)
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise NodeError(f"{path} must belong to root, and nobody else may write in it")
+
+
+def owners(request: Request, old: int) -> Mapping[int, int]:
+    return {} if request.uid in (None, old) else {old: int(str(request.uid))}
+
+
+def translated(request: Request, old: int, *, back: bool = False) -> manifest.Owner:
+    """Ids as they are to be, or with ``back`` as they were: the person's own, and subordinate ones by their place."""
+    single = owners(request, old)
+    if back:
+        single = {new: was for was, new in single.items()}
+    base, count, lowest = request.subids or (0, 0, 0)
+    first = base + (old - lowest) * count
+    then = base + (next(iter(owners(request, old).values()), old) - lowest) * count
+    if back:
+        first, then = then, first
+
+    def translate(one: int) -> int:
+        if one in single:
+            return single[one]
+        return one - first + then if first <= one < first + count else one
+
+    return translate

@@ -1,0 +1,50 @@
+"""What has to hold before anything is wiped. Each raises RefusedError with the way out."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from gpuadmin.errors import RefusedError
+from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.planner import Decision
+
+OLDEST = timedelta(minutes=30)  # what was seen longer ago is looked at again before anything is wiped
+
+
+def refuse_unbacked(decision: Decision, facts: Facts) -> None:
+    """Raise RefusedError unless the decided backup has a verified home of everybody whose home goes."""
+    found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
+    if found is None:
+        raise RefusedError(
+            f"there is no complete backup {decision.backup}; nothing is wiped",
+            hint="gpuadmin semester-reset --resume makes it",
+        )
+    for one in decision.wiped:
+        home = found["homes"].get(one.name)
+        if home is None or not home.get("verified") or home["uid"] != one.uid:
+            raise RefusedError(
+                f"{one.name}'s home (uid {one.uid}) is not verified in {decision.backup}; nothing is wiped",
+                hint=f"let them stay for now: --keep {one.name}; or look: gpuadmin list-backups {one.name}",
+            )
+
+
+def refuse_stale(decision: Decision, facts: Facts, now: datetime) -> None:
+    """Raise RefusedError where the hosts were looked at again after it was decided, or too long ago."""
+    age = now - datetime.fromisoformat(facts.at)
+    if decision.at < facts.at or age > OLDEST:
+        raise RefusedError(
+            f"the plan of {decision.at} is older than what is known of the hosts now, or too old; nothing is wiped",
+            hint="run it again: gpuadmin semester-reset --resume",
+        )
+
+
+def refuse_running(decision: Decision, facts: Facts) -> None:
+    """Raise RefusedError where somebody who leaves still runs something."""
+    names = set(decision.names)
+    for host, running in facts.processes().items():
+        still = sorted(names & set(running))
+        if still:
+            raise RefusedError(
+                f"{host}: {', '.join(still)} still run something; nothing is wiped",
+                hint="gpuadmin semester-reset --resume --phase end-sessions",
+            )
