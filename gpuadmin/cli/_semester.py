@@ -162,13 +162,20 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )
-        if decision.names != state.decision.names and not options.check:
+        if "backup" not in state.begun:  # its name says when it is made
+            decision = replace(decision, backup=_new_backup(term.name))
+        if decision != state.decision and not options.check:
             journal.write("narrowed", decision=decision.document())
         decision = with_facts(decision, facts)
     else:
-        name = backup_name(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"reset-{slug(term.name)}")
-        decision = decide(site.settings, site.registry.registry, facts, keep=request.keep, backup=name)
+        decision = decide(
+            site.settings, site.registry.registry, facts, keep=request.keep, backup=_new_backup(term.name)
+        )
     return Reset(verb, request, mail, journal, console, secrets, record, decision, facts)
+
+
+def _new_backup(term: str) -> str:
+    return backup_name(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"reset-{slug(term)}")
 
 
 def _gone(state: State, facts: Facts) -> set[str]:

@@ -331,3 +331,18 @@ def test_announce_and_closing_mails(cluster: Cluster, cli: Cli, tmp_path: Path) 
     assert json.loads(out)["result"]["phases"]["reopen"]["result"]["without_address"] == ["jiho"]
     (mail,) = mails.iterdir()
     assert "minji@example.org" in mail.read_text()
+
+
+def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Days may pass between announce and the rest; which backup is the newest is told by their names."""
+    import gpuadmin.cli._semester as module
+
+    monkeypatch.setattr(module, "_new_backup", lambda term: "20260101T000000Z-reset-2026-2")
+    cli("semester-reset", "--phase", "announce", "--yes")
+    monkeypatch.setattr(module, "_new_backup", lambda term: "20260202T000000Z-reset-2026-2")
+    for phase in ("lock", "end-sessions", "backup"):
+        assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
+    monkeypatch.setattr(module, "_new_backup", lambda term: "20260303T000000Z-reset-2026-2")
+    assert cli(*ALL, "--resume")[0] == 0
+    assert [path.name for path in cluster.storage.directory.iterdir()] == ["20260202T000000Z-reset-2026-2"]
+    check_end(cluster)

@@ -89,7 +89,7 @@ WORK: Mapping[str, Work] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do the job that lies in a directory, and leave its outcome there."""
+    """Do the job that lies in a directory, and leave its outcome there, a failure too: the unit itself succeeds."""
     place = (sys.argv[1:] if arguments is None else arguments)[-1]
     job = json.loads(read_bytes(os.path.join(place, "job.json")) or b"{}")
     outcome: dict[str, object]
@@ -101,4 +101,4 @@ def main(arguments: list[str] | None = None) -> int:
         traceback.print_exc()
         outcome = {"problem": f"{type(error).__name__}: {error}"}
     write_atomic(os.path.join(place, NEW), json.dumps(outcome).encode(), mode=0o600)
-    return int("problem" in outcome)
+    return 0
