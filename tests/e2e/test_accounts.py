@@ -168,9 +168,7 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
     """Whoever NSS knows on a node gets home, Docker and subids there; who is not known yet is reported, not failed."""
     settings = cluster.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
-    (cluster.site / "users.yml").write_text(
-        "users:\n  - name: minji\n    uid: 20000\n  - name: later\n    uid: 20001\n"
-    )
+    (cluster.site / "users.yml").write_text("users:\n  - name: minji\n  - name: later\n")
     for host in ("node1", "storage1"):
         cluster.admin(
             host,
@@ -184,5 +182,6 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
     assert users["later"]["node1"]["status"] == "unknown"
     assert users["minji"]["node2"]["status"] == "unknown"
     assert "minji:2147483648:65536" in cluster.admin("node1", "cat /etc/subuid")
+    assert cluster.admin("storage1", "ls /srv/storage/homes").split() == ["minji"]
     assert cluster.admin("node1", "stat -c %u /home/minji /local/.docker/minji").split() == ["20000", "20000"]
     assert "later" not in cluster.admin("node1", "cat /etc/passwd")
