@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, backups, btrfs, wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
@@ -318,3 +322,78 @@ def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(purge, "_remove", real)
     plan, purged = storage.wipe_all(MINJI)
     assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+
+
+NAMES = [b"a", b"b", b"new\nline", b"\xff", b"-rf", b"d", b"e"]
+PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda parts: os.fsdecode(b"/".join(parts)))
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["write", "delete", "mkdir", "link", "hard", "chmod", "touch"]), PATHS, PATHS), max_size=8
+)
+
+
+def change(home: Path, kind: str, path: str, other: str) -> None:
+    """One thing that a person does in a home; what cannot be done is not."""
+    target = home / path
+    with contextlib.suppress(OSError):
+        if kind == "write":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(os.fsencode(other) * 3)
+        elif kind == "delete":
+            shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
+        elif kind == "mkdir":
+            target.mkdir(parents=True)
+        elif kind == "link":
+            target.symlink_to(other)
+        elif kind == "hard":
+            os.link(home / other, target)
+        elif kind == "chmod":
+            target.chmod(0o700)
+        else:
+            os.utime(target, ns=(0, 0), follow_symlinks=False)
+
+
+def contents(home: Path) -> dict[str, bytes | str]:
+    """Every file and link below a directory, with what is in it."""
+    found: dict[str, bytes | str] = {}
+    for path in home.rglob("*"):
+        if path.is_symlink():
+            found[str(path.relative_to(home))] = os.readlink(path)  # noqa: PTH115  a target need not be a path
+        elif path.is_file():
+            found[str(path.relative_to(home))] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    base = tmp_path_factory.mktemp("property")
+    with mounted(base / "disk", base / "srv", 512) as point:
+        yield Storage(point)
+
+
+@given(before=CHANGES, after=CHANGES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_is_done_after_the_backup_is_not_lost(
+    disk: Storage, before: list[tuple[str, str, str]], after: list[tuple[str, str, str]]
+) -> None:
+    """What is gone after a wipe is in the backup, byte for byte; what the backup does not have is still there."""
+    home = disk.home("minji", 20001, {"d/e": b"1", "a": b"2"})
+    for step in before:
+        change(home, *step)
+    os.chown(home, 20001, 20001)
+    backup = disk.backup()
+    saved = contents(Path(backup.home("minji")))
+    for step in after:
+        change(home, *step)
+    now = contents(home)
+    plan, purged = disk.wipe_all(MINJI)
+    assert plan.conflicts == []
+    rest = Path(wipe.trash(str(disk.root), FIRST, "minji"))
+    left = contents(rest) if rest.is_dir() else {}
+    for path, content in now.items():
+        assert left.get(path) == content or saved.get(path) == content, path
+    assert set(left) <= set(now)
+    assert purged["minji"].kept >= len(left)
+    # for the next example
+    for place in (disk.root / wipe.TRASH, disk.root / "minji"):
+        shutil.rmtree(place, ignore_errors=True)
+    backup_set.remove(str(disk.directory), FIRST)
