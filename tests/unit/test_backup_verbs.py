@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuadmin.cli import main
 from gpuadmin.events import HostResult
 from gpuadmin.run import Invocation, RunResult
 
@@ -36,18 +34,6 @@ def asked(site: Path, monkeypatch: pytest.MonkeyPatch) -> list[Invocation]:
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     (site / "users.yml").write_text("users:\n  - {name: minji, uid: 20000}\nretired: []\n")
     return found
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    def go(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpuadmin", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        return int(str(left.value.code)), captured.out, captured.err
-
-    return go
 
 
 RESTORE = {"user": "minji", "backup": "", "mode": "beside", "path": "", "target": None, "uid": 20000,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.cli import VERBS, main
+from gpuadmin.cli import VERBS
 from gpuadmin.events import HostResult
 from gpuadmin.run import Invocation, RunResult
 from tests.unit.support import make_site, public_key
@@ -63,21 +63,6 @@ def ansible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ansible:
 
 
 Cli = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run the command line in this process: `cli("add-user", "minji")` gives exit code, stdout and stderr."""
-
-    def go(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpuadmin", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return go
 
 
 def users(ansible: Ansible) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_verbs import ansible, cli
+from tests.unit.test_verbs import ansible
 
-__all__ = ["ansible", "cli"]
+__all__ = ["ansible"]
 
 SERVER = Path(__file__).resolve().parents[1] / "smtp_server.py"
 

@@ -48,7 +48,7 @@ def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     assert Path(backup.home("minji"), "thesis").read_bytes() == b"precious\n"
     # again: nothing is left to do
     again, rest = storage.wipe_all(MINJI)
-    assert (again.operations, again.homes["minji"].status, rest) == ([], "absent", {})
+    assert (again.operations, again.entries["minji"].status, rest) == ([], "absent", {})
 
 
 def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.cli import main
-
 COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
 if str(COLLECTIONS) not in sys.path:
     sys.path.insert(0, str(COLLECTIONS))
@@ -28,18 +26,3 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         monkeypatch.setattr("gpuadmin.run.run", cluster.run)
         monkeypatch.setenv("GPUADMIN_SITE", str(cluster.site))
         yield cluster
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run the command line in this process: `cli("semester-reset")` gives exit code, stdout and stderr."""
-
-    def go(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpuadmin", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return go

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from .errors import NodeError
 from .files import flocked, sync_directory
 from .people import Person
+from .report import Reports, UserReport
 from .session import Runner, run_command
 from .textdb import decode
 
@@ -35,32 +36,12 @@ class Host:
 
 
 @dataclass
-class Door:
-    """``status``: closed or open (it was, or is being made so), conflict."""
+class Plan(Reports[UserReport]):
+    """``status``: closed or open (it was, or is being made so), conflict. ``moves``: jobs, from where to where."""
 
-    status: str
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
+    KEY = "doors"
 
-    def as_dict(self) -> dict[str, object]:
-        return dict(vars(self))
-
-
-@dataclass
-class Plan:
-    doors: dict[str, Door] = field(default_factory=dict)
     moves: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def operations(self) -> list[str]:
-        return [f"{name}: {text}" for name, door in self.doors.items() for text in door.operations]
-
-    @property
-    def conflicts(self) -> list[str]:
-        return [f"{name}: {door.problem}" for name, door in self.doors.items() if door.status == "conflict"]
-
-    def report(self) -> dict[str, object]:
-        return {"doors": {name: door.as_dict() for name, door in self.doors.items()}, "problems": []}
 
 
 def _aside(host: Host, person: Person) -> str:
@@ -84,7 +65,7 @@ def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
     """Decide, by what there is."""
     plan = Plan()
     for person in people:
-        door = plan.doors[person.name] = Door("closed" if closed else "open")
+        door = plan.entries[person.name] = UserReport("closed" if closed else "open")
         aside = _aside(host, person)
         if closed:
             if os.path.lexists(host.path(f"var/lib/systemd/linger/{person.name}")):
@@ -127,7 +108,7 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
         for person in people:
             problem = way_in(person, host)
             if problem:
-                plan.doors[person.name].status, plan.doors[person.name].problem = "conflict", problem
+                plan.entries[person.name].status, plan.entries[person.name].problem = "conflict", problem
     return plan
 
 

@@ -1,8 +1,10 @@
-"""What is said of one person on one host: how it stands, what is done, what is wrong."""
+"""What is said of one person (or of one thing of theirs) on one host: how it stands, what is done, what is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar, Generic, TypeVar
 
 
 @dataclass
@@ -13,3 +15,27 @@ class UserReport:
 
     def as_dict(self) -> dict[str, object]:
         return {"status": self.status, "operations": list(self.operations), "problem": self.problem}
+
+
+Entry = TypeVar("Entry", bound=UserReport)
+
+
+@dataclass
+class Reports(Generic[Entry]):
+    """Reports by name. ``KEY``: where they stand in a module's report; ``PREFIX``: what a name is, in sentences."""
+
+    KEY: ClassVar[str] = "users"
+    PREFIX: ClassVar[str] = ""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> list[str]:
+        return [f"{self.PREFIX}{name}: {text}" for name, one in self.entries.items() for text in one.operations]
+
+    @property
+    def conflicts(self) -> list[str]:
+        return [f"{self.PREFIX}{name}: {one.problem}" for name, one in self.entries.items() if one.status == "conflict"]
+
+    def report(self) -> Mapping[str, object]:
+        return {self.KEY: {name: one.as_dict() for name, one in self.entries.items()}, "problems": []}

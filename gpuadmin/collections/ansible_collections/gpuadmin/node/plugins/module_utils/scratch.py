@@ -17,6 +17,7 @@ from .errors import NodeError
 from .fields import shown, whole_number
 from .people import Person
 from .purge import Purged, owned_by, purge
+from .report import Reports, UserReport
 
 
 @dataclass(frozen=True)
@@ -98,33 +99,20 @@ class Request:
 
 
 @dataclass
-class Outcome:
+class Outcome(UserReport):
     """``status``: wiped, absent, conflict (kept, wholly or in part, for the reason in ``problem``)."""
 
-    status: str = "wiped"
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
     user: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        return dict(vars(self))
+        return {**super().as_dict(), "user": self.user}
 
 
 @dataclass
-class Plan:
-    items: dict[str, Outcome] = field(default_factory=dict)
+class Plan(Reports[Outcome]):
+    KEY = "scratch"
+
     go: list[tuple[str, bytes, Person]] = field(default_factory=list)
-
-    @property
-    def operations(self) -> list[str]:
-        return [f"{path}: {text}" for path, item in self.items.items() for text in item.operations]
-
-    @property
-    def conflicts(self) -> list[str]:
-        return [f"{path}: {item.problem}" for path, item in self.items.items() if item.status == "conflict"]
-
-    def report(self) -> dict[str, object]:
-        return {"scratch": {path: item.as_dict() for path, item in self.items.items()}, "problems": []}
 
 
 def _refused(raw: Mapping[str, object], request: Request, people: Mapping[str, Person]) -> str | None:
@@ -147,7 +135,7 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
     people = {one.name: one for one in request.people}
     for raw in request.items:
         path = f"{raw.get('directory')}/{raw.get('name')}"
-        item = plan.items[path] = Outcome(user=str(raw.get("user")))
+        item = plan.entries[path] = Outcome("wiped", user=str(raw.get("user")))
         problem = _refused(raw, request, people)
         if problem is None:
             directory, name = str(raw["directory"]), unquote_to_bytes(str(raw["name"]))
@@ -184,8 +172,8 @@ def wipe(request: Request) -> tuple[Plan, dict[str, Purged]]:
             path = f"{directory}/{quoted(name)}"
             result = done[path] = purge(handle, name, owned_by(person.subids, person.uid))
             if result.kept:
-                plan.items[path].status = "conflict"
-                plan.items[path].problem = f"{result.kept} entries stay: {', '.join(result.words)}"
+                plan.entries[path].status = "conflict"
+                plan.entries[path].problem = f"{result.kept} entries stay: {', '.join(result.words)}"
         except OSError as error:
             raise NodeError(f"{directory}: {error}") from error
         finally:

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .people import Person, owner
+from .report import Reports, UserReport
 from .session import Runner, run_command
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
@@ -26,31 +27,10 @@ class Process:
 
 
 @dataclass
-class Ended:
+class Plan(Reports[UserReport]):
     """``status``: ended (there was something), ok (there was nothing), conflict (something is left)."""
 
-    status: str = "ok"
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        return dict(vars(self))
-
-
-@dataclass
-class Plan:
-    people: dict[str, Ended] = field(default_factory=dict)
-
-    @property
-    def operations(self) -> list[str]:
-        return [f"{name}: {text}" for name, one in self.people.items() for text in one.operations]
-
-    @property
-    def conflicts(self) -> list[str]:
-        return [f"{name}: {one.problem}" for name, one in self.people.items() if one.status == "conflict"]
-
-    def report(self) -> dict[str, object]:
-        return {"sessions": {name: one.as_dict() for name, one in self.people.items()}, "problems": []}
+    KEY = "sessions"
 
 
 def processes(proc: str = "/proc") -> list[Process]:
@@ -95,7 +75,7 @@ def compute(people: Sequence[Person], found: Sequence[Process], linger: Sequence
     plan = Plan()
     mine = of_people(people, found)
     for one in people:
-        entry = plan.people[one.name] = Ended()
+        entry = plan.entries[one.name] = UserReport()
         if one.name in linger:
             entry.operations.append("end linger")
         if mine[one.name]:
@@ -134,15 +114,15 @@ def converge(
         _tell(message)
         _wait(people, host, grace)
     for one in people:
-        if plan.people[one.name].status == "ended":
+        if plan.entries[one.name].status == "ended":
             _end(one, host)
     _kill_rest(people, host)
     left = of_people(people, host.processes())
     for name, mine in left.items():
         if mine:
             stuck = " (the kernel does not let them go; reboot the host)" if any(p.state == "D" for p in mine) else ""
-            plan.people[name].status = "conflict"
-            plan.people[name].problem = f"still runs {_commands(mine)}{stuck}"
+            plan.entries[name].status = "conflict"
+            plan.entries[name].problem = f"still runs {_commands(mine)}{stuck}"
     return plan
 
 

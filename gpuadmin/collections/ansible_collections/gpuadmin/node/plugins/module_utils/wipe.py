@@ -18,6 +18,7 @@ from .errors import NodeError
 from .fields import shown, valid_name, whole_number
 from .files import flocked, sync_directory, sync_filesystem
 from .purge import Purged, Twin, purge
+from .report import Reports, UserReport
 
 LOCK = "/run/gpuadmin/homes.lock"
 
@@ -34,34 +35,21 @@ class Request:
 
 
 @dataclass
-class Home:
+class Home(UserReport):
     """``status``: wiped, absent (nothing is left to do), conflict (kept, for the reason in ``problem``)."""
 
-    status: str = "wiped"
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
     files: int = 0
     bytes: int = 0
 
     def as_dict(self) -> dict[str, object]:
-        return dict(vars(self))
+        return {**super().as_dict(), "files": self.files, "bytes": self.bytes}
 
 
 @dataclass
-class Plan:
-    homes: dict[str, Home] = field(default_factory=dict)
+class Plan(Reports[Home]):
+    KEY, PREFIX = "homes", "home "
+
     move: list[str] = field(default_factory=list)
-
-    @property
-    def operations(self) -> list[str]:
-        return [f"home {name}: {text}" for name, home in self.homes.items() for text in home.operations]
-
-    @property
-    def conflicts(self) -> list[str]:
-        return [f"home {name}: {home.problem}" for name, home in self.homes.items() if home.status == "conflict"]
-
-    def report(self) -> dict[str, object]:
-        return {"homes": {name: home.as_dict() for name, home in self.homes.items()}, "problems": []}
 
 
 def _why_not(name: str, uid: int, backup: Backup) -> str | None:
@@ -107,14 +95,14 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
     for raw in request.users:
         uid = whole_number(raw.get("uid"))
         name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
-        home = Home()
-        if name in plan.homes:
-            home = plan.homes[name]
+        home = Home("wiped")
+        if name in plan.entries:
+            home = plan.entries[name]
             home.status, home.problem = "conflict", "is named twice"
             if name in plan.move:
                 plan.move.remove(name)
             continue
-        plan.homes[name] = home
+        plan.entries[name] = home
         if not valid_name(raw.get("name")) or uid is None or uid < homes.FIRST_HUMAN_UID:
             home.status, home.problem = "conflict", f"{shown(raw.get('name'))}, uid {shown(raw.get('uid'))} is refused"
             continue
@@ -192,8 +180,8 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
                 # where nothing new fits, a rename fails and unlinking does not
                 problem = _delete_in_place(source, name, backup)
             if problem:
-                plan.homes[name].status, plan.homes[name].problem = "conflict", problem
-                plan.homes[name].operations.clear()
+                plan.entries[name].status, plan.entries[name].problem = "conflict", problem
+                plan.entries[name].operations.clear()
                 plan.move.remove(name)
     finally:
         os.close(source)
