@@ -56,7 +56,7 @@ def wipe_plan(reset: Reset) -> Plan:
             f"wipe: {', '.join(blocked)}: not reachable, or sessions there are not known to have ended",
             hint="--resume when they are back; --leave-pending wipes the rest, what these hold stays pending",
         )
-    return plans.wipe(reset.decision, reset.named("storage"), blocked)
+    return plans.wipe(reset.decision, reset.named("storage"), reset.facts, blocked)
 
 
 def wipe(reset: Reset) -> Outcome:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
+from gpuadmin.semester.report import size
 
 
 def of_decision(decision: Decision) -> PlanBuilder:
@@ -61,11 +63,14 @@ def backup(decision: Decision, storage: Sequence[str], copies: Sequence[str]) ->
     return builder.build()
 
 
-def wipe(decision: Decision, storage: Sequence[str], blocked: Sequence[str] = ()) -> Plan:
+def wipe(decision: Decision, storage: Sequence[str], facts: Facts, blocked: Sequence[str] = ()) -> Plan:
     builder = PlanBuilder(f"Wipe what those who left at the end of {decision.term} leave", destroys=True)
+    made: Mapping[str, Any] = next((one["homes"] for one in facts.backups() if one["name"] == decision.backup), {})
     for host in storage:
         for one in decision.wiped:
-            builder.add(host, f"home {one.name} (uid {one.uid}); it is in {decision.backup}")
+            saved = made.get(one.name)
+            where = "to be backed up before" if saved is None else f"{saved['files']} files, {size(saved['bytes'])}"
+            builder.add(host, f"home {one.name} (uid {one.uid}); {where}, in {decision.backup}")
     for host, items in decision.scratch.items():
         if host in blocked:
             continue
