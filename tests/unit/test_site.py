@@ -147,6 +147,14 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nhomes: {export: /srv/homes, mountpoint: /data}\n"},
         "error", "homes.mountpoint", "does not lie below it",
     ),
+    "backups that nodes can see": (
+        {"gpuadmin.yml": "name: x\nbackups: {directory: /srv/storage/homes/backups}\n"},
+        "error", "backups.directory", "which every node can see",
+    ),
+    "a copy beside the original": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], backup=["s"])},
+        "error", "inventory/hosts.yml: s", "a copy on the same host is none",
+    ),
     "docker on NFS": (
         {"gpuadmin.yml": "name: x\ndocker: {data: /home/docker}\n"}, "error", "docker.data", "which is NFS",
     ),

@@ -82,6 +82,8 @@ class Cluster:
                 found, home_root=str(self.storage.root), mountpoint=str(self.storage.point),
                 backup_directory=str(self.storage.directory),
             )  # fmt: skip
+            names = variables["gpuadmin_term"]["names"]
+            facts = {**facts, "identities": {name: PEOPLE[name] for name in names if name in PEOPLE}}
         else:
             facts = term_facts.collect(found, docker=str(self.docker(host)))
         return [], {"facts": {**facts, "processes": dict(self.processes.get(host, {}))}}, []

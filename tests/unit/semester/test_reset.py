@@ -346,3 +346,27 @@ def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeyp
     assert cli(*ALL, "--resume")[0] == 0
     assert [path.name for path in cluster.storage.directory.iterdir()] == ["20260202T000000Z-reset-2026-2"]
     check_end(cluster)
+
+
+def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
+    """Their uids are asked for on the hosts, their accounts are left alone, and all the rest is the same."""
+    (cluster.site / "users.yml").write_text("users: [{name: minji}, {name: jiho, uid: 20001, stays: 2026-2}]\n")
+    settings = cluster.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
+    code, _out, err = cli(*ALL)
+    assert code == 0, err
+    picture = cluster.picture()
+    assert sorted(picture["homes"]) == ["jiho", "seo", "stranger", "yuna"]
+    assert picture["docker"]["node1"] == ["jiho", "seo", "yuna"]
+    assert picture["gone"] == []
+    assert "locked" not in picture["users"]
+    asked = [one.variables["gpuadmin_term"] for one in cluster.asked if one.variables["gpuadmin_phase"] == "facts"]
+    assert asked[0]["people"] == []
+    assert {one["name"]: one["uid"] for one in asked[1]["people"]} == {"minji": 20000, "jiho": 20001}
+
+
+def test_the_command_line_knows_the_phases() -> None:
+    from gpuadmin.cli import semester_reset
+    from gpuadmin.cli._semester_phases import HANDLERS
+
+    assert tuple(semester_reset.PHASES) == PHASES == tuple(HANDLERS)
