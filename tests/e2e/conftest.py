@@ -115,18 +115,11 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def provisioned() -> Iterator[Cluster]:
-    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them.
-
-    With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
-    """
+    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
     work = REPOSITORY / ".cache" / "e2e"
-    cluster = Cluster(work / "site")
-    keep = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
-    if keep and cluster.site.exists():
-        yield cluster
-        return
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
+    cluster = Cluster(work / "site")
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", LAB], check=False, capture_output=True)
     cluster.lab("up", "--nodes", "2", "--site", str(cluster.site))
     try:
@@ -135,7 +128,7 @@ def provisioned() -> Iterator[Cluster]:
         cluster.lab("save", "provisioned")
         yield cluster
     finally:
-        if not keep:
+        if not os.environ.get("GPUADMIN_KEEP_LAB"):
             cluster.lab("down", "--purge")
 
 

@@ -12,7 +12,11 @@ from .errors import NodeError
 from .plan import Request
 from .truth import load
 
-USAGE = "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]"
+USAGE = (
+    "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
+    "       cli.py image-work | take-identity | trial-gate | trial-deadline | image-outcome | image-check NAME"
+)
+IMAGE_COMMANDS = ("image-work", "take-identity", "trial-gate", "trial-deadline", "image-outcome", "image-check")
 
 
 def apply_accounts(host: Host, check: bool = False) -> int:
@@ -86,6 +90,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             return status
         if command in ("close-root", "hold-root"):
             return root.main(given)
+        if command in IMAGE_COMMANDS:
+            from .image_commands import main as images
+
+            return images(given)
     except NodeError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
