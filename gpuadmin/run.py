@@ -87,7 +87,7 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
     known_hosts = " ".join(_quoted(path) for path in (invocation.known_hosts, Path("~/.ssh/known_hosts").expanduser()))
     ssh = (
-        f"-C -o ControlMaster=auto -o ControlPersist=300s -o StrictHostKeyChecking=yes -o ConnectTimeout=15 "
+        f"-C -o ControlMaster=auto -o ControlPersist=300s -o StrictHostKeyChecking=yes -o ConnectTimeout=20 "
         f"-o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o UserKnownHostsFile='{known_hosts}'"
     )
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
@@ -104,7 +104,7 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
         "ANSIBLE_SSH_ARGS": ssh,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
         "ANSIBLE_SSH_RETRIES": "1",
-        "ANSIBLE_TIMEOUT": "20",
+        "ANSIBLE_TIMEOUT": "60",  # seconds until sudo must have begun; a node that computes at full load is slow
         "ANSIBLE_INJECT_FACT_VARS": "False",
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_DEPRECATION_WARNINGS": "False",

@@ -90,7 +90,7 @@ def main() -> None:
         run(GPUADMIN, "add-user", name, "--email", f"{name}@example.org", "--key", f"{key(name)}.pub", "--yes")
 
     title(4, f"{minji} logs in: one home on every node")
-    home = person(minji, "node1", "date > hello.txt; findmnt -no FSTYPE,SOURCE -T ~; cat hello.txt")
+    home = person(minji, "node1", "date > hello.txt; findmnt -nt nfs4 -o FSTYPE,SOURCE -T ~; cat hello.txt")
     there = person(minji, "node2", "cat hello.txt")
     expect(home.startswith("nfs4"), "the home is NFS")
     expect(bool(there.strip()) and there.strip() in home, "a file written on node1 is read on node2")

@@ -115,11 +115,18 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def provisioned() -> Iterator[Cluster]:
-    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
+    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them.
+
+    With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
+    """
     work = REPOSITORY / ".cache" / "e2e"
+    cluster = Cluster(work / "site")
+    keep = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
+    if keep and cluster.site.exists():
+        yield cluster
+        return
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    cluster = Cluster(work / "site")
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", LAB], check=False, capture_output=True)
     cluster.lab("up", "--nodes", "2", "--site", str(cluster.site))
     try:
@@ -128,7 +135,7 @@ def provisioned() -> Iterator[Cluster]:
         cluster.lab("save", "provisioned")
         yield cluster
     finally:
-        if not os.environ.get("GPUADMIN_KEEP_LAB"):
+        if not keep:
             cluster.lab("down", "--purge")
 
 

@@ -26,10 +26,10 @@ def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
     cluster.add("jiho")
 
     # one home on all nodes, over NFS, closed to others
-    assert cluster.person("minji", "node1", "echo hello > ~/f; findmnt -no FSTYPE -T ~").strip() == "nfs4"
+    assert cluster.person("minji", "node1", "echo hello > ~/f; findmnt -nt nfs4 -o FSTYPE -T ~").strip() == "nfs4"
     assert cluster.person("minji", "node2", "cat ~/f; id -u").split() == ["hello", "20000"]
     assert "Permission denied" in cluster.ssh("jiho", "node1", "cat /home/minji/f").stderr
-    assert cluster.admin("storage", "stat -c '%a %u %g' /srv/storage/homes/minji").split() == ["700", "20000", "20000"]
+    assert cluster.admin("storage1", "stat -c '%a %u %g' /srv/storage/homes/minji").split() == ["700", "20000", "20000"]
 
     # a container whose ids lie in her range; the daemon began when it was first used, and only hers
     assert cluster.admin("node1", "pgrep -xc dockerd || true").strip() == "0"
@@ -49,7 +49,11 @@ def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
 
     # nothing is left to do, and nothing was done twice
     again = cluster.gpuadmin("sync-users", "--yes")
-    assert {name: host["changed"] for name, host in again["hosts"].items()} == {"node1": [], "node2": [], "storage": []}
+    assert {name: host["changed"] for name, host in again["hosts"].items()} == {
+        "node1": [],
+        "node2": [],
+        "storage1": [],
+    }
 
 
 @pytest.mark.slow
@@ -87,7 +91,7 @@ def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
     cluster.gpuadmin("remove-user", "minji", "--yes")
     assert cluster.ssh("minji", "node1", "true").returncode == 255
     assert "minji" not in cluster.admin("node1", "cat /etc/passwd /etc/shadow /etc/group")
-    assert cluster.admin("storage", "ls /srv/storage/homes/minji").strip() == "kept"
+    assert cluster.admin("storage1", "ls /srv/storage/homes/minji").strip() == "kept"
     # whoever comes next gets another uid; whoever comes back gets their own
     cluster.add("jiho")
     assert cluster.admin("node1", "id -u jiho").strip() == "20001"
@@ -95,10 +99,10 @@ def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
     assert cluster.person("minji", "node2", "ls ~; id -u").split() == ["kept", "20000"]
 
     cluster.gpuadmin("remove-user", "minji", "--archive-home", "--yes")
-    assert "minji" not in cluster.admin("storage", "ls -A /srv/storage/homes")
-    archives = cluster.admin("storage", "find /srv/storage -name 'minji-20000-*.tar.zst'").split()
+    assert "minji" not in cluster.admin("storage1", "ls -A /srv/storage/homes")
+    archives = cluster.admin("storage1", "find /srv/storage -name 'minji-20000-*.tar.zst'").split()
     assert len(archives) == 1
-    assert "kept" in cluster.admin("storage", f"tar --zstd -tf {archives[0]}")
+    assert "kept" in cluster.admin("storage1", f"tar --zstd -tf {archives[0]}")
 
 
 def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
@@ -121,7 +125,7 @@ def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     assert {host: entry["status"] for host, entry in row["hosts"].items()} == {
         "node1": "differs",
         "node2": "ok",
-        "storage": "ok",
+        "storage1": "ok",
     }
     assert cluster.gpuadmin("drift", code=3)["result"]["differing"] == ["node1"]
     cluster.gpuadmin("sync-users", "--yes")
@@ -166,7 +170,7 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
     (cluster.site / "users.yml").write_text(
         "users:\n  - name: minji\n    uid: 20000\n  - name: later\n    uid: 20001\n"
     )
-    for host in ("node1", "storage"):
+    for host in ("node1", "storage1"):
         cluster.admin(
             host,
             "btrfs property set -ts / ro false; useradd -u 20000 -U -M -d /home/minji -s /bin/bash minji; "

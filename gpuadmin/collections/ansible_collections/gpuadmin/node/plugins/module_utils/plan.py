@@ -353,7 +353,8 @@ def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, 
     keys = "".join(f"{key}\n" for key in user.keys).encode() if settings.login else b""
     if keys != observed.keys.get(user.name, b""):
         plan.keys[user.name] = keys or None
-        entry.operations.append(f"write {len(user.keys)} ssh keys" if keys else "remove ssh keys")
+        count = f"{len(user.keys)} ssh key" + ("" if len(user.keys) == 1 else "s")
+        entry.operations.append(f"write {count}" if keys else "remove ssh keys")
 
 
 def _stage_users(
