@@ -55,7 +55,7 @@ def processor_seconds() -> float:
 
 
 def names(hosts: int) -> list[str]:
-    return ["storage", *(f"node{index + 1}" for index in range(hosts))]
+    return ["storage1", *(f"node{index + 1}" for index in range(hosts))]
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -79,7 +79,7 @@ def sync(directory: Path, status: str) -> float:
 def everybody_is_there(running: Cluster, users: int) -> None:
     """Stop the benchmark if a node does not have what the wiki's playbook is for."""
     for host in running.hosts:
-        if host.name != "storage":
+        if host.name != "storage1":
             found = outcome(host, users)
             if not len(found.subuid) == len(found.subgid) == len(found.data) == users:
                 raise RuntimeError(f"{host.name}: not all of {users} people have what they need")

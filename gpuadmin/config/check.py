@@ -47,6 +47,7 @@ def _inventory(site: Site) -> Iterator[Finding]:
                 "is in no group that gpuadmin knows",
                 f"groups: {', '.join(GROUPS)}",
             )
+    yield from _group_slips(site, where)
     addresses: dict[tuple[str, int], str] = {}
     for host in inventory.hosts:
         key = (host.address, host.port)
@@ -66,6 +67,25 @@ def _inventory(site: Site) -> Iterator[Finding]:
                 f"known_hosts: {host.name}",
                 "its ssh host key is not pinned",
                 f"gpuadmin trust {host.name}",
+            )
+
+
+def _group_slips(site: Site, where: str) -> Iterator[Finding]:
+    groups = {group for host in site.inventory.hosts for group in host.groups} | set(GROUPS) | {"all", "ungrouped"}
+    for host in site.inventory.hosts:
+        if host.name in groups:
+            yield Finding(
+                "error",
+                f"{where}: {host.name}",
+                "a host and a group have this name, and Ansible cannot tell which is meant",
+                f"give the host another name, such as {host.name}1 with ansible_host: {host.address}",
+            )
+        if {"gpu", "storage"} <= set(host.groups):
+            yield Finding(
+                "error",
+                f"{where}: {host.name}",
+                "is in gpu and in storage: people do not log in to the host that serves the homes",
+                "take it out of one of them",
             )
 
 

@@ -20,7 +20,7 @@ def wanted_hosts(nodes: int, ordinary: int) -> list[tuple[str, Kind, str]]:
     """Given how many nodes and ordinary nodes, return (name, kind, address) of every host."""
     if not 0 <= nodes <= 40 or not 0 <= ordinary <= 40:
         raise ConfigError("a lab has between 0 and 40 nodes of each kind")
-    hosts: list[tuple[str, Kind, str]] = [("storage", "storage", network.storage_address())]
+    hosts: list[tuple[str, Kind, str]] = [("storage1", "storage", network.storage_address())]
     hosts += [(f"node{number}", "node", network.node_address(number)) for number in range(1, nodes + 1)]
     hosts += [(f"plain{number}", "plain", network.plain_address(number)) for number in range(1, ordinary + 1)]
     return hosts

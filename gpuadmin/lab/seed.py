@@ -64,7 +64,7 @@ def hosts_file(lab: Lab, host: Host) -> str:
 
     The whole range is written, not only the hosts of today: a host that joins later is known to the others.
     """
-    lines = ["127.0.0.1 localhost", f"{NETWORK}.10 storage"]
+    lines = ["127.0.0.1 localhost", f"{NETWORK}.10 storage1"]
     lines += [f"{NETWORK}.{10 + number} node{number}" for number in range(1, 41)]
     lines += [f"{NETWORK}.{50 + number} plain{number}" for number in range(1, 41)]
     return "\n".join(lines) + "\n"

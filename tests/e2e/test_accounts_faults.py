@@ -46,7 +46,7 @@ def test_a_node_that_is_down_is_healed_later(cluster: Cluster) -> None:
     cluster.lab("power-cut", "node2")
     document = cluster.add("minji", code=4)
     states = {name: host["status"] for name, host in document["hosts"].items()}
-    assert states == {"storage": "changed", "node1": "changed", "node2": "unreachable"}
+    assert states == {"storage1": "changed", "node1": "changed", "node2": "unreachable"}
     assert document["hosts"]["node2"]["message"]
     cluster.person("minji", "node1", "true")
     cluster.lab("start", "node2")
@@ -66,12 +66,12 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
         ">/dev/null 2>&1 </dev/null &",
     )
     cluster.wait(lambda: cluster.ssh("admin", "node1", "test $(cat /tmp/said) -gt 5 && echo yes"))
-    cluster.lab("power-cut", "storage")
+    cluster.lab("power-cut", "storage1")
     time.sleep(5)
     said = int(cluster.admin("node1", "cat /tmp/said"))
     # nobody who needs no home is held up
     assert cluster.ssh("admin", "node1", "uptime").returncode == 0
-    cluster.lab("start", "storage")
+    cluster.lab("start", "storage1")
     cluster.wait(
         lambda: cluster.ssh("admin", "node1", f"test $(cat /tmp/said) -gt {said + 5} && echo yes"), seconds=200
     )
@@ -83,11 +83,11 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
 @SLOW
 def test_a_node_boots_while_the_storage_host_is_away(cluster: Cluster) -> None:
     cluster.add("minji")
-    cluster.lab("power-cut", "storage")
+    cluster.lab("power-cut", "storage1")
     cluster.lab("power-cut", "node1")
     cluster.lab("start", "node1")
     assert "running" in cluster.admin("node1", "systemctl is-system-running --wait || true; echo; systemctl --failed")
-    cluster.lab("start", "storage")
+    cluster.lab("start", "storage1")
     cluster.wait(lambda: cluster.ssh("minji", "node1", "ls -d ~"), seconds=200)
 
 
@@ -153,12 +153,12 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
 
 @SLOW
 def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> None:
-    cluster.admin("storage", "exportfs -ua; systemctl stop nfs-server; umount /srv/storage")
+    cluster.admin("storage1", "exportfs -ua; systemctl stop nfs-server; umount /srv/storage")
     document = cluster.add("minji", code=3)
-    assert document["hosts"]["storage"]["status"] == "failed"
-    assert "mount" in document["hosts"]["storage"]["message"]
-    assert cluster.admin("storage", "ls -A /srv/storage").split() == []
-    cluster.admin("storage", "mount /srv/storage; systemctl start nfs-server; exportfs -ra")
+    assert document["hosts"]["storage1"]["status"] == "failed"
+    assert "mount" in document["hosts"]["storage1"]["message"]
+    assert cluster.admin("storage1", "ls -A /srv/storage").split() == []
+    cluster.admin("storage1", "mount /srv/storage; systemctl start nfs-server; exportfs -ra")
     cluster.gpuadmin("sync-users", "--yes")
     cluster.person("minji", "node1", "touch ~/here")
 
@@ -166,10 +166,10 @@ def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> No
 @SLOW
 def test_somebody_elses_home_is_left_alone(cluster: Cluster) -> None:
     home = "/srv/storage/homes/minji"
-    cluster.admin("storage", f"install -d -o 4242 -m 0700 {home}; echo x > {home}/thesis")
+    cluster.admin("storage1", f"install -d -o 4242 -m 0700 {home}; echo x > {home}/thesis")
     document = cluster.add("minji", code=3)
-    assert "4242" in document["hosts"]["storage"]["message"]
-    assert cluster.admin("storage", f"stat -c %u {home}; cat {home}/thesis").split() == ["4242", "x"]
+    assert "4242" in document["hosts"]["storage1"]["message"]
+    assert cluster.admin("storage1", f"stat -c %u {home}; cat {home}/thesis").split() == ["4242", "x"]
 
 
 @SLOW

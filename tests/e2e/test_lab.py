@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 LAB = "boot"
-HOST = "storage"
+HOST = "storage1"
 
 
 def lab(verb: str, *arguments: str, code: int = 0) -> str:
@@ -121,7 +121,7 @@ def test_restore_of_a_running_and_of_a_cut_lab() -> None:
 
 def test_errors_say_what_there_is() -> None:
     assert "there is: fresh" in lab("restore", "nothing", code=2)
-    assert "its hosts are storage" in lab("power-cut", "node7", code=2)
+    assert "its hosts are storage1" in lab("power-cut", "node7", code=2)
     lab("power-cut", HOST)
     assert "is off" in lab("save", "other", code=2)
     lab("restore", "fresh")

@@ -44,7 +44,7 @@ def site(cluster: Cluster, directory: Path, number: int) -> Path:
     members = [
         SiteHost(
             host.name,
-            ("storage",) if host.name == "storage" else ("gpu",),
+            ("storage",) if host.name == "storage1" else ("gpu",),
             {"ansible_host": host.address, "ansible_port": host.port},
         )
         for host in cluster.hosts

@@ -24,7 +24,7 @@ NODES = ("node1", "node2", "node3")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    with cluster(("storage", *NODES)) as hosts:
+    with cluster(("storage1", *NODES)) as hosts:
         yield hosts
 
 
@@ -46,14 +46,14 @@ def test_the_first_run_changes_every_host(first: dict[str, object]) -> None:
 
 @pytest.mark.usefixtures("first")
 def test_it_leaves_what_the_wiki_leaves(running: Cluster, tmp_path: Path) -> None:
-    with cluster(("storage", "wiki1")) as baseline:
+    with cluster(("storage1", "wiki1")) as baseline:
         (theirs,) = [host for host in baseline.hosts if host.name == "wiki1"]
         wiki.prepare(theirs, PEOPLE)
         wiki.run(baseline, PEOPLE, tmp_path / "wiki", tuned=True)
         expected = outcome(theirs, PEOPLE)
     assert expected.subuid == NAMES
     for host in running.hosts:
-        if host.name != "storage":
+        if host.name != "storage1":
             assert outcome(host, PEOPLE) == expected
 
 
@@ -61,11 +61,11 @@ def test_it_leaves_what_the_wiki_leaves(running: Cluster, tmp_path: Path) -> Non
 def test_accounts_keys_and_homes_are_there(running: Cluster) -> None:
     for host in running.hosts:
         passwd = (host.root / "etc/passwd").read_text().splitlines()
-        shell = "/usr/sbin/nologin" if host.name == "storage" else "/bin/bash"
+        shell = "/usr/sbin/nologin" if host.name == "storage1" else "/bin/bash"
         for name, uid in people(PEOPLE):
             assert f"{name}:x:{uid}:{uid}::/home/{name}:{shell}" in passwd
             keys = host.root / "var/lib/gpuadmin/keys" / name
-            if host.name == "storage":
+            if host.name == "storage1":
                 home = (host.root / "srv/storage/homes" / name).stat()
                 assert (home.st_uid, home.st_gid, home.st_mode & 0o7777) == (uid, uid, 0o700)
                 assert not keys.exists()
@@ -98,13 +98,13 @@ def test_a_host_that_is_away_does_not_stop_the_others(running: Cluster, director
         assert document["exit_code"] == 4, document["stderr"]
         assert document["status"] == "failed"
         assert {name: host["status"] for name, host in document["hosts"].items()} == {
-            "storage": "changed", "node1": "changed", "node2": "changed", "node3": "unreachable",
+            "storage1": "changed", "node1": "changed", "node2": "changed", "node3": "unreachable",
         }  # fmt: skip
         assert "connection refused" in document["hosts"]["node3"]["message"]
     assert foretold["hosts"] == done["hosts"]
     healed = gpuadmin(directory, "sync-users", "--yes")
     assert {name: host["status"] for name, host in healed["hosts"].items()} == {
-        "storage": "ok", "node1": "ok", "node2": "ok", "node3": "changed",
+        "storage1": "ok", "node1": "ok", "node2": "ok", "node3": "changed",
     }  # fmt: skip
 
 

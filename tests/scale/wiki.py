@@ -41,7 +41,7 @@ def run(cluster: Cluster, number: int, work: Path, *, tuned: bool = False) -> No
     work.mkdir(parents=True, exist_ok=True)
     lines = ["[nodes]"]
     for host in cluster.hosts:
-        if host.name != "storage":
+        if host.name != "storage1":
             lines.append(f"{host.name} ansible_host={host.address} ansible_port={host.port}")
     names = ", ".join(f'"{name}"' for name, _ in people(number))
     lines += [

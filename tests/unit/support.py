@@ -16,7 +16,7 @@ from gpuadmin.config.yamlfile import YamlFile
 
 SETTINGS = Settings.model_validate({"name": "test"})
 HOSTS = (
-    SiteHost("storage", ("storage",), {"ansible_host": "127.0.0.1", "ansible_port": 1}),
+    SiteHost("storage1", ("storage",), {"ansible_host": "127.0.0.1", "ansible_port": 1}),
     SiteHost("node1", ("gpu", "golden"), {"ansible_host": "127.0.0.1", "ansible_port": 2}),
     SiteHost("node2", ("gpu",), {"ansible_host": "127.0.0.1", "ansible_port": 3}),
 )

@@ -37,7 +37,7 @@ def test_a_site_is_found_from_the_option_the_environment_or_upwards(
 def test_a_new_site_is_valid_and_every_host_is_in_its_groups(site: Path) -> None:
     loaded = load_site(str(site))
     assert {host.name: set(host.groups) for host in loaded.inventory.hosts} == {
-        "storage": {"storage"},
+        "storage1": {"storage"},
         "node1": {"gpu", "golden"},
         "node2": {"gpu"},
     }
@@ -127,6 +127,18 @@ CHECKS = {
         {"inventory/hosts.yml": hosts_yml(storage=["s"]) + "    gpu: {hosts: {n1: {ansible_host: s}}}\n"},
         "error", "inventory/hosts.yml: s", "like n1",
     ),
+    "a host named like a group": (
+        {"inventory/hosts.yml": hosts_yml(storage=["storage"], gpu=["n1"])},
+        "error", "inventory/hosts.yml: storage", "a host and a group have this name",
+    ),
+    "a host named like a group of the site's": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["rack"], rack=["n1"])},
+        "error", "inventory/hosts.yml: rack", "a host and a group have this name",
+    ),
+    "a node that serves homes": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["s", "n1"])},
+        "error", "inventory/hosts.yml: s", "is in gpu and in storage",
+    ),
     "no pinned key": ({}, "warning", "known_hosts: node1", "not pinned"),
     "a server that is none": (
         {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "no host of group storage",
@@ -198,14 +210,14 @@ def test_the_reference_names_every_field() -> None:
 
 def test_a_host_name_that_yaml_would_read_as_something_else(tmp_path: Path) -> None:
     hosts = [
-        SiteHost("storage", ("storage",)),
+        SiteHost("storage1", ("storage",)),
         SiteHost("no", ("gpu",)),
         SiteHost("1e3", ("gpu",)),
         SiteHost("007", ("gpu",)),
     ]
     write_site(tmp_path / "odd", name="yes", settings={}, hosts=hosts)
     loaded = load_site(str(tmp_path / "odd"))
-    assert [host.name for host in loaded.inventory.hosts] == ["no", "1e3", "007", "storage"]
+    assert [host.name for host in loaded.inventory.hosts] == ["no", "1e3", "007", "storage1"]
     assert loaded.settings.name == "yes"
 
 

@@ -44,7 +44,7 @@ class Ansible:
     users_yml: list[str] = field(default_factory=list)
     site: Path | None = None
     answer: RunResult = field(
-        default_factory=lambda: RunResult({name: HostResult("ok") for name in ("storage", "node1", "node2")})
+        default_factory=lambda: RunResult({name: HostResult("ok") for name in ("storage1", "node1", "node2")})
     )
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
@@ -371,7 +371,7 @@ def test_list_users(ansible: Ansible, cli: Cli) -> None:
             "node2": HostResult(
                 "ok", reports={"users": {"minji": {"status": "missing", **entry}, "eve": {"status": "unknown"}}}
             ),
-            "storage": HostResult("unreachable"),
+            "storage1": HostResult("unreachable"),
         }
     )
     left, out, err = cli("list-users", "--json")
@@ -382,7 +382,7 @@ def test_list_users(ansible: Ansible, cli: Cli) -> None:
     assert minji["subids"] == {"first": 2**31, "last": 2**31 + 65535}
     assert jiho["state"] == "locked"
     assert document["result"]["unregistered"] == {"eve": ["node2"]}
-    assert document["result"]["not_asked"] == ["storage"]
+    assert document["result"]["not_asked"] == ["storage1"]
     _, out, _ = cli("list-users")
     assert "missing: node2" in out
     assert "Not registered, kept as it is: eve on node2" in out
@@ -404,7 +404,7 @@ def test_a_record_holds_who_when_what_and_no_environment(
     run = json.loads((directory / "run.json").read_text())
     assert run["arguments"] == ["add-user", "yuna", "--yes"]
     assert run["plan"]["title"] == "Add 1 account to test"
-    assert {step["host"] for step in run["plan"]["steps"]} == {"site", "storage", "node1", "node2"}
+    assert {step["host"] for step in run["plan"]["steps"]} == {"site", "storage1", "node1", "node2"}
     for path in directory.iterdir():
         assert path.stat().st_mode & 0o777 == 0o600
         assert "s3cret" not in path.read_text()

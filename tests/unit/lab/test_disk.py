@@ -110,7 +110,7 @@ def test_seed_of_a_node(lab: state.Lab) -> None:
 
 
 def test_seed_of_storage_mounts_its_second_disk(lab: state.Lab) -> None:
-    fstab = members(lab, "storage")["etc/fstab"]
+    fstab = members(lab, "storage1")["etc/fstab"]
     assert isinstance(fstab, bytes)
     assert fstab.startswith(b"BASE\n")
     assert b"/srv/storage btrfs noatime,x-systemd.makefs" in fstab
@@ -124,7 +124,7 @@ def test_machine_ids_differ_and_are_valid(lab: state.Lab) -> None:
 
 def test_hosts_know_each_other(lab: state.Lab) -> None:
     lines = seed.hosts_file(lab, lab.host("node1")).splitlines()
-    assert {"127.0.0.1 localhost", "10.77.0.10 storage", "10.77.0.12 node2", "10.77.0.51 plain1"} <= set(lines)
+    assert {"127.0.0.1 localhost", "10.77.0.10 storage1", "10.77.0.12 node2", "10.77.0.51 plain1"} <= set(lines)
 
 
 def test_files_for_guests_have_their_modes(tmp_path: Path) -> None:

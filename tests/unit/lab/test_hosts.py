@@ -16,9 +16,9 @@ BASES = {"node": Path("/cache/node.qcow2"), "ordinary": Path("/cache/ordinary.qc
 @pytest.mark.parametrize(
     ("nodes", "ordinary", "expected"),
     [
-        (0, 0, ["storage 10.77.0.10"]),
-        (2, 0, ["storage 10.77.0.10", "node1 10.77.0.11", "node2 10.77.0.12"]),
-        (1, 2, ["storage 10.77.0.10", "node1 10.77.0.11", "plain1 10.77.0.51", "plain2 10.77.0.52"]),
+        (0, 0, ["storage1 10.77.0.10"]),
+        (2, 0, ["storage1 10.77.0.10", "node1 10.77.0.11", "node2 10.77.0.12"]),
+        (1, 2, ["storage1 10.77.0.10", "node1 10.77.0.11", "plain1 10.77.0.51", "plain2 10.77.0.52"]),
     ],
 )
 def test_wanted_hosts(nodes: int, ordinary: int, expected: list[str]) -> None:
@@ -32,7 +32,7 @@ def test_too_many_hosts_are_refused() -> None:
 
 def test_groups_and_variables(lab: state.Lab) -> None:
     found = {host.name: site.groups(host) for host in lab.hosts}
-    assert found == {"storage": ("storage",), "node1": ("gpu", "golden"), "node2": ("gpu",), "plain1": ("gpu",)}
+    assert found == {"storage1": ("storage",), "node1": ("gpu", "golden"), "node2": ("gpu",), "plain1": ("gpu",)}
     node2 = lab.host("node2")
     assert site.variables(node2) == {
         "ansible_host": "127.0.0.1",
@@ -62,7 +62,7 @@ def test_everything_that_must_be_unique_is(lab: state.Lab) -> None:
 
 def test_layouts(lab: state.Lab) -> None:
     assert {host.name: host.base for host in lab.hosts} == {
-        "storage": "/cache/node.qcow2",
+        "storage1": "/cache/node.qcow2",
         "node1": "/cache/node.qcow2",
         "node2": "/cache/node.qcow2",
         "plain1": "/cache/ordinary.qcow2",
@@ -86,4 +86,4 @@ def test_free_port_avoids_what_is_taken() -> None:
 def test_unknown_host_is_an_error_that_names_the_known(lab: state.Lab) -> None:
     with pytest.raises(ConfigError) as caught:
         lab.host("node9")
-    assert "storage, node1, node2, plain1" in str(caught.value.hint)
+    assert "storage1, node1, node2, plain1" in str(caught.value.hint)

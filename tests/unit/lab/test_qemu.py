@@ -35,7 +35,7 @@ def test_a_node(lab: state.Lab) -> None:
 
 
 def test_disks_honour_flushes(lab: state.Lab) -> None:
-    command = qemu.qemu_command(lab, lab.host("storage"), "kvm")
+    command = qemu.qemu_command(lab, lab.host("storage1"), "kvm")
     drives = [word for word in command if word.startswith("if=none")]
     assert len(drives) == 2
     assert all("cache=writeback" in drive for drive in drives)

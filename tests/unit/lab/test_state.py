@@ -12,7 +12,7 @@ def test_round_trip(lab: state.Lab) -> None:
     saved = lab.with_snapshot("fresh")
     state.save(saved)
     assert state.load("default") == saved
-    assert saved.snapshots == {"fresh": ("storage", "node1", "node2", "plain1")}
+    assert saved.snapshots == {"fresh": ("storage1", "node1", "node2", "plain1")}
     assert [path.name for path in saved.directory.iterdir()] == ["lab.json"]
 
 
