@@ -75,6 +75,9 @@ class Collector:
                 host.status = "unreachable"
                 host.message = unreachable_in_words(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
+            case "runner_retry":
+                if result.get("progress"):
+                    self._on_host(name, "progress", str(result["progress"]))
             case "runner_item_on_failed":
                 message = str(result.get("msg") or "failed")
                 self._items.setdefault((name, str(data.get("task_uuid"))), []).append(message)

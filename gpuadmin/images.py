@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from gpuadmin.errors import ConfigError
+from gpuadmin.plan import Plan, PlanBuilder
 
 # as the node-side code has it: it becomes a path, a word of GRUB and a kernel argument
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
@@ -46,15 +48,13 @@ def new_name(taken: Sequence[str], now: datetime | None = None) -> str:
     return name
 
 
-def choose_parent(golden: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], facts: Facts) -> str | None:
+def choose_parent(golden: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], facts: Facts) -> str | None:
     """The newest image that the golden node and every target hold as the very same one; None: only a full stream does.
 
     Images that are not in the store count as the oldest.
     """
     common = {
-        name: uuid
-        for name, uuid in golden["held"].items()
-        if all(node["held"].get(name) == uuid for node in nodes.values())
+        name: uuid for name, uuid in golden["held"].items() if all(node["held"].get(name) == uuid for node in nodes)
     }
     created = {name: float(manifest["created"]) for name, manifest in facts.complete.items()}
     return max(common, key=lambda name: (created.get(name, 0.0), name), default=None)
@@ -83,7 +83,9 @@ class NodePlan:
     words: tuple[str, ...]
 
 
-def plan_push(node: Mapping[str, Any], name: str, *, reboot: bool, force: bool) -> NodePlan:
+def plan_push(
+    node: Mapping[str, Any], name: str, *, reboot: bool, force: bool = False, when_idle: bool = False
+) -> NodePlan:
     """Given a node's report and an image, return what a push would do there."""
     runs = f"runs {node['running']}" + ("" if node["current"] == node["running"] else ", which is not confirmed")
     if node.get("problem"):
@@ -91,24 +93,33 @@ def plan_push(node: Mapping[str, Any], name: str, *, reboot: bool, force: bool) 
     if node["image"] == name and node["current"] == node["running"] and node["receives"]["held"]:
         return NodePlan("none", (f"runs {name} already",))
     last = node.get("last") or {}
-    if last.get("stage") == "pending" and node["running"] != last.get("root") and node["trial"]:
-        return NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} waits for its reboot",))
-    people = node.get("people") or []
-    if people and reboot and not force:
-        return NodePlan(
-            "refuse",
-            (f"{runs}; {', '.join(people)} logged in: --force reboots all the same, --no-reboot only prepares",),
-        )
-    receives = node["receives"]
-    if receives["held"]:
-        how = "holds the image already"
-    else:
-        kind = "in full" if receives["parent"] is None else f"as the difference to {receives['parent']}"
-        how = f"receives {receives['bytes'] / 1e6:.1f} MB {kind}"
-    words = [f"{runs}; {how}", f"boots {name} on trial" if reboot else f"tries {name} at its next boot"]
-    if people:
-        words.append(f"logged in, and warned: {', '.join(people)}")
+    tried = last.get("stage") == "pending" and node["running"] == last.get("root")
+    ready = last.get("stage") == "pending" and not tried and node["trial"] == last.get("root")
+    if (ready or tried) and last.get("image") != name:
+        waits = "is on trial" if tried else "waits for its reboot (gpuadmin rollback-image calls it off)"
+        return NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} {waits}",))
+    if tried:
+        return NodePlan("push", (f"{runs}, on trial since an earlier run; its outcome is waited for",))
+    if ready and not reboot:
+        return NodePlan("none", (f"tries {name} at its next boot already",))
+    there = sorted({*(node.get("people") or ()), *(node.get("gpu_work") or ())})
+    if there and reboot and not force and not when_idle:
+        choice = "--when-idle waits, --force reboots all the same, --no-reboot only prepares"
+        return NodePlan("refuse", (f"{runs}; in use by {', '.join(there)}: {choice}",))
+    words = [f"{runs}; {'is ready since an earlier run' if ready else _receives(node['receives'])}"]
+    if there and reboot:
+        words.append(f"{'waits for' if when_idle else 'sends away'}: {', '.join(there)}")
+    words.append(f"boots {name} on trial" if reboot else f"tries {name} at its next boot")
+    if name in (node.get("refused") or {}):
+        words.append(f"tries again what failed there: {node['refused'][name]}")
     return NodePlan("push", tuple(words))
+
+
+def _receives(receives: Mapping[str, Any]) -> str:
+    if receives["held"]:
+        return "holds the image already"
+    kind = "in full" if receives["parent"] is None else f"as the difference to {receives['parent']}"
+    return f"receives {receives['bytes'] / 1e6:.1f} MB {kind}"
 
 
 def prune_store(facts: Facts, keep: int) -> list[str]:
@@ -135,11 +146,63 @@ def prune_store(facts: Facts, keep: int) -> list[str]:
     return sorted(set(manifests) - kept)
 
 
+@dataclass(frozen=True)
+class BuildRequest:
+    """What an admin wants built, and how."""
+
+    name: str
+    upgrade: bool = False
+    packages: tuple[str, ...] = ()
+    playbook: Path | None = None
+    shell: bool = False
+    full: bool = False
+    trial: bool = True
+
+
+def without(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A node's report as if it did not hold an image: nothing is its own parent."""
+    return {**node, "held": {other: uuid for other, uuid in node["held"].items() if other != name}}
+
+
 def build_phases(golden: Mapping[str, Any], name: str) -> list[str]:
     """What of a build is still to be done, by what the golden node has: a build that was cut off goes on."""
     if name in golden["held"] or (golden["running"] == name and golden["current"] == name):
         return ["seal"]
+    if name in golden.get("refused", {}):
+        raise ConfigError(
+            f"the root {name} was built, and {golden['refused'][name]}", hint="build again under another name"
+        )
     if name in golden["roots"]:
-        reason = golden.get("refused", {}).get(name, "its trial has not succeeded")
-        raise ConfigError(f"the root {name} was built, and {reason}", hint="build again under another name")
+        return ["finish", "seal"]
     return ["main", "finish", "seal"]
+
+
+def build_plan(
+    host: str,
+    node: Mapping[str, Any],
+    request: BuildRequest,
+    phases: Sequence[str],
+    parent: str | None,
+    silent: Mapping[str, str],
+) -> Plan:
+    """What a build will do, in words."""
+    builder = PlanBuilder(f"Build the image {request.name} on {host}")
+    if "main" in phases:
+        changes = ["upgrade all packages"] if request.upgrade else []
+        changes += [f"install {', '.join(request.packages)}"] if request.packages else []
+        changes += [f"run {request.playbook}"] if request.playbook else []
+        changes += ["whatever you do in a shell"] if request.shell else []
+        builder.add(host, f"copy the root {node['running']}, and in the copy: {'; '.join(changes) or 'nothing'}")
+    if "finish" in phases and request.trial:
+        builder.add(host, f"reboot into {request.name} on trial; it comes back by itself if that fails")
+        there = sorted({*node["people"], *node["gpu_work"]})
+        if there:
+            builder.warn(f"on {host}, and warned a minute before the reboot: {', '.join(there)}")
+    if not request.trial:
+        builder.warn("the golden node does not try the image; nodes do")
+    ways = [f"as its difference to {parent}"] if parent else []
+    ways += ["in full"] if request.full or not parent else []
+    builder.add(host, f"seal {request.name} and send it to the store, {' and '.join(ways)}")
+    for other, why in silent.items():
+        builder.warn(f"{other} was not asked what it holds ({why}); it may need a full stream")
+    return builder.build()

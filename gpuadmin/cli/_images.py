@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,13 @@ if TYPE_CHECKING:
     from gpuadmin.config.load import Site
     from gpuadmin.images import Facts
     from gpuadmin.run import RunResult
+
+
+#: What people on a node read before it reboots.
+NOTICE = (
+    "This node reboots now into another system ({name}). Your files stay as they are.\n"
+    "이 서버는 지금 다른 시스템({name})으로 재부팅됩니다. 파일은 그대로 유지됩니다."
+)
 
 
 def signing_key(site: Site, *, make: bool = False) -> Path:
@@ -46,6 +55,7 @@ def variables(site: Site, **more: Any) -> dict[str, Any]:
     """What every playbook about images is given."""
     checks = site.directory / "checks"
     return {
+        "gpuadmin_run_id": secrets.token_hex(8),
         "gpuadmin_signers": signers(site),
         "gpuadmin_site_checks": str(checks) if checks.is_dir() else "",
         **more,
@@ -107,6 +117,11 @@ def in_store(found: Facts, name: str) -> dict[str, Any]:
         raise ConfigError(f"the store has no complete image {name}{why}", hint=f"it has: {there}")
     manifest: dict[str, Any] = entry["manifest"]
     return manifest
+
+
+def only(verb: Verb, hosts: list[str]) -> Verb:
+    """The verb, limited to the hosts that were planned."""
+    return replace(verb, options=replace(verb.options, limit=",".join(hosts))) if hosts else verb
 
 
 def require_storage(verb: Verb) -> None:

@@ -90,6 +90,5 @@ def _remarks(node: dict[str, Any] | Any) -> list[str]:
         lines.append(f"; {last.get('image')} failed: {last.get('reason')}")
     elif last.get("stage") == "confirmed" and last.get("reason"):
         lines.append(f"; {last['reason']}")
-    if node.get("drifted"):
-        lines.append("; its root is writable, which it should not be")
+    lines += [f"; {words}" for words in node.get("drift") or ()]
     return lines or [""]

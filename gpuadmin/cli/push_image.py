@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 @click.option("--canary", type=click.IntRange(0), default=1, show_default=True, help="Nodes that go first.")
 @click.option("--batch", default="100%", show_default=True, metavar="N|%", help="How many of the others at a time.")
 @click.option("--no-reboot", is_flag=True, help="Only prepare; the next boot, whenever it comes, tries the image.")
-@click.option("--force", is_flag=True, help="Reboot nodes although people are logged in.")
+@click.option("--when-idle", is_flag=True, help="Wait with each reboot until nobody is on the node, for a day at most.")
+@click.option("--force", is_flag=True, help="Reboot nodes although people or their GPU work are on them.")
 @click.option("--full", is_flag=True, help="Fetch the full stream, even where the difference would do.")
-@click.option("--deadline", type=click.IntRange(60), help="Seconds to wait for a node's trial.")
+@click.option("--deadline", type=click.IntRange(60), help="Seconds that a trial may take.  [default: images.deadline]")
 @run_options()
 @click.pass_context
 def command(
@@ -28,6 +29,7 @@ def command(
     canary: int,
     batch: str,
     no_reboot: bool,
+    when_idle: bool,
     force: bool,
     full: bool,
     deadline: int | None,
@@ -38,12 +40,14 @@ def command(
     A node whose trial fails comes back by itself on the root it ran. The first batch with such a node is the last; run
     again, it goes on where it stopped, and nodes that run the image are left alone.
     """
-    from gpuadmin.cli._images import in_store, look, variables
+    from gpuadmin.cli._images import NOTICE, in_store, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.errors import RefusedError
     from gpuadmin.images import batches, check_name, plan_push
     from gpuadmin.plan import PlanBuilder
 
+    if when_idle and force:
+        raise click.UsageError("--when-idle waits and --force does not: give one of them")
     with opened("push-image", options) as verb:
         found = look(verb, check_name(name))
         in_store(found, name)
@@ -53,7 +57,7 @@ def command(
             if host not in found.nodes:
                 builder.warn(f"{host} is left out: {found.silent.get(host, 'it did not answer')}")
                 continue
-            plan = plan_push(found.nodes[host], name, reboot=not no_reboot, force=force)
+            plan = plan_push(found.nodes[host], name, reboot=not no_reboot, force=force, when_idle=when_idle)
             if plan.action == "push":
                 nodes.append(host)
                 builder.add_all([host], plan.words)
@@ -79,17 +83,12 @@ def command(
             "gpuadmin_image": name,
             "gpuadmin_full": full,
             "gpuadmin_reboot": not no_reboot,
+            "gpuadmin_force": force,
+            "gpuadmin_when_idle": when_idle,
             "gpuadmin_batches": sizes or [1],
-            "gpuadmin_reason": f"This node reboots now into a new system ({name}). Your files stay as they are.",
+            "gpuadmin_reason": NOTICE.format(name=name),
         }
         if deadline is not None:
             extra["gpuadmin_deadline"] = deadline
         work = Work(plan=builder.build(), variables=variables(verb.site, **extra), result=result)
-        ctx.exit(perform(_only(verb, nodes), work))
-
-
-def _only(verb: Any, hosts: list[str]) -> Any:
-    """The verb, limited to the hosts that were planned."""
-    from dataclasses import replace
-
-    return replace(verb, options=replace(verb.options, limit=",".join(hosts))) if hosts else verb
+        ctx.exit(perform(only(verb, nodes), work))

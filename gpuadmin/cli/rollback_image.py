@@ -14,10 +14,11 @@ from gpuadmin.cli._options import Options, run_options
 @run_options()
 @click.pass_context
 def command(ctx: click.Context, canary: int, batch: str, force: bool, options: Options) -> None:
-    """Move nodes back to the root that they had confirmed before the one they run. Accounts and identity stay."""
-    from gpuadmin.cli._images import look, variables
+    """Move nodes back to the root that they had confirmed before the one they run. Accounts and identity stay.
+
+    On a node that is set to try an image at its next boot, that is called off instead."""
+    from gpuadmin.cli._images import NOTICE, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
-    from gpuadmin.cli.push_image import _only
     from gpuadmin.images import batches
     from gpuadmin.plan import PlanBuilder
 
@@ -29,12 +30,13 @@ def command(ctx: click.Context, canary: int, batch: str, force: bool, options: O
             node = found.nodes.get(host)
             if node is None:
                 builder.warn(f"{host} is left out: {found.silent.get(host, 'it did not answer')}")
+            elif node["trial"]:
+                nodes.append(host)
+                builder.add(host, f"call off the switch to {node['trial']}, which waits for a reboot")
             elif node["rollback"] is None:
                 builder.warn(f"{host} is left out: it has no confirmed root before {node['running']}")
-            elif node["people"] and not force:
-                builder.warn(
-                    f"{host} is left out: {', '.join(node['people'])} logged in (--force reboots all the same)"
-                )
+            elif (there := sorted({*node["people"], *node["gpu_work"]})) and not force:
+                builder.warn(f"{host} is left out: in use by {', '.join(there)} (--force reboots all the same)")
             else:
                 nodes.append(host)
                 builder.add(host, f"reboot from {node['running']} into {node['rollback']}")
@@ -42,6 +44,7 @@ def command(ctx: click.Context, canary: int, batch: str, force: bool, options: O
         extra = {
             "gpuadmin_switch_action": "rollback",
             "gpuadmin_batches": sizes or [1],
-            "gpuadmin_reason": "This node reboots now into the system it ran before. Your files stay as they are.",
+            "gpuadmin_force": force,
+            "gpuadmin_reason": NOTICE.format(name="rollback"),
         }
-        ctx.exit(perform(_only(verb, nodes), Work(plan=builder.build(), variables=variables(verb.site, **extra))))
+        ctx.exit(perform(only(verb, nodes), Work(plan=builder.build(), variables=variables(verb.site, **extra))))

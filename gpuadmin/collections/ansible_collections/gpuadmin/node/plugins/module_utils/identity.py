@@ -162,35 +162,36 @@ def strip(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = ()) -
         _remove(os.path.join(root, name))
     # empty, not missing: systemd then knows that it is an image (machine-id(5))
     write_atomic(os.path.join(root, "etc/machine-id"), b"", mode=0o444, sync=False)
-    people = {fields[0] for fields in _people(root, uid_first, uid_last)}
+    names = set(people(root, uid_first, uid_last))
     for kind in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid"):
         path = os.path.join(root, "etc", kind)
         data = read_bytes(path)
         if data is not None:
-            text = _without(kind, decode(data), people)
+            text = _without(kind, decode(data), names)
             if encode(text) != data:
                 write_atomic(path, encode(text), mode=0o600, sync=False)
 
 
-def _people(root: str, uid_first: int, uid_last: int) -> list[list[str]]:
+def people(root: str, uid_first: int, uid_last: int) -> list[str]:
+    """The names of the accounts in a root whose uid is a person's."""
     found = []
     for body, _ending in split_lines(decode(read_bytes(os.path.join(root, "etc/passwd")) or b"")):
         fields = body.split(":")
         if len(fields) == 7 and fields[2].isdigit() and uid_first <= int(fields[2]) <= uid_last:
-            found.append(fields)
+            found.append(fields[0])
     return found
 
 
-def _without(kind: str, text: str, people: set[str]) -> str:
+def _without(kind: str, text: str, names: set[str]) -> str:
     """A database without the lines of people, and without people in its lists of members."""
     lines = []
     for body, ending in split_lines(text):
         fields = body.split(":")
-        if fields[0] in people:
+        if fields[0] in names:
             continue
         if kind in ("group", "gshadow") and len(fields) == 4:
             for index in (3,) if kind == "group" else (2, 3):
-                fields[index] = ",".join(name for name in fields[index].split(",") if name not in people)
+                fields[index] = ",".join(name for name in fields[index].split(",") if name not in names)
         lines.append(":".join(fields) + ending)
     return "".join(lines)
 
@@ -203,6 +204,6 @@ def leftovers(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = (
     if read_bytes(os.path.join(root, "etc/machine-id")):
         found.append("/etc/machine-id is one node's")
     found += [f"/{name} is a trace of use" for name in _matching(root, TRACES)]
-    found += [f"the account {fields[0]} is a person's" for fields in _people(root, uid_first, uid_last)]
+    found += [f"the account {name} is a person's" for name in people(root, uid_first, uid_last)]
     truth = os.path.join(root, "var/lib/gpuadmin")
     return found + ([f"{truth} is a node's state"] if os.path.isdir(truth) else [])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from . import image_work, trial
+from . import image_unit, trial
 from .errors import NodeError
+from .image_mounts import mounted
 from .image_places import Places, load_settings
+from .image_records import journal
 from .subvolumes import running_root
-from .switch import journal
 
 
 def main(arguments: list[str]) -> int:
@@ -16,7 +17,7 @@ def main(arguments: list[str]) -> int:
     places = Places()
     command, rest = arguments[0], arguments[1:]
     if command == "image-work":
-        return image_work.serve(places)
+        return image_unit.serve(places)
     if command == "image-outcome":
         last = journal(places)
         stage = str(last.get("stage"))
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
             print(f"this node's own: {path}")
         return 0
     if command == "trial-gate":
-        with image_work.mounted(places, settings, store=None):
+        with mounted(places, settings, store=None):
             print(trial.gate(places, settings))
         return 0
     if command == "trial-deadline":

@@ -41,6 +41,7 @@ class Places:
     boot: str = "/boot/grub"
     store: str = "/run/gpuadmin/store"
     run: str = "/run/gpuadmin"
+    early_deadline: str = "/run/gpuadmin-trial.pid"
     running: Running | None = None
     boot_id: str | None = None
 

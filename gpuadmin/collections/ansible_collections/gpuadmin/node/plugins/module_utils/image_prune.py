@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from . import grubenv, subvolumes
 from .image_places import Places
-from .switch import journal, known_manifests, records
+from .image_records import journal, known_manifests, records
 
 KEEP = 2
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from . import grubenv, identity, subvolumes
 from .errors import NodeError
 from .image_places import ImageSettings, Places, write_json
+from .image_records import image_of, records
 from .mounts import parse_mountinfo, read_mountinfo
-from .switch import image_of, records
 
 DIRECTORIES = ("images", "roots", "incoming")
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from typing import IO
 
 from . import faults, subvolumes
 from .errors import NodeError
@@ -48,17 +49,36 @@ def clean(places: Places, keep: Stream | None = None) -> list[str]:
     return removed
 
 
+class _OtherDigest(NodeError):
+    """What came is not what the manifest says."""
+
+
 def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float:
     """Copy a stream from the store: size and sha256 as in the manifest, fsync, rename. Returns bytes per second.
 
-    What an earlier attempt got is read again for its digest and gone on from.
+    What is here of it, from an earlier attempt or a relay, is read for its digest and gone on from. Where that turns out
+    to be wrong, all of it is fetched once more.
     """
     target = stream_path(places, stream)
     if os.path.exists(target):
         return 0.0
     part = f"{target}.part"
+    begun = os.path.exists(part)
+    try:
+        rate = _copy(places, manifest, stream, part, say)
+    except _OtherDigest:
+        if not begun:
+            raise
+        say(f"what was here of {manifest.name} is wrong; fetching all of it")
+        rate = _copy(places, manifest, stream, part, say)
+    os.rename(part, target)
+    sync_directory(os.path.dirname(target))
+    return rate
+
+
+def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Say) -> float:
     source = os.path.join(places.store, manifest.name, stream.file)
-    total, begin = hashlib.sha256(), time.monotonic()
+    total = hashlib.sha256()
     try:
         with open(source, "rb") as remote, open(part, "a+b") as local:
             size = os.fstat(remote.fileno()).st_size
@@ -68,26 +88,11 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float
                     f"gpuadmin verify-image {manifest.name}"
                 )
             local.seek(0)
-            done = _hash(local, total, stream.bytes)
-            local.truncate(done)
-            local.seek(done)
-            remote.seek(done)
-            already, shown = done, begin
-            while done < stream.bytes:
-                block = remote.read(BLOCK)
-                if not block:
-                    raise NodeError(
-                        f"{source} ended after {done} of {stream.bytes} bytes; what came is kept, run it again"
-                    )
-                total.update(block)
-                local.write(block)
-                done += len(block)
-                if already < done // 2 <= already + BLOCK:
-                    faults.at("fetch:middle")
-                if time.monotonic() - shown > 1:
-                    shown = time.monotonic()
-                    rate = (done - already) / (shown - begin)
-                    say(f"fetching {done / 1e6:.1f} of {stream.bytes / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s")
+            already = _hash(local, total, stream.bytes)
+            local.truncate(already)
+            local.seek(already)
+            remote.seek(already)
+            rate = _pour(remote, local, total, already, stream.bytes, say)
             local.flush()
             os.fsync(local.fileno())
     except OSError as error:
@@ -101,22 +106,40 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float
         ) from error
     if total.hexdigest() != stream.sha256:
         os.unlink(part)
-        raise NodeError(
+        raise _OtherDigest(
             f"{manifest.name} arrived with another sha256 than its manifest says; it is deleted and nothing was "
             f"received. gpuadmin verify-image {manifest.name} tells whether the store or the network is to blame"
         )
-    os.rename(part, target)
-    sync_directory(os.path.dirname(target))
-    return (stream.bytes - already) / max(time.monotonic() - begin, 1e-3)
+    return rate
 
 
-def _hash(local: object, total: object, most: int) -> int:
+def _pour(remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, already: int, size: int, say: Say) -> float:
+    """Copy bytes ``already`` to ``size``; return bytes per second."""
+    done, begin = already, time.monotonic()
+    shown = begin
+    while done < size:
+        block = remote.read(BLOCK)
+        if not block:
+            raise NodeError(f"{remote.name} ended after {done} of {size} bytes; what came is kept, run it again")
+        total.update(block)
+        local.write(block)
+        done += len(block)
+        if done - len(block) <= size // 2 < done:
+            faults.at("fetch:middle")
+        if time.monotonic() - shown > 1:
+            shown = time.monotonic()
+            rate = (done - already) / (shown - begin)
+            say(f"fetching {done / 1e6:.1f} of {size / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s")
+    return (size - already) / max(time.monotonic() - begin, 1e-3)
+
+
+def _hash(local: IO[bytes], total: hashlib._Hash, most: int) -> int:
     done = 0
     while done < most:
-        block = local.read(min(BLOCK, most - done))  # type: ignore[attr-defined]
+        block = local.read(min(BLOCK, most - done))
         if not block:
             break
-        total.update(block)  # type: ignore[attr-defined]
+        total.update(block)
         done += len(block)
     return done
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from . import faults, grubenv, identity, subvolumes
 from .errors import NodeError
-from .files import sync_filesystem
+from .files import read_bytes, sync_filesystem
 from .image_places import ImageSettings, Places, boot_id, write_json
 from .image_prune import prune_node
+from .image_records import journal, records
 from .root import open_root
-from .switch import failed_units, gpus, journal, records
+from .root_facts import failed_units, gpus
 
 CHECK_SECONDS = 60
 FACTORY = "usr/share/gpuadmin/factory-var"
@@ -110,6 +113,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
         return str(reason)
     if grubenv.read(places.boot).get("current") == running:  # cut between the commit and its record
         _confirmed(places, running)
+        end_early_deadline(places)
         return f"{running} is confirmed"
     faults.at("health:before")
     scripts = checks(places, "required")
@@ -130,6 +134,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
     wanted = run_checks(checks(places, "wanted"))
     _confirmed(places, running, wanted)
     faults.at("commit:after")
+    end_early_deadline(places)
     faults.at("prune:before")
     try:
         prune_node(places)
@@ -159,6 +164,14 @@ def _finish(places: Places, stage: str, reason: str) -> None:
         write_json(places.in_state("roots.json"), {**known, "refused": refused})
 
 
+def call_off(places: Places) -> str:
+    """Undo what a switch has set for the next boot, on the root that it was made on. Returns what was done."""
+    root = journal(places).get("root")
+    grubenv.write(places.boot, trial="")
+    _finish(places, "called off", "")
+    return f"called off the switch to {root}"
+
+
 def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
     """Note why a trial failed and reboot; GRUB takes the confirmed root. ``hard``: without asking anything to stop."""
     print(reason, file=sys.stderr, flush=True)
@@ -172,9 +185,28 @@ def deadline(places: Places, settings: ImageSettings) -> None:
     """Early at boot: wait for as long as a trial may take, and go back if it is not confirmed by then."""
     if not on_trial(places) or grubenv_current(places) == subvolumes.running_root(places).name:
         return
-    time.sleep(settings.deadline)
+    seconds = int(str(journal(places).get("deadline") or settings.deadline))
+    time.sleep(seconds)
     if on_trial(places):
-        give_up(places, f"{journal(places).get('root')} was not confirmed within {settings.deadline} s", hard=True)
+        give_up(places, f"{journal(places).get('root')} was not confirmed within {seconds} s", hard=True)
+
+
+def end_early_deadline(places: Places, proc: str = "/proc") -> None:
+    """End the process that the initramfs left to reboot a trial that is never confirmed. It has to go."""
+    data = read_bytes(places.early_deadline)
+    if data is None:
+        return
+    pid = int(data)
+    with suppress(FileNotFoundError, ProcessLookupError):
+        words = read_proc(f"{proc}/{pid}/cmdline")
+        if b"gpuadmin-trial" in words:  # the number may be another process's by now
+            os.kill(pid, signal.SIGKILL)
+    os.unlink(places.early_deadline)
+
+
+def read_proc(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
 
 
 def grubenv_current(places: Places) -> str:

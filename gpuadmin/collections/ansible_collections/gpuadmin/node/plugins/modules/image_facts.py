@@ -32,6 +32,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+progress:
+  description: Who is on the node, for a task that waits until nobody is.
+  returned: success
+  type: str
 report:
   description: Under the key C(node), what was found.
   returned: success
@@ -41,8 +45,9 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_mounts import mounted
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_observe import observe
 from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places, load_settings
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_work import mounted, observe
 from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import parse
 
 
@@ -58,7 +63,8 @@ def main() -> None:
     except (NodeError, OSError) as error:
         module.fail_json(msg=str(error))
         return
-    module.exit_json(changed=False, report={"node": report})
+    there = sorted({*report["people"], *report["gpu_work"]})
+    module.exit_json(changed=False, progress=f"waits for {', '.join(there)}", report={"node": report})
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import layout
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_mounts import mounted
 from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import (
     FORMAT,
     ImageSettings,
@@ -58,7 +59,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import 
     read_json,
     write_json,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_work import mounted
 
 
 def main() -> None:
