@@ -1,9 +1,9 @@
-"""How long a node takes for an image, against the plain pipe, on loop devices: `benchmarks/push_image.py [DIRECTORY]`.
+"""How long a node takes for an image, against the plain pipe, on loop devices.
 
-DIRECTORY (default /usr/lib/x86_64-linux-gnu) is what the image holds; every 50th file changes. Needs root, some 8 GB below
---work, btrfs-progs and zstd. The plain pipe `btrfs send | zstd -3 | zstd -d | btrfs receive` and the engine's push (fetch
-from the store, size, sha256, signature, receive, uuid, root with identity) are run in turn in one go; ratios count, not
-seconds. Leaves with 1 above the goals.
+`benchmarks/push_image.py [DIRECTORY]`; DIRECTORY (default /usr/lib/x86_64-linux-gnu) is what the image holds, and every
+50th file changes. Needs root, some 8 GB below --work, btrfs-progs and zstd. The plain pipe
+`btrfs send | zstd -3 | zstd -d | btrfs receive` and the engine's push (fetch from the store, size, sha256, signature,
+receive, uuid, root with identity) are run in turn in one go; ratios count, not seconds. Leaves with 1 above the goals.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
         run("btrfs", "subvolume", "snapshot", golden.top / "images/one", golden.top / "roots/two")
         for path in changed:
             (golden.top / "roots/two" / path).write_bytes((golden.top / "roots/two" / path).read_bytes()[::-1])
-        from ansible_collections.gpuadmin.node.plugins.module_utils import build
+        from ansible_collections.gpuadmin.node.plugins.module_utils import publish
 
         (golden.top / "roots/two/etc/machine-id").write_text("")
         run("btrfs", "property", "set", "-ts", golden.top / "roots/two", "ro", "true")
-        build.seal(golden.places, golden.settings, "two", tried=False)
+        publish.seal(golden.places, golden.settings, "two", tried=False)
         world.publish("two", ["one"], full=False)
         seconds: dict[str, list[float]] = {key: [] for key in ("plain full", "push full", "plain 2 %", "push 2 %")}
         for number in range(rounds):

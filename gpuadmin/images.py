@@ -92,16 +92,9 @@ def plan_push(
         return NodePlan("refuse", (f"{runs}; {node['problem']}",))
     if node["image"] == name and node["current"] == node["running"] and node["receives"]["held"]:
         return NodePlan("none", (f"runs {name} already",))
-    last = node.get("last") or {}
-    tried = last.get("stage") == "pending" and node["running"] == last.get("root")
-    ready = last.get("stage") == "pending" and not tried and node["trial"] == last.get("root")
-    if (ready or tried) and last.get("image") != name:
-        waits = "is on trial" if tried else "waits for its reboot (gpuadmin rollback-image calls it off)"
-        return NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} {waits}",))
-    if tried:
-        return NodePlan("push", (f"{runs}, on trial since an earlier run; its outcome is waited for",))
-    if ready and not reboot:
-        return NodePlan("none", (f"tries {name} at its next boot already",))
+    ready, settled = _pending(node, name, runs, reboot=reboot)
+    if settled is not None:
+        return settled
     there = sorted({*(node.get("people") or ()), *(node.get("gpu_work") or ())})
     if there and reboot and not force and not when_idle:
         choice = "--when-idle waits, --force reboots all the same, --no-reboot only prepares"
@@ -113,6 +106,21 @@ def plan_push(
     if name in (node.get("refused") or {}):
         words.append(f"tries again what failed there: {node['refused'][name]}")
     return NodePlan("push", tuple(words))
+
+
+def _pending(node: Mapping[str, Any], name: str, runs: str, *, reboot: bool) -> tuple[bool, NodePlan | None]:
+    """Whether an earlier run left the node ready for its reboot; and the plan where that alone settles it."""
+    last = node.get("last") or {}
+    tried = last.get("stage") == "pending" and node["running"] == last.get("root")
+    ready = last.get("stage") == "pending" and not tried and node["trial"] == last.get("root")
+    if (ready or tried) and last.get("image") != name:
+        waits = "is on trial" if tried else "waits for its reboot (gpuadmin rollback-image calls it off)"
+        return ready, NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} {waits}",))
+    if tried:
+        return ready, NodePlan("push", (f"{runs}, on trial since an earlier run; its outcome is waited for",))
+    if ready and not reboot:
+        return ready, NodePlan("none", (f"tries {name} at its next boot already",))
+    return ready, None
 
 
 def _receives(receives: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ if str(COLLECTIONS) not in sys.path:
     sys.path.insert(0, str(COLLECTIONS))
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import (  # noqa: E402
-    build,
     grubenv,
+    image_records,
     image_work,
+    publish,
     subvolumes,
     switch,
 )
@@ -88,7 +90,7 @@ class Node:
         )
 
     def push(self, name: str, *, full: bool = False) -> switch.Switch:
-        manifest = switch.load_manifest(self.places, name, self.settings)
+        manifest = image_records.load_manifest(self.places, name, self.settings)
         return switch.run_switch(switch.Switch(self.places, self.settings, manifest, full=full))
 
     @property
@@ -136,6 +138,8 @@ def make_node(base: Path, host: str, signers: str, store: Path, *, mib: int = 20
     settings = ImageSettings(store="x:/y", signers=signers, settle=0)
     write_json(str(state / "images.json"), {"store": "x:/y", "signers": signers, "settle": 0})
     write_json(str(state / "roots.json"), {"confirmed": ["base"], "images": {}, "refused": {}})
+    accounts = {"format": 1, "root": None, "settings": None, "removed": [], "users": [{"name": "minji", "uid": 20000}]}
+    (state / "accounts.json").write_text(json.dumps(accounts))
     return Node(places, settings).running("base", "boot-1")
 
 
@@ -157,10 +161,10 @@ class World:
 
     def publish(self, name: str, parents: list[str], *, full: bool, key: Path | None = None) -> None:
         golden = self.golden
-        text = build.send(
+        text = publish.send(
             golden.places, golden.settings, name, parents, full=full, who="tester", say=lambda text: None
         )  # fmt: skip
-        build.publish(golden.places, golden.settings, name, text, sign(key or self.key, text))
+        publish.publish(golden.places, golden.settings, name, text, sign(key or self.key, text))
 
     def make(self, name: str, change: Callable[[Path], None], parents: list[str], *, full: bool) -> None:
         """Build an image without a trial."""
@@ -168,7 +172,7 @@ class World:
         subvolumes.snapshot(str(top / "roots/base"), str(top / "roots" / name))
         change(top / "roots" / name)
         run("btrfs", "property", "set", "-ts", top / "roots" / name, "ro", "true")
-        build.seal(self.golden.places, self.golden.settings, name, tried=False)
+        publish.seal(self.golden.places, self.golden.settings, name, tried=False)
         self.publish(name, parents, full=full)
 
 

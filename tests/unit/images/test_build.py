@@ -10,7 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import build, image_work, stream, subvolumes, switch
+from ansible_collections.gpuadmin.node.plugins.module_utils import (
+    build,
+    image_observe,
+    image_records,
+    image_work,
+    publish,
+    stream,
+    subvolumes,
+    switch,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from .conftest import Node, World, confirm, run, sign
@@ -66,14 +75,14 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
 def test_an_image_that_the_golden_node_has_not_booted_is_not_sealed(golden: Node) -> None:
     change(golden, "new")
     with pytest.raises(NodeError, match="has not booted is not built"):
-        build.seal(golden.places, golden.settings, "new")
+        publish.seal(golden.places, golden.settings, "new")
     switch.run_switch(switch.Switch(golden.places, golden.settings, target="new", kind="build"))
     with pytest.raises(NodeError, match="has not booted is not built"):
-        build.seal(golden.places, golden.settings, "new")
+        publish.seal(golden.places, golden.settings, "new")
     after = golden.boot()
     confirm(after)
-    uuid = build.seal(after.places, after.settings, "new")
-    assert build.seal(after.places, after.settings, "new") == uuid, "sealing again is the same image"
+    uuid = publish.seal(after.places, after.settings, "new")
+    assert publish.seal(after.places, after.settings, "new") == uuid, "sealing again is the same image"
     assert not list((golden.top / "incoming").iterdir())
 
 
@@ -86,17 +95,17 @@ def test_a_name_that_is_taken_and_a_build_that_was_cut_off(golden: Node) -> None
 
 def test_an_image_that_holds_a_secret_is_refused(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     change(golden, "new")
-    monkeypatch.setattr(build.identity, "strip", lambda *arguments: None)
+    monkeypatch.setattr(publish.identity, "strip", lambda *arguments: None)
     with pytest.raises(NodeError, match=r"is not sealed: .*belongs to one node"):
-        build.seal(golden.places, golden.settings, "new", tried=False)
+        publish.seal(golden.places, golden.settings, "new", tried=False)
     assert not list((golden.top / "images").iterdir())
 
 
 @pytest.mark.parametrize("fault", ["signature", "name", "size"])
 def test_nothing_is_published_that_is_not_right(world: World, golden: Node, fault: str, tmp_path: Path) -> None:
     change(golden, "new")
-    build.seal(golden.places, golden.settings, "new", tried=False)
-    text = build.send(
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    text = publish.send(
         golden.places, golden.settings, "new", [], full=True, who="tester", say=lambda text: None
     )  # fmt: skip
     directory = Path(golden.places.store) / "new"
@@ -110,7 +119,7 @@ def test_nothing_is_published_that_is_not_right(world: World, golden: Node, faul
         with (directory / "full.btrfs.zst").open("ab") as handle:
             handle.write(b"x")
     with pytest.raises(NodeError):
-        build.publish(golden.places, golden.settings, name, text, signature)
+        publish.publish(golden.places, golden.settings, name, text, signature)
     assert not (directory / "manifest.json").exists()
 
 
@@ -120,10 +129,10 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
     after = golden.boot()
     confirm(after)
     change(after, "new")
-    build.seal(after.places, settings, "new", tried=False)
-    first = build.send(after.places, settings, "new", ["one"], full=False, who="tester", say=lambda text: None)
-    build.publish(after.places, settings, "new", first, sign(world.key, first))
-    again = build.send(after.places, settings, "new", ["one"], full=True, who="other", say=lambda text: None)
+    publish.seal(after.places, settings, "new", tried=False)
+    first = publish.send(after.places, settings, "new", ["one"], full=False, who="tester", say=lambda text: None)
+    publish.publish(after.places, settings, "new", first, sign(world.key, first))
+    again = publish.send(after.places, settings, "new", ["one"], full=True, who="other", say=lambda text: None)
     assert [item["file"] for item in json.loads(again)["streams"]] == ["from-one.btrfs.zst", "full.btrfs.zst"]
     assert json.loads(again)["uuid"] == json.loads(first)["uuid"]
     assert json.loads(again)["streams"][0] == json.loads(first)["streams"][0]
@@ -132,10 +141,12 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
 
 def test_a_store_that_cannot_be_written(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     change(golden, "new")
-    build.seal(golden.places, golden.settings, "new", tried=False)
-    monkeypatch.setattr(build.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    monkeypatch.setattr(
+        publish.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(NodeError, match="does not take new"):
-        build.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
+        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
 
 
 def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +167,9 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
     sealed = work(after, action="seal", name="new", parents=[], full=True, who="tester")
     text = sealed["report"]["manifest"]  # type: ignore[index]
     work(after, action="publish", name="new", manifest=text, signature=sign(world.key, text))
-    facts = image_work.observe(after.places, after.settings, switch.load_manifest(after.places, "new", after.settings))
+    facts = image_observe.observe(
+        after.places, after.settings, image_records.load_manifest(after.places, "new", after.settings)
+    )
     assert facts["running"] == facts["current"] == facts["image"] == "new"
     assert facts["rollback"] == "base"
     assert facts["receives"] == {"bytes": 0, "parent": None, "held": True}
@@ -183,7 +196,7 @@ def test_package_managers(tmp_path: Path) -> None:
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
-    wanted = switch.load_manifest(golden.places, "one", golden.settings).streams[0]
+    wanted = image_records.load_manifest(golden.places, "one", golden.settings).streams[0]
     path = Path(stream.stream_path(golden.places, wanted))
     path.with_suffix(".stream.part").write_text("a part")
     (golden.top / "incoming/rubbish").write_text("x")

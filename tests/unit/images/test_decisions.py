@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, image_prune, layout, manifest
+from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, image_prune, layout, manifest, occupants
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.images import Facts, batches, build_phases, check_name, choose_parent, new_name, plan_push, prune_store
+from gpuadmin.images import (
+    BuildRequest,
+    Facts,
+    batches,
+    build_phases,
+    build_plan,
+    check_name,
+    choose_parent,
+    new_name,
+    plan_push,
+    prune_store,
+)
 
 A, B, C = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "abc")
 
@@ -19,6 +31,10 @@ def entry(name: str, created: int, *parents: str, full: bool = False) -> dict[st
     streams = [{"file": f"from-{one}.btrfs.zst", "parent": {"name": one, "uuid": A}} for one in parents]
     streams += [{"file": "full.btrfs.zst", "parent": None}] if full else []
     return {"manifest": {"name": name, "created": created, "streams": streams}, "problem": None}
+
+
+def pending(root: str, image: str) -> dict[str, str]:
+    return {"stage": "pending", "root": root, "image": image}
 
 
 def node(**changes: Any) -> dict[str, Any]:
@@ -33,6 +49,7 @@ def node(**changes: Any) -> dict[str, Any]:
         "refused": {},
         "last": {},
         "people": [],
+        "gpu_work": [],
         "receives": {"bytes": 6_250_000, "parent": "a", "held": False},
         **changes,
     }
@@ -55,7 +72,7 @@ def test_the_parent_is_the_newest_that_all_hold(
 ) -> None:
     facts = Facts({name: entry(name, created) for name, created in store.items()})
     held = {name: node(held=images) for name, images in nodes.items()}
-    assert choose_parent(node(held=golden), held, facts) == expected
+    assert choose_parent(node(held=golden), [*held.values()], facts) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,10 +106,26 @@ def test_batches_that_are_none(batch: str) -> None:
         ({"receives": {"bytes": 5e8, "parent": None, "held": False}}, False, "push", "receives 500.0 MB in full"),
         ({"receives": {"bytes": 0, "parent": None, "held": True}}, False, "push", "holds the image already"),
         ({"image": "b", "receives": {"bytes": 0, "parent": None, "held": True}}, False, "none", "already"),
-        ({"people": ["minji"]}, False, "refuse", "minji logged in"),
-        ({"people": ["minji"]}, True, "push", "warned: minji"),
+        ({"people": ["minji"], "gpu_work": ["jiho"]}, False, "refuse", "in use by jiho, minji: --when-idle waits"),
+        ({"people": ["minji"]}, True, "push", "sends away: minji"),
+        ({"refused": {"b": "it panicked"}}, False, "push", "tries again what failed there: it panicked"),
         ({"problem": "the parent is missing"}, True, "refuse", "the parent is missing"),
-        ({"last": {"stage": "pending", "root": "b"}, "trial": "b"}, False, "refuse", "waits for its reboot"),
+        (
+            {"last": {"stage": "pending", "root": "c", "image": "c"}, "trial": "c"},
+            False,
+            "refuse",
+            "waits for its reboot",
+        ),
+        (
+            {"last": {"stage": "pending", "root": "b", "image": "b"}, "trial": "b"},
+            False,
+            "push",
+            "ready since an earlier",
+        ),
+        ({"last": pending("c", "c"), "trial": "c"}, False, "refuse", "waits for its reboot"),
+        ({"last": pending("b", "b"), "trial": "b"}, False, "push", "ready since an earlier"),
+        ({"last": pending("a", "b")}, False, "push", "its outcome is waited for"),
+        ({"last": pending("a", "c")}, False, "refuse", "a switch to a is on trial"),
     ],
 )
 def test_the_plan_of_a_push(changes: dict[str, Any], force: bool, action: str, words: str) -> None:
@@ -167,6 +200,51 @@ def test_phases_of_a_build_that_was_cut_off() -> None:
         build_phases(node(roots=["a", "b"], refused={"b": "sshd does not greet"}), "b")
 
 
+def test_a_build_that_was_cut_off_after_it_was_finished_is_tried() -> None:
+    assert build_phases(node(roots=["a", "b"]), "b") == ["finish", "seal"]
+    assert build_phases(node(roots=["a", "b.new"]), "b") == ["main", "finish", "seal"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "phases", "parent", "words"),
+    [
+        (
+            BuildRequest("b", upgrade=True),
+            ["main", "finish", "seal"],
+            "a",
+            ["upgrade all", "on trial", "difference to a"],
+        ),
+        (BuildRequest("b", shell=True, full=True), ["main", "seal"], "a", ["in a shell", "and in full"]),
+        (BuildRequest("b", playbook=Path("/x.yml")), ["main"], None, ["run /x.yml", "in full"]),
+        (BuildRequest("b"), ["seal"], None, ["seal b"]),
+    ],
+)
+def test_the_plan_of_a_build(request_: BuildRequest, phases: list[str], parent: str | None, words: list[str]) -> None:
+    plan = build_plan("node1", node(people=["minji"]), request_, phases, parent, {"node2": "no answer"})
+    text = " ".join(step.action for step in plan.steps)
+    assert all(word in text for word in words)
+    assert ("minji" in " ".join(plan.warnings)) == ("finish" in phases)
+    assert "node2 was not asked" in plan.warnings[-1]
+
+
+def test_who_is_on_a_node(tmp_path: Path) -> None:
+    listed = (
+        "5 20001 minji - 812 user pts/0 no -\n6 20001 minji - 813 manager - no -\n7 20002 jiho - 9 manager - no -\n"
+        "c1 900 gpuadmin - 4 user - no -\n8 20003 sora seat0\n"
+    )
+    assert occupants.people(20000, 49999, listed) == ["minji", "sora"]
+    process = tmp_path / "42"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd/3").symlink_to("/dev/nvidia3")
+    (process / "cgroup").write_text("0::/user.slice/user-20007.slice/user@20007.service/user.slice/docker-1.scope\n")
+    uid = process.stat().st_uid
+    assert occupants.gpu_work(uid, str(tmp_path)) == ["uid 20007"]
+    assert occupants.gpu_work(uid + 1, str(tmp_path)) == []
+    (process / "fd/3").unlink()
+    (process / "fd/3").symlink_to("/dev/nvidiactl")
+    assert occupants.gpu_work(uid, str(tmp_path)) == []
+
+
 def test_names() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     assert new_name([], now) == "2026-11-21"
@@ -225,7 +303,7 @@ def test_grubenv_is_a_block_of_1024_bytes() -> None:
         grubenv.render({"current": "a" * 1100})
 
 
-GOOD = "load_env\nsave_env trial\nlinux /roots/$name/vmlinuz rootflags=subvol=/roots/$name panic=5\n"
+GOOD = "load_env\nsave_env trial\nlinux /roots/$name/vmlinuz rootflags=subvol=/roots/$name gpuadmin.trial=$deadline panic=5\n"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +314,11 @@ GOOD = "load_env\nsave_env trial\nlinux /roots/$name/vmlinuz rootflags=subvol=/r
         (GOOD, "btrfs", ["GRUB cannot write"]),
         (GOOD.replace("panic=5", ""), "ext4", ["panic="]),
         (GOOD.replace("/roots/", "/"), "ext4", ["takes no root from /roots"]),
-        ("linux /boot/vmlinuz root=LABEL=x", "", ["GRUB cannot write", "load_env", "save_env", "/roots", "panic"]),
+        (
+            "linux /boot/vmlinuz root=LABEL=x",
+            "",
+            ["GRUB cannot write", "load_env", "save_env", "/roots", "of a trial", "panic"],
+        ),
     ],
 )
 def test_what_grub_must_do(config: str, kind: str, words: list[str]) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import layout, switch
+from ansible_collections.gpuadmin.node.plugins.module_utils import image_records, layout
 from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import write_json
 
 from .conftest import Node
 
 pytestmark = pytest.mark.btrfs
-GRUB = "load_env\nsave_env trial\nlinux /roots/$name/vmlinuz rootflags=subvol=/roots/$name panic=5\n"
+GRUB = (
+    "load_env\nsave_env trial\n"
+    "linux /roots/$name/vmlinuz rootflags=subvol=/roots/$name panic=5 gpuadmin.trial=$deadline\n"
+)
 MOUNTS = """30 1 0:25 /roots/base / rw - btrfs /dev/vda2 rw,subvolid=256
 31 30 0:25 {var} /var rw - {kind} /dev/vda2 rw,subvolid=257
 32 30 0:25 /local /local rw - btrfs /dev/vda2 rw,subvolid=258
@@ -35,7 +38,7 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     assert done.operations == planned.operations
     assert done.problems == []
     assert (node.top / "incoming").is_dir()
-    assert switch.records(node.places)["confirmed"] == ["base"]
+    assert image_records.records(node.places)["confirmed"] == ["base"]
     assert (Path(node.places.state) / "identity/etc/machine-id").exists()
     assert layout.prepare(node.places, node.settings, check=False).operations == []
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +16,18 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     faults,
     grubenv,
     image_prune,
+    image_records,
+    image_work,
     stream,
     subvolumes,
     switch,
+    switch_preflight,
     trial,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import render
 
-from .conftest import Node, World, confirm, run, sign
+from .conftest import PASSWD, PERSON, Node, World, confirm, run, sign
 
 pytestmark = pytest.mark.btrfs
 ENGINE_POINTS = [
@@ -63,7 +67,7 @@ def change_manifest(node: Node, name: str, key: Path | None, **changes: object) 
 def test_a_full_image_and_then_a_difference(node: Node) -> None:
     done = node.push("one")
     assert any("in full" in words or "full" in words for words in done.done)
-    assert node.grub == {"current": "base", "trial": "one"}
+    assert node.grub == {"current": "base", "trial": "one", "deadline": "720"}
     node.intact()
     after = node.boot()
     confirm(after)
@@ -79,7 +83,7 @@ def test_a_full_image_and_then_a_difference(node: Node) -> None:
     confirm(last)
     assert (Path(last.places.root) / "usr/lib/file1").read_text() == "changed"
     last.intact()
-    assert switch.records(last.places)["confirmed"][:3] == ["two", "one", "base"]  # type: ignore[index]
+    assert image_records.records(last.places)["confirmed"][:3] == ["two", "one", "base"]  # type: ignore[index]
 
 
 def test_an_image_holds_nothing_of_the_golden_node(world: World) -> None:
@@ -136,7 +140,7 @@ def test_cut_at_each_step_of_the_trial(node: Node, point: str, monkeypatch: pyte
     after = tried.boot("boot-3")
     after.intact()
     confirm_or_note(after)
-    assert switch.journal(after.places)["stage"] in ("confirmed", "failed")
+    assert image_records.journal(after.places)["stage"] in ("confirmed", "failed")
     if after.grub["current"] == "base":
         after.push("one")
         after = after.boot("boot-4")
@@ -237,7 +241,7 @@ def test_a_full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NodeError, match="GB are free"):
         node.push("one")
     # and when the check is wrong: full while it receives
-    monkeypatch.setattr(switch, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
+    monkeypatch.setattr(switch_preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
     size = fill_up(filler)
     os.truncate(filler, size - (4 << 20))  # the stream fits, the image does not
     subvolumes.sync(str(node.top))
@@ -271,9 +275,56 @@ def test_a_store_that_goes_away_is_gone_on_from(node: Node, monkeypatch: pytest.
 
 def test_pushing_twice_without_a_reboot_is_refused(node: Node) -> None:
     node.push("one")
+    again = node.push("one")
+    assert (again.done, again.armed, again.booted) == ([], "one", False), "it is ready already; only the reboot is left"
     with pytest.raises(NodeError, match="waits for this node's reboot"):
+        node.push("two")
+    node.intact()
+    tried = node.boot()
+    waited = tried.push("one")
+    assert (waited.done, waited.armed, waited.booted) == ([], "one", True)
+    with pytest.raises(NodeError, match="is still going on"):
+        tried.push("two")
+
+
+def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_work, "mounted", lambda *arguments, **more: nullcontext())
+    node.push("one")
+    done = image_work.work({"action": "rollback"}, node.places, lambda text: None)
+    assert done["operations"] == ["called off the switch to one"]
+    assert node.grub.get("trial", "") == ""
+    node.push("one")
+    assert node.grub["trial"] == "one+2"
+    node.intact()
+
+
+def test_killed_between_the_record_and_the_trial(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reboot came between: the next push goes on all the same."""
+    with monkeypatch.context() as patched:
+        arm(patched, "record:after")
+        with pytest.raises(Cut):
+            node.push("one")
+    node.push("one")
+    assert node.grub["trial"] == "one+2"
+
+
+def test_an_account_that_gpuadmin_does_not_know_is_not_lost(node: Node) -> None:
+    root = node.top / "roots/base"
+    run("btrfs", "property", "set", "-ts", root, "ro", "false")
+    (root / "etc/passwd").write_text(PASSWD + PERSON + "byhand:x:20007:20007::/home/byhand:/bin/bash\n")
+    run("btrfs", "property", "set", "-ts", root, "ro", "true")
+    with pytest.raises(NodeError, match="byhand on this node: gpuadmin does not know these accounts"):
         node.push("one")
     node.intact()
+
+
+def test_what_a_relay_left_is_used_or_fetched_anew(node: Node) -> None:
+    stored = image_records.load_manifest(node.places, "one", node.settings).streams[0]
+    part = Path(stream.stream_path(node.places, stored) + ".part")
+    whole = (Path(node.places.store) / "one" / stored.file).read_bytes()
+    part.write_bytes(b"\0" * len(whole))
+    node.push("one")
+    assert node.grub["trial"] == "one"
 
 
 def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,10 +349,10 @@ def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: p
     assert tried.grub["current"] == "base"
     back = tried.boot("boot-3")
     trial.gate(back.places, back.settings)
-    last = switch.journal(back.places)
+    last = image_records.journal(back.places)
     assert last["stage"] == "failed"
     assert "sshd does not greet" in str(last["reason"])
-    assert "one" in switch.records(back.places)["refused"]  # type: ignore[operator]
+    assert "one" in image_records.records(back.places)["refused"]  # type: ignore[operator]
 
 
 def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
@@ -309,7 +360,7 @@ def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
     grubenv.write(node.places.boot, trial="")  # GRUB tried it
     back = node.running("base", "boot-3")
     trial.gate(back.places, back.settings)
-    assert switch.journal(back.places)["stage"] == "failed"
+    assert image_records.journal(back.places)["stage"] == "failed"
     back.push("one")
     assert back.grub["trial"] == "one+2"
 
@@ -329,7 +380,7 @@ def test_no_push_onto_an_image_that_runs(holding_one: Node) -> None:
 
 
 def test_rollback_and_forth(holding_one: Node) -> None:
-    from ansible_collections.gpuadmin.node.plugins.module_utils.image_work import rollback_target
+    from ansible_collections.gpuadmin.node.plugins.module_utils.image_observe import rollback_target
 
     target = rollback_target(holding_one.places)
     assert target == "base"

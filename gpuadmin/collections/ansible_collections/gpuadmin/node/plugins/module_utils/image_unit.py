@@ -49,9 +49,9 @@ def attend(
 ) -> dict[str, object]:
     """Have the unit do a request, or look how far it is; return within some ``wait`` seconds.
 
-    ``{"finished": False, "progress": words}`` until it has ended, then its result with ``finished``. The identity is the
-    same in every call of one run, so that the unit is started once. One that an earlier run started for the very same is
-    waited for; what it did is then found done.
+    ``{"finished": False, "progress": words}`` until it has ended, then its result with ``finished``. The identity is
+    the same in every call of one run, so that the unit is started once. One that an earlier run started for the very
+    same is waited for; what it did is then found done.
     """
     path, result_path = os.path.join(places.run, REQUEST), os.path.join(places.run, RESULT)
     result = read_json(result_path) or {}

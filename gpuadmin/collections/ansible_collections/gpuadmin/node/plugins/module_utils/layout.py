@@ -36,6 +36,7 @@ def boot_problems(config: str, store_type: str) -> list[str]:
         "load_env": "it never reads grubenv (load_env)",
         "save_env trial": "it does not clear `trial` before the kernel is loaded (save_env trial)",
         "rootflags=subvol=/roots/": "its kernel line takes no root from /roots (rootflags=subvol=/roots/$name)",
+        "gpuadmin.trial=": "its kernel line does not tell the initramfs of a trial (gpuadmin.trial=$deadline)",
         "panic=": "its kernel line has no panic=SECONDS, so a broken root would stay down",
     }
     problems += [f"grub.cfg: {words}" for text, words in wanted.items() if text not in config]

@@ -9,6 +9,9 @@ import subprocess
 from . import subvolumes
 from .errors import NodeError
 
+#: Reboots a trial that is not confirmed in time, from before the root is mounted (role btrfs_root).
+EARLY = "etc/initramfs-tools/scripts/init-top/gpuadmin-trial"
+
 
 def check_boots(root: str, name: str) -> None:
     """Refuse an image without kernel and initramfs, or without the modules of that kernel."""
@@ -20,6 +23,8 @@ def check_boots(root: str, name: str) -> None:
             raise NodeError(f"image {name} has no {link} to boot; it is not used")
     if not os.path.lexists(os.path.join(root, "etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service")):
         raise NodeError(f"image {name} has no unit that would judge its trial (gpuadmin-trial.service); it is not used")
+    if os.path.isdir(os.path.join(root, "etc/initramfs-tools")) and not os.path.exists(os.path.join(root, EARLY)):
+        raise NodeError(f"image {name} has nothing that would end a trial that hangs (/{EARLY}); it is not used")
     version = kernel_version(root)
     if not os.path.isfile(os.path.join(root, "usr/lib/modules", version, "modules.dep")):
         raise NodeError(f"image {name} has no modules for its kernel {version}; it is not used")

@@ -56,8 +56,8 @@ class _OtherDigest(NodeError):
 def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float:
     """Copy a stream from the store: size and sha256 as in the manifest, fsync, rename. Returns bytes per second.
 
-    What is here of it, from an earlier attempt or a relay, is read for its digest and gone on from. Where that turns out
-    to be wrong, all of it is fetched once more.
+    What is here of it, from an earlier attempt or a relay, is read for its digest and gone on from. Where that turns
+    out to be wrong, all of it is fetched once more.
     """
     target = stream_path(places, stream)
     if os.path.exists(target):
