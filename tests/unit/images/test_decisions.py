@@ -303,7 +303,8 @@ def test_grubenv_is_a_block_of_1024_bytes() -> None:
         grubenv.render({"current": "a" * 1100})
 
 
-GOOD = "load_env\nsave_env trial\nlinux /roots/$name/vmlinuz rootflags=subvol=/roots/$name gpuadmin.trial=$deadline panic=5\n"
+LINE = "linux /roots/$name/vmlinuz rootflags=subvol=/roots/$name gpuadmin.trial=$deadline panic=5\n"
+GOOD = f"load_env\nsave_env trial\n{LINE}"
 
 
 @pytest.mark.parametrize(

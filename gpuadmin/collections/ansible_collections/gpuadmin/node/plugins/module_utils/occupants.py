@@ -9,7 +9,7 @@ import re
 import subprocess
 
 #: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
-GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)")
+GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w\d+)")
 #: Since systemd 256 a user's own manager, which lingers without anybody there, is listed as a session.
 NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
 
