@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from gpuadmin.plan import Plan
@@ -42,11 +43,18 @@ def show_plan(console: Console, plan: Plan, *, check: bool) -> None:
 
 
 class Progress:
-    """The line that says what is going on: live on a terminal, one plain line per task with -v elsewhere."""
+    """The line that says what is going on: live on a terminal.
+
+    Elsewhere it is a plain line now and then while a run takes long, and one per task with -v.
+    """
+
+    #: Seconds between plain lines.
+    SPARING = 15.0
 
     def __init__(self, console: Console, *, verbose: int) -> None:
         self._console = console
         self._verbose = verbose
+        self._spoke = time.monotonic()
         self._status = console.status("Starting…") if console.is_terminal else None
         self._task = ""
         self._far: dict[str, str] = {}  # host → how far it is in the task that runs
@@ -67,8 +75,9 @@ class Progress:
         self._task, self._far = name, {}
         if self._status is not None:
             self._status.update(escape(name))
-        elif self._verbose:
+        elif self._verbose or time.monotonic() - self._spoke >= self.SPARING:
             self._console.print(escape(f"… {name}"))
+            self._spoke = time.monotonic()
 
     def host(self, host: str, outcome: str, detail: str) -> None:
         """A host did something worth a line: changed, failed, unreachable; or says how far it is: progress."""

@@ -86,18 +86,43 @@ def show_hosts(console: Console, hosts: Mapping[str, HostResult], *, check: bool
     if not hosts:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Host", style="cyan", no_wrap=True)
+    table.add_column("Host", style="cyan", max_width=32 if console.is_terminal else None)
     table.add_column("Result", no_wrap=True)
     table.add_column("Would change" if check else "What")
-    for name, host in hosts.items():
-        lines = _shortened(host.changed)
+    for names, host in alike(hosts):
+        lines = shortened(host.changed)
         if host.message:
             lines.append(host.message)
-        table.add_row(name, Text(host.status, style=_STYLES[host.status]), Text("\n".join(lines)))
+        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), Text("\n".join(lines)))
     console.print(table)
 
 
-def _shortened(lines: list[str], most: int = 12) -> list[str]:
-    if len(lines) <= most:
-        return list(lines)
-    return [*lines[: most - 1], f"… and {len(lines) - most + 1} more"]
+def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]:
+    """Given hosts, return the names of those to whom the same happened, together with what it was."""
+    groups: dict[tuple[str, tuple[str, ...], str | None], tuple[list[str], HostResult]] = {}
+    for name, host in hosts.items():
+        groups.setdefault((host.status, tuple(host.changed), host.message), ([], host))[0].append(name)
+    return list(groups.values())
+
+
+def shortened(lines: Sequence[str], most: int = 12) -> list[str]:
+    """Given what was done on a host, return it in at most so many lines.
+
+    Many files of one directory become one line, so that they hide nothing of what matters.
+    """
+    together: dict[str, list[str]] = {}
+    for line in lines:
+        together.setdefault(_in_directory(line) or line, []).append(line)
+    found = []
+    for about, members in together.items():
+        found += [about.format(len(members))] if len(members) > 3 else members
+    return found if len(found) <= most else [*found[: most - 1], f"… and {len(found) - most + 1} more"]
+
+
+def _in_directory(line: str) -> str | None:
+    """`write /a/b` as `write {} files in /a`; None for what is no word and a path."""
+    word, _, path = line.partition(" ")
+    directory, slash, name = path.rpartition("/")
+    if not word.isalpha() or not slash or not name or not path.startswith("/") or set(path) & set("{} "):
+        return None
+    return f"{word} {{}} files in {directory or '/'}"

@@ -44,7 +44,7 @@ def up(nodes: int, ordinary: int, memory: int, site: Path | None, name: str) -> 
         site_directory=directory.absolute(),
         progress=_progress(),
     )
-    click.echo(f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin --site {directory} check")
+    click.echo(f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin check --site {directory}")
 
 
 @command.command()

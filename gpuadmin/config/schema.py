@@ -207,7 +207,13 @@ class User(Model):
     keys: Annotated[list[SshKey], Field(description="ssh public keys.")] = []
     expires: Annotated[Date | None, Field(description="The last day on which the account is valid.")] = None
     locked: Annotated[bool, Field(description="Whether logging in is refused for now.")] = False
-    docker: Annotated[bool, Field(description="Whether the person may use rootless Docker.")] = True
+    docker: Annotated[
+        bool,
+        Field(
+            description="Whether the person gets rootless Docker with the account. Without it they can still take it "
+            "themselves on a node (add-me-to-docker-user), and keep it."
+        ),
+    ] = True
     note: Annotated[Text | None, Field(description="A remark for the admins.")] = None
 
 

@@ -40,13 +40,7 @@ def mac(lab: str, host: str, interface: str) -> str:
 
 def free_port(taken: Collection[int] = ()) -> int:
     """Return a TCP port of 127.0.0.1 that is free now and not among `taken` (those that stopped hosts keep)."""
-    for _ in range(200):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in taken:
-            return port
-    raise OSError("no free port on 127.0.0.1")
+    return _free(socket.SOCK_STREAM, "127.0.0.1", taken)
 
 
 def port_is_free(port: int) -> bool:
@@ -62,10 +56,14 @@ def port_is_free(port: int) -> bool:
 
 def free_multicast_port(taken: Collection[int] = ()) -> int:
     """Return a UDP port for a lab's multicast group that no other lab here uses."""
+    return _free(socket.SOCK_DGRAM, "", taken)
+
+
+def _free(kind: socket.SocketKind, address: str, taken: Collection[int]) -> int:
     for _ in range(200):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind(("", 0))
+        with socket.socket(socket.AF_INET, kind) as probe:
+            probe.bind((address, 0))
             port: int = probe.getsockname()[1]
         if port not in taken:
             return port
-    raise OSError("no free UDP port")
+    raise OSError(f"no free port on {address or 'any address'}")

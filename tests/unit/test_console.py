@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpuadmin.console import Progress, make_console, show_plan
 from gpuadmin.events import HostResult
 from gpuadmin.plan import Plan, PlanBuilder, Step
-from gpuadmin.report import show_hosts
+from gpuadmin.report import alike, shortened, show_hosts
 
 
 def test_hosts_that_get_the_same_stand_together(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +43,24 @@ def test_nothing_is_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert out.count(text) == 7
     assert "n[1]" in out
+
+
+def test_many_files_of_a_directory_are_one_line() -> None:
+    files = [f"write /var/lib/x/{number}.py" for number in range(20)]
+    assert shortened(["install docker.io", *files, "write /etc/motd", "write /etc/{a}"]) == [
+        "install docker.io", "write 20 files in /var/lib/x", "write /etc/motd", "write /etc/{a}",
+    ]  # fmt: skip
+    assert shortened(files[:3]) == files[:3]
+    assert shortened([f"write /{number}" for number in range(4)]) == ["write 4 files in /"]
+    assert shortened(["user minji: write 1 ssh key"] * 2) == ["user minji: write 1 ssh key"] * 2
+
+
+def test_hosts_to_which_the_same_happened_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    same = HostResult("changed", ["install x"])
+    hosts = {"n1": same, "s1": HostResult("failed", ["install x"], "no space"), "n2": same, "n3": HostResult("ok")}
+    assert [names for names, _ in alike(hosts)] == [["n1", "n2"], ["s1"], ["n3"]]
+    show_hosts(make_console(json=False), hosts, check=False)
+    assert re.search("n1, n2 +changed +install x", capsys.readouterr().out)
 
 
 def test_long_lists_are_shortened_and_say_so(capsys: pytest.CaptureFixture[str]) -> None:

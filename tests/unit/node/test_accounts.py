@@ -245,6 +245,21 @@ def test_docker_self(host: Host) -> None:
     assert commands.main(["docker-self", "minji"], host) == 2
 
 
+def test_docker_that_somebody_took_is_theirs_whatever_the_admin_syncs_or_boots(
+    host: Host, etc: Callable[[str], str]
+) -> None:
+    pristine = {name: etc(name) for name in ("subuid", "subgid")}
+    converge(Request(SETTINGS, PEOPLE), host)
+    commands.docker_self(host, "20002", "junho")
+    ranges = etc("subuid")
+    assert "junho:" in ranges
+    assert not converge(Request(SETTINGS, PEOPLE), host).changed  # users.yml still says docker: false
+    for name, text in pristine.items():  # a root that knows nothing of it, as another image would be
+        (Path(host.root) / "etc" / name).write_text(text)
+    assert commands.main(["apply-accounts"], replace(host, subvolume="/roots/b")) == 0
+    assert sorted(etc("subuid").split()) == sorted(ranges.split())
+
+
 def test_five_thousand_users_are_one_pass(host: Host, etc: Callable[[str], str]) -> None:
     people = [{"name": f"u{uid}", "uid": uid, "keys": [KEY]} for uid in range(20000, 25000)]
     assert len(converge(Request(SETTINGS, people), host).plan.users) == 5000

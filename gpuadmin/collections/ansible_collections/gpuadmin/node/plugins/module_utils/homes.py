@@ -17,6 +17,7 @@ from . import archive_home, mounts
 from .errors import NodeError
 from .fields import shown, valid_name, whole_number
 from .files import flocked, make_directory, sync_directory, sync_filesystem
+from .report import UserReport
 from .session import Runner, run_command, ship
 
 NEW = ".gpuadmin-new"
@@ -48,18 +49,8 @@ class Entry:
 
 
 @dataclass
-class Home:
-    status: str = "ok"
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        return {"status": self.status, "operations": list(self.operations), "problem": self.problem}
-
-
-@dataclass
 class Plan:
-    homes: dict[str, Home] = field(default_factory=dict)
+    homes: dict[str, UserReport] = field(default_factory=dict)
     create: list[tuple[str, int, int]] = field(default_factory=list)
     archive: list[tuple[str, int]] = field(default_factory=list)
     make_root: bool = False
@@ -141,7 +132,7 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
     for raw in request.users:
         problem = _refused(raw)
         name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
-        home = plan.homes.setdefault(name, Home())
+        home = plan.homes.setdefault(name, UserReport())
         if problem:
             home.status, home.problem = "conflict", problem
             continue
@@ -170,7 +161,7 @@ def _compute_archives(
         name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
         if name in plan.homes:
             problem = "is both wanted and to be archived"
-        home = plan.homes[name] = Home("archived")
+        home = plan.homes[name] = UserReport("archived")
         if request.archive_directory is None:
             problem = "archive_directory is not set"
         if problem:
