@@ -41,6 +41,10 @@ molecule: $(READY) system-test ## every role on the virtual cluster
 e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
 	@$(PYTEST) -v -m lab tests
 
+.PHONY: test-faults
+test-faults: $(READY) system-test ## power cuts at every step, bad images, lost hosts: the whole matrix on the lab (hours)
+	@$(PYTEST) -v -m lab tests/e2e/test_*_faults.py
+
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, ansible-lint, yamllint, codespell
 	@scripts/lint

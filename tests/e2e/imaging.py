@@ -19,7 +19,7 @@ FAULT = "/var/lib/gpuadmin-lab/fault"
 BROKEN = {
     "panics-without-init": ["rm -f /usr/sbin/init /usr/bin/sh"],
     "panics-in-userspace": [
-        "printf '[Unit]\\nDefaultDependencies=no\\n[Service]\\nExecStart=/bin/sh -c \"echo c >/proc/sysrq-trigger\"\\n"
+        'printf \'[Unit]\\nDefaultDependencies=no\\n[Service]\\nExecStart=/bin/sh -c "echo c >/proc/sysrq-trigger"\\n'
         "[Install]\\nWantedBy=sysinit.target\\n' >/etc/systemd/system/crash.service",
         "systemctl enable crash.service",
     ],
@@ -28,8 +28,8 @@ BROKEN = {
         "ln -sf hang /usr/sbin/init",
     ],
     "hangs-before-login": [
-        "printf '[Unit]\\nDefaultDependencies=no\\nBefore=sysinit.target\\nAfter=local-fs.target\\n[Service]\\nType=oneshot\\n"
-        "TimeoutStartSec=infinity\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=sysinit.target\\n'"
+        "printf '[Unit]\\nDefaultDependencies=no\\nBefore=sysinit.target\\nAfter=local-fs.target\\n"
+        "[Service]\\nType=oneshot\\nTimeoutStartSec=infinity\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=sysinit.target\\n'"
         " >/etc/systemd/system/hang.service",
         "systemctl enable hang.service",
     ],
@@ -84,20 +84,23 @@ def dpkg_verify(cluster: Cluster, host: str) -> str:
     return cluster.admin(host, "dpkg --verify || true")
 
 
-def arm(cluster: Cluster, host: str, point: str, action: str = "hold") -> None:
-    """Stop the work on a host at a point: hold it there, or kill it."""
+def arm(cluster: Cluster, host: str, point: str, action: str = "hold") -> int:
+    """Stop the work on a host at a point: hold it there, or kill it. Returns how long the host's console is now."""
     cluster.admin(host, f"echo '{point} {action}' >{FAULT}; sync")
+    return console_of(cluster, host).stat().st_size
 
 
 def disarm(cluster: Cluster, host: str) -> None:
     cluster.admin(host, f"rm -f {FAULT}; sync")
 
 
-def wait_for_fault(cluster: Cluster, host: str, point: str, process: subprocess.Popen[str], seconds: float) -> None:
-    """Wait until a host says on its console that it is at a point."""
+def wait_for_fault(
+    cluster: Cluster, host: str, point: str, process: subprocess.Popen[str], since: int, seconds: float = 600
+) -> None:
+    """Wait until a host says on its console, after the first ``since`` bytes, that it is at a point."""
     console = console_of(cluster, host)
     end = time.monotonic() + seconds
-    while f"gpuadmin-fault: {point}" not in console.read_text(errors="replace"):
+    while f"gpuadmin-fault: {point}".encode() not in console.read_bytes()[since:]:
         assert process.poll() is None, f"push ended before {point}: {process.communicate()}"
         assert time.monotonic() < end, f"{host} did not come to {point} in {seconds} s"
         time.sleep(0.5)
