@@ -29,7 +29,8 @@ BROKEN = {
     ],
     "hangs-before-login": [
         "printf '[Unit]\\nDefaultDependencies=no\\nBefore=sysinit.target\\nAfter=local-fs.target\\n"
-        "[Service]\\nType=oneshot\\nTimeoutStartSec=infinity\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=sysinit.target\\n'"
+        "[Service]\\nType=oneshot\\nTimeoutStartSec=infinity\\nExecStart=/bin/sleep infinity\\n"
+        "[Install]\\nWantedBy=sysinit.target\\n'"
         " >/etc/systemd/system/hang.service",
         "systemctl enable hang.service",
     ],
