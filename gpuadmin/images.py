@@ -75,6 +75,38 @@ def batches(count: int, *, canary: int, batch: str) -> list[int]:
     return sizes
 
 
+#: Bytes below which a full stream is not worth a chain.
+CHAIN_FROM = 100_000_000
+
+
+def chains(nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], *, full: bool) -> list[list[str]]:
+    """Given nodes (in order) with what each receives, and the batches, return the chains that full streams go along.
+
+    A chain is of one batch, in its order; a batch with less than two nodes that need all of it has none.
+    """
+    names, found = list(nodes), []
+    for size in sizes:
+        batch, names = names[:size], names[size:]
+        chain = []
+        for name in batch:
+            receives = nodes[name]["receives"]
+            if not receives["held"] and (full or receives["parent"] is None) and receives["bytes"] >= CHAIN_FROM:
+                chain.append(name)
+        if len(chain) > 1:
+            found.append(chain)
+    return found
+
+
+def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str], port: int) -> dict[str, dict[str, Any]]:
+    """Given chains of hosts, return host → its place: the port, and the addresses of the one before and the next."""
+    places = {}
+    for chain in found:
+        ends = ["", *(addresses[name] for name in chain), ""]
+        for number, name in enumerate(chain):
+            places[name] = {"port": port, "previous": ends[number], "next": ends[number + 2]}
+    return places
+
+
 @dataclass(frozen=True)
 class NodePlan:
     """What a push does to one node: `action` is push, none or refuse; `words` say it."""

@@ -43,7 +43,7 @@ def command(
     from gpuadmin.cli._images import NOTICE, in_store, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.errors import RefusedError
-    from gpuadmin.images import batches, check_name, plan_push
+    from gpuadmin.images import batches, chains, check_name, links, plan_push
     from gpuadmin.plan import PlanBuilder
 
     if when_idle and force:
@@ -69,6 +69,11 @@ def command(
         if refused and not nodes:
             raise RefusedError("; ".join(builder.warnings))
         sizes = batches(len(nodes), canary=canary, batch=batch)
+        relay = verb.site.settings.images.relay_port
+        along = chains({host: found.nodes[host] for host in nodes}, sizes, full=full) if relay else []
+        for chain in along:
+            builder.warn(f"the full image goes along {' → '.join(chain)}; who gets none of it there asks the store")
+        addresses = {host.name: host.cluster_address for host in verb.hosts}
         if len(sizes) > 1:
             builder.warn(f"in batches of {', '.join(str(size) for size in sizes)}; it stops after the first that fails")
 
@@ -82,6 +87,7 @@ def command(
         extra: dict[str, Any] = {
             "gpuadmin_image": name,
             "gpuadmin_full": full,
+            "gpuadmin_links": links(along, addresses, relay or 0),
             "gpuadmin_reboot": not no_reboot,
             "gpuadmin_force": force,
             "gpuadmin_when_idle": when_idle,

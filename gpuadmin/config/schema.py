@@ -141,6 +141,15 @@ class Images(Model):
     settle: Annotated[
         int, Field(ge=0, le=3600, description="Seconds for which required health checks are tried again.")
     ] = 60
+    relay_port: Annotated[
+        int | None,
+        Field(
+            ge=1024,
+            le=65535,
+            description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
+            "store.",
+        ),
+    ] = 7370
     keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3
 
 

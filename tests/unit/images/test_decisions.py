@@ -17,8 +17,10 @@ from gpuadmin.images import (
     batches,
     build_phases,
     build_plan,
+    chains,
     check_name,
     choose_parent,
+    links,
     new_name,
     plan_push,
     prune_store,
@@ -97,6 +99,36 @@ def test_batches(count: int, canary: int, batch: str, expected: list[int]) -> No
 def test_batches_that_are_none(batch: str) -> None:
     with pytest.raises(ConfigError):
         batches(3, canary=1, batch=batch)
+
+
+FULL = {"receives": {"bytes": 5e8, "parent": None, "held": False}}
+SMALL = {"receives": {"bytes": 5e6, "parent": None, "held": False}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes", "full", "expected"),
+    [
+        ([FULL] * 5, [1, 4], False, [["n2", "n3", "n4", "n5"]]),
+        ([FULL] * 4, [2, 2], False, [["n1", "n2"], ["n3", "n4"]]),
+        ([FULL, {}, FULL], [3], False, [["n1", "n3"]]),
+        ([SMALL] * 3, [3], False, []),
+        ([{}] * 3, [3], False, []),
+        ([{"receives": {"bytes": 5e8, "parent": "a", "held": False}}] * 3, [3], True, [["n1", "n2", "n3"]]),
+        ([FULL, {"receives": {"bytes": 0, "parent": None, "held": True}}], [2], True, []),
+        ([], [], False, []),
+    ],
+)
+def test_chains(changes: list[dict[str, Any]], sizes: list[int], full: bool, expected: list[list[str]]) -> None:
+    nodes = {f"n{number}": node(**one) for number, one in enumerate(changes, 1)}
+    assert chains(nodes, sizes, full=full) == expected
+
+
+def test_links_of_a_chain() -> None:
+    assert links([["a", "b", "c"]], {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}, 7370) == {
+        "a": {"port": 7370, "previous": "", "next": "10.0.0.2"},
+        "b": {"port": 7370, "previous": "10.0.0.1", "next": "10.0.0.3"},
+        "c": {"port": 7370, "previous": "10.0.0.2", "next": ""},
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,18 @@ from .truth import load
 
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
-    "       cli.py image-work | take-identity | trial-gate | trial-deadline | image-outcome | image-check NAME"
+    "       cli.py image-work | image-relay | image-outcome | image-check NAME\n"
+    "       cli.py take-identity | trial-gate | trial-deadline"
 )
-IMAGE_COMMANDS = ("image-work", "take-identity", "trial-gate", "trial-deadline", "image-outcome", "image-check")
+IMAGE_COMMANDS = (
+    "image-work",
+    "take-identity",
+    "trial-gate",
+    "trial-deadline",
+    "image-outcome",
+    "image-check",
+    "image-relay",
+)
 
 
 def apply_accounts(host: Host, check: bool = False) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from . import image_unit, trial
+from . import image_unit, relay, trial
 from .errors import NodeError
 from .image_mounts import mounted
 from .image_places import Places, load_settings
@@ -42,4 +42,7 @@ def main(arguments: list[str]) -> int:
         if problem:
             print(problem, file=sys.stderr)
         return 1 if problem else 0
+    if command == "image-relay":
+        relay.serve(places, settings)
+        return 0
     raise NodeError("usage: cli.py image-check root|identity|units|gpus")

@@ -59,7 +59,7 @@ def attend(
         return {**result, "finished": True}
     known = read_json(path) or {}
     if active():
-        if {key: value for key, value in known.items() if key not in ("id", "format")} != dict(request):
+        if any(known.get(key) != request.get(key) for key in ("action", "name")):
             raise NodeError(
                 f"this node is at other work on images ({known.get('action')} {known.get('name') or ''}); "
                 f"wait for it, or stop it: systemctl stop {UNIT}"

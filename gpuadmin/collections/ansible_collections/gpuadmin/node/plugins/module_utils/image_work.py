@@ -14,6 +14,7 @@ from .image_mounts import mounted
 from .image_observe import rollback_target
 from .image_places import ImageSettings, Places, boot_id, check_name, load_settings
 from .image_records import journal, load_manifest
+from .relay import link_from
 from .switch import Switch, run_switch
 
 
@@ -41,7 +42,9 @@ def _push(
     places: Places, settings: ImageSettings, request: Mapping[str, object], name: str, say: Callable[[str], None]
 ) -> dict[str, object]:
     manifest = load_manifest(places, check_name(name), settings)
-    done = run_switch(Switch(places, settings, manifest, full=bool(request.get("full")), say=say))
+    done = run_switch(
+        Switch(places, settings, manifest, full=bool(request.get("full")), link=link_from(request.get("link")), say=say)
+    )
     return _switched(done)
 
 

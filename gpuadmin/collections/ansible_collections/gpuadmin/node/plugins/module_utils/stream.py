@@ -9,7 +9,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Protocol
 
 from . import faults, subvolumes
 from .errors import NodeError
@@ -53,11 +53,17 @@ class _OtherDigest(NodeError):
     """What came is not what the manifest says."""
 
 
-def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float:
+class Sink(Protocol):
+    """What else takes the bytes of a stream."""
+
+    def write(self, block: bytes) -> None: ...
+
+
+def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Sink | None = None) -> float:
     """Copy a stream from the store: size and sha256 as in the manifest, fsync, rename. Returns bytes per second.
 
     What is here of it, from an earlier attempt or a relay, is read for its digest and gone on from. Where that turns
-    out to be wrong, all of it is fetched once more.
+    out to be wrong, all of it is fetched once more. ``also`` takes what is read on the way.
     """
     target = stream_path(places, stream)
     if os.path.exists(target):
@@ -65,7 +71,7 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float
     part = f"{target}.part"
     begun = os.path.exists(part)
     try:
-        rate = _copy(places, manifest, stream, part, say)
+        rate = _copy(places, manifest, stream, part, say, also)
     except _OtherDigest:
         if not begun:
             raise
@@ -76,7 +82,7 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say) -> float
     return rate
 
 
-def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Say) -> float:
+def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Say, also: Sink | None = None) -> float:
     source = os.path.join(places.store, manifest.name, stream.file)
     total = hashlib.sha256()
     try:
@@ -88,11 +94,11 @@ def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Sa
                     f"gpuadmin verify-image {manifest.name}"
                 )
             local.seek(0)
-            already = _hash(local, total, stream.bytes)
+            already = _hash(local, total, stream.bytes, also)
             local.truncate(already)
             local.seek(already)
             remote.seek(already)
-            rate = _pour(remote, local, total, already, stream.bytes, say)
+            rate = _pour(remote, local, total, already, stream.bytes, say, also)
             local.flush()
             os.fsync(local.fileno())
     except OSError as error:
@@ -113,7 +119,9 @@ def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Sa
     return rate
 
 
-def _pour(remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, already: int, size: int, say: Say) -> float:
+def _pour(
+    remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, already: int, size: int, say: Say, also: Sink | None
+) -> float:
     """Copy bytes ``already`` to ``size``; return bytes per second."""
     done, begin = already, time.monotonic()
     shown = begin
@@ -123,6 +131,8 @@ def _pour(remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, already: in
             raise NodeError(f"{remote.name} ended after {done} of {size} bytes; what came is kept, run it again")
         total.update(block)
         local.write(block)
+        if also is not None:
+            also.write(block)
         done += len(block)
         if done - len(block) <= size // 2 < done:
             faults.at("fetch:middle")
@@ -133,13 +143,15 @@ def _pour(remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, already: in
     return (size - already) / max(time.monotonic() - begin, 1e-3)
 
 
-def _hash(local: IO[bytes], total: hashlib._Hash, most: int) -> int:
+def _hash(local: IO[bytes], total: hashlib._Hash, most: int, also: Sink | None) -> int:
     done = 0
     while done < most:
         block = local.read(min(BLOCK, most - done))
         if not block:
             break
         total.update(block)
+        if also is not None:
+            also.write(block)
         done += len(block)
     return done
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from .errors import NodeError
 from .image_places import Places, Running
+from .mounts import nearest, parse_mountinfo, read_mountinfo
 from .root import GET_SUBVOL_INFO, set_read_only, sync
 
 __all__ = ["Subvolume", "delete", "inspect", "listing", "mounted_ids", "run", "running_root", "set_read_only", "sync"]
@@ -98,13 +99,13 @@ def _mountinfo() -> str:
         return stream.read()
 
 
-def mounted_ids(text: str | None = None) -> dict[int, list[str]]:
-    """Subvolume id → where it is mounted, of every mounted btrfs subvolume."""
+def mounted_ids(source: str, text: str | None = None) -> dict[int, list[str]]:
+    """Subvolume id → where it is mounted, of every mounted subvolume of the file system on a device."""
     found: dict[int, list[str]] = {}
     for line in (_mountinfo() if text is None else text).split("\n"):
         left, separator, right = line.partition(" - ")
         rest = right.split(" ")
-        if separator and rest[0] == "btrfs":
+        if separator and rest[0] == "btrfs" and os.path.realpath(rest[1]) == os.path.realpath(source):
             match = re.search(r"(?:^|,)subvolid=(\d+)", rest[-1])
             if match:
                 found.setdefault(int(match.group(1)), []).append(left.split(" ")[4])
@@ -145,7 +146,10 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
     found = inspect(path)
     if found is None:
         raise NodeError(f"{path} is no subvolume; it is left alone")
-    mounted = mounted_ids()
+    above = nearest(os.path.realpath(path), parse_mountinfo(read_mountinfo()))
+    if above is None or above.fstype != "btrfs":
+        raise NodeError(f"{path} lies on no mounted btrfs; it is left alone")
+    mounted = mounted_ids(above.source)
     for one in [*_inside(path), found]:
         if one.id == running_root(places).id:
             raise NodeError(f"{one.path} (id {one.id}) is the running root; it is never deleted")

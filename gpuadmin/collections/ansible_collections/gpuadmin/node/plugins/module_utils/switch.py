@@ -17,8 +17,9 @@ from .files import flocked
 from .image_places import ImageSettings, Places, boot_id, write_json
 from .image_records import image_of, journal, records
 from .manifest import Manifest, Stream
+from .relay import Follower, Link, await_end
 from .root_facts import baseline, check_boots
-from .stream import Say, clean, fetch, receive
+from .stream import Say, clean, fetch, receive, stream_path
 from .switch_preflight import preflight, preflight_image
 
 EARLY_SLACK = 120  # seconds that the initramfs gives a trial beyond what the node itself gives it
@@ -35,6 +36,7 @@ class Switch:
     target: str = ""  # the root to switch to; made by the step `root`
     kind: str = "push"
     stream: Stream | None = None
+    link: Link | None = None  # this node's place in a chain that brings the stream
     say: Say = lambda text: None
     done: list[str] = field(default_factory=list)  # what was done, in words
     seconds: dict[str, float] = field(default_factory=dict)
@@ -60,7 +62,15 @@ def _fetch(work: Switch) -> None:
     """Copy the stream from the store, and prove it."""
     if work.manifest is None or work.stream is None:
         return
-    rate = fetch(work.places, work.manifest, work.stream, work.say)
+    link = work.link if work.stream.parent is None else None
+    if link is not None and link.previous is not None:
+        await_end(work.say, f"{stream_path(work.places, work.stream)}.part", work.stream.bytes)
+    follower = Follower(link) if link is not None and link.previous is None and link.next else None
+    try:
+        rate = fetch(work.places, work.manifest, work.stream, work.say, follower)
+    finally:
+        if follower is not None:
+            follower.close()
     kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
     speed = f", {rate / 1e6:.1f} MB/s" if rate else " (was here already)"
     work.done.append(f"fetched {work.stream.bytes / 1e6:.1f} MB, {kind}{speed}")
