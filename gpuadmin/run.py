@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuadmin import connections
 from gpuadmin.content import collections_path, content_path
 from gpuadmin.errors import GpuadminError
 from gpuadmin.events import Collector, HostResult
+from gpuadmin.interrupt import handed_on
 
 # What of the controller's environment Ansible and ssh may see. ansible-runner stores the environment of a run, so
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
-_GRACE = 15.0  # seconds that an interrupted ansible-playbook has before it is asked again
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LIBEXEC = Path(__file__).resolve().parent / "libexec"
 
@@ -155,7 +153,7 @@ def run(
     )
     collector = Collector(on_task=on_task, on_host=on_host)
     work = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
-    control = _control_directory(invocation.known_hosts)
+    control = connections.directory(invocation.known_hosts)
     try:
         (work / "tmp").mkdir()
         # an empty one, so that none of the current directory, the home or /etc is read
@@ -169,7 +167,7 @@ def run(
             passwords[r"^SSH password:\s*?$"] = invocation.secrets.ssh
         if invocation.secrets.become is not None:
             passwords[r"^BECOME password.*:\s*?$"] = invocation.secrets.become
-        with _scrubbed_environment(environment(invocation, work, control)), _signals() as signals:
+        with _scrubbed_environment(environment(invocation, work, control)), handed_on() as signals:
             runner = ansible_runner.run(
                 private_data_dir=str(work),
                 playbook=str(playbook),
@@ -188,7 +186,7 @@ def run(
             _write_private(invocation.log, text)
         interrupted = bool(signals) or runner.rc in (99, 250 + 5)
         if interrupted:
-            _close_connections(control)
+            connections.close(control)
         error = None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_words(text)
@@ -216,25 +214,6 @@ def _last_words(text: str) -> str:
     return lines[-1] if lines else "Ansible ended without a word"
 
 
-def _control_directory(known_hosts: Path) -> Path:
-    """Where ssh keeps its sockets: a short path, because a socket's name has at most 107 bytes; ours alone.
-
-    One for each site: a connection that another site's host keys opened must not serve this one, nor end with its run.
-    """
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
-    directory = base / f"gpuadmin-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077 or directory.is_symlink():
-        raise GpuadminError(
-            f"{directory}: belongs to somebody else or is open to others",
-            hint="delete it, or set XDG_RUNTIME_DIR",
-        )
-    own = directory / hashlib.sha256(os.fsencode(known_hosts.absolute())).hexdigest()[:8]
-    own.mkdir(mode=0o700, exist_ok=True)
-    return own
-
-
 @contextmanager
 def _scrubbed_environment(wanted: Mapping[str, str]) -> Iterator[None]:
     """ansible-runner hands on and stores the environment of this process: for the length of a run it is ours."""
@@ -246,74 +225,3 @@ def _scrubbed_environment(wanted: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """While a playbook runs, hand the signals that end us on to ansible-playbook itself, and remember them.
-
-    ansible-runner's own cancel kills the process group, but ansible-core's workers have sessions of their own and
-    would stay. Asked with SIGINT, ansible-playbook ends its workers; now and then it then waits for ever for one of
-    its own threads. So it is asked again, less politely, after a while or when a second signal comes.
-    """
-    received: list[int] = []
-    timers = [
-        threading.Timer(_GRACE, _end_playbooks, [signal.SIGTERM]),
-        threading.Timer(2 * _GRACE, _end_playbooks, [signal.SIGKILL]),
-    ]
-
-    def handler(number: int, _frame: object) -> None:
-        received.append(number)
-        _end_playbooks(signal.SIGINT if len(received) == 1 else signal.SIGTERM)
-        if len(received) == 1:
-            for timer in timers:
-                timer.start()
-
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {name: signal.signal(name, handler) for name in names}
-    try:
-        yield received
-    finally:
-        for name, previous in before.items():
-            signal.signal(name, previous)
-        for timer in timers:
-            timer.cancel()
-
-
-def _end_playbooks(number: signal.Signals) -> None:
-    """Send a signal to our ansible-playbook; one that is not passed on, to all its workers too."""
-    processes = _children(os.getpid())
-    if number == signal.SIGKILL:
-        processes += [worker for process in processes for worker in _children(process)]
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(process, number)
-
-
-def _children(parent: int) -> list[int]:
-    """The ids of those children of a process that are ansible-playbook or a worker of it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            of = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if of == parent and b"ansible-playbook" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except (OSError, ValueError, IndexError):
-            continue  # it ended while we looked
-    return found
-
-
-def _close_connections(control: Path) -> None:
-    """Ask the ssh connections that would wait for the next run to end now; those that another run uses, after it."""
-    import subprocess
-
-    for socket in control.iterdir():
-        if socket.is_socket():
-            subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "stop", "gpuadmin"],
-                check=False,
-                capture_output=True,
-                timeout=10,
-            )

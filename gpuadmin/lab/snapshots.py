@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from gpuadmin import connections
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import clock, qemu, state
 from gpuadmin.lab.cluster import chosen_accel, on_each
@@ -56,6 +59,8 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
             else:
                 qemu.start(lab, host, chosen, load=snapshot, paused=True)
 
+        if lab.site is not None:
+            connections.close(connections.directory(Path(lab.site) / "known_hosts"), at_once=True)
         with progress.phase(f"restoring {snapshot}"):
             on_each([host for host in saved if host.name in running], lambda host: _monitor(lab, host, "stop"))
             on_each(saved, bring_back)

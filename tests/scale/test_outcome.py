@@ -15,7 +15,7 @@ from hosts import Cluster, cluster
 from outcome import outcome
 from people import gpuadmin, people, public_key, site, users_yml
 
-from gpuadmin import run as layer
+from gpuadmin import connections
 
 PEOPLE = 3
 NAMES = {name for name, _ in people(PEOPLE)}
@@ -134,7 +134,7 @@ def test_connections_wait_for_the_next_run_and_end_when_asked(directory: Path, s
     (control,) = short_directory.glob("*/*")
     assert control.parent.stat().st_mode & 0o777 == 0o700
     assert len(masters(short_directory)) == 4
-    layer._close_connections(control)
+    connections.close(control)
     deadline = time.monotonic() + 10
     while masters(short_directory) and time.monotonic() < deadline:
         time.sleep(0.1)

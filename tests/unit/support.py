@@ -52,10 +52,10 @@ def make_local_site(directory: Path, users: str = "users: []\n", settings: Mappi
 
 _STUBBED = """
 import os, pathlib, sys
-from gpuadmin import run
+from gpuadmin import interrupt, run
 content = pathlib.Path(sys.argv.pop(1))
 run.content_path = content.joinpath
-run._GRACE = float(os.environ.get("TEST_GRACE", run._GRACE))
+interrupt._GRACE = float(os.environ.get("TEST_GRACE", interrupt._GRACE))
 from gpuadmin.cli import main
 main()
 """
