@@ -111,6 +111,35 @@ def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
             subprocess.run(["umount", "-l", str(one.top)], check=False, capture_output=True)
 
 
+def measure_protocols(work: Path, content: Path) -> None:
+    """Print what stream versions cost where the disk holds its files compressed: bytes sent, and seconds to receive."""
+    tops = [work / "from", work / "to"]
+    try:
+        for top in tops:
+            with top.with_suffix(".disk").open("wb") as disk:
+                disk.truncate(8 << 30)
+            top.mkdir()
+            run("mkfs.btrfs", "-q", "-m", "single", top.with_suffix(".disk"))
+            run("mount", "-o", "loop,compress=zstd", top.with_suffix(".disk"), top)
+        run("btrfs", "subvolume", "create", tops[0] / "root")
+        shell(f"cp -a --reflink=never {content}/. {tops[0]}/root/ 2>/dev/null || true")
+        run("btrfs", "subvolume", "snapshot", "-r", tops[0] / "root", tops[0] / "image")
+        for title, options in (("1", ""), ("2, compressed data", "--proto 2 --compressed-data")):
+            stream = work / "stream"
+            forget()
+            send = f"btrfs -q send {options} {tops[0]}/image | zstd -q -3 -T0 -f -o {stream}"
+            sending = timed(partial(shell, send))
+            forget()
+            receive = f"zstd -dcq {stream} | btrfs -q receive {tops[1]}; btrfs filesystem sync {tops[1]}"
+            receiving = timed(partial(shell, receive))
+            size = stream.stat().st_size / 1e6
+            print(f"stream {title}: {size:.0f} MB, sent in {sending:.2f} s, received in {receiving:.2f} s")
+            run("btrfs", "subvolume", "delete", tops[1] / "image")
+    finally:
+        for top in tops:
+            subprocess.run(["umount", "-l", str(top)], check=False, capture_output=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="an image onto a node, against the plain pipe")
     parser.add_argument("directory", nargs="?", default="/usr/lib/x86_64-linux-gnu", type=Path)
@@ -121,6 +150,8 @@ def main() -> int:
         print("needs root: it mounts file systems", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="gpuadmin-bench-", dir=options.work) as work:
+        (Path(work) / "protocols").mkdir()
+        measure_protocols(Path(work) / "protocols", options.directory)
         seconds = measure(Path(work), options.directory, options.rounds)
     median = {name: statistics.median(values) for name, values in seconds.items()}
     for name, values in seconds.items():

@@ -44,6 +44,7 @@ def build(verb: Verb, found: Facts, request: BuildRequest) -> int:
         "gpuadmin_full": request.full or not parent,
         "gpuadmin_trial": request.trial,
         "gpuadmin_parents": [parent] if parent else [],
+        "gpuadmin_protocol": min(int(one.get("send_version", 1)) for one in (node, *targets)),
         "gpuadmin_who": who(),
         "gpuadmin_signing_key": str(key),
         "gpuadmin_force": True,

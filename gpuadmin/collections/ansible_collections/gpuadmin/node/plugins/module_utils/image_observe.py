@@ -9,7 +9,7 @@ from .image_places import ImageSettings, Places
 from .image_records import held_images, image_of, journal, known_manifests, records
 from .manifest import Manifest, choose_stream
 from .occupants import gpu_work, people
-from .root_facts import packages
+from .root_facts import packages, send_version
 
 
 def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, object]:
@@ -31,6 +31,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
         "people": people(settings.uid_first, settings.uid_last),
         "gpu_work": gpu_work(settings.uid_first),
         "drift": drift(places),
+        "send_version": send_version(),
     }
     roots, images = image_prune.plan_node(places)
     report["prunable"] = {"roots": roots, "images": images}
@@ -39,7 +40,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
             if held.get(manifest.name) == manifest.uuid:
                 report["receives"] = {"bytes": 0, "parent": None, "held": True}
             else:
-                stream = choose_stream(manifest, held)
+                stream = choose_stream(manifest, held, protocol=send_version())
                 report["receives"] = {"bytes": stream.bytes, "parent": (stream.parent or (None,))[0], "held": False}
         except NodeError as error:
             report["problem"] = str(error)

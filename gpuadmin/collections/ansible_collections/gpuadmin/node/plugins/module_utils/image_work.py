@@ -96,7 +96,10 @@ def _seal(
     uuid = publish.seal(places, settings, name, tried=bool(request.get("trial", True)))
     parents = [str(one) for one in request.get("parents") or []]  # type: ignore[attr-defined]
     full = bool(request.get("full"))
-    text = publish.send(places, settings, name, parents, full=full, who=str(request.get("who")), say=say)
+    protocol = int(str(request.get("protocol") or 1))
+    text = publish.send(
+        places, settings, name, parents, full=full, who=str(request.get("who")), say=say, protocol=protocol
+    )
     streams = json.loads(text)["streams"]
     words = [f"sent {one['file']}, {int(one['bytes']) / 1e6:.1f} MB" for one in streams]
     return {"operations": [f"sealed image {name} (uuid {uuid})", *words], "report": {"manifest": text}}

@@ -2,7 +2,7 @@
 
 ``{"format": 1, "name", "uuid", "parent": {"name", "uuid"} | null, "created": seconds since 1970, "by", "distribution",
 "version", "machine", "kernel", "size": bytes, "packages": {NAME: VERSION}, "changes": {"added", "removed", "changed"},
-"streams": [{"file", "parent": {"name", "uuid"} | null, "bytes", "stream_bytes", "sha256"}]}``
+"streams": [{"file", "parent": {"name", "uuid"} | null, "bytes", "stream_bytes", "sha256", "protocol"}]}``
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Stream:
     bytes: int
     stream_bytes: int
     sha256: str
+    protocol: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,12 @@ def parse(text: bytes, where: str = "the manifest") -> Manifest:
                 raise ValueError(f"stream {item['file']!r}")
             streams.append(
                 Stream(
-                    item["file"], _parent(item["parent"]), int(item["bytes"]), int(item["stream_bytes"]), item["sha256"]
+                    item["file"],
+                    _parent(item["parent"]),
+                    int(item["bytes"]),
+                    int(item["stream_bytes"]),
+                    item["sha256"],
+                    int(item.get("protocol", 1)),
                 )
             )
         if not UUID.fullmatch(raw["uuid"]) or not streams:
@@ -90,18 +96,26 @@ def render(raw: Mapping[str, object]) -> bytes:
     return (json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
-def choose_stream(manifest: Manifest, held: Mapping[str, str], *, full: bool = False) -> Stream:
+def choose_stream(manifest: Manifest, held: Mapping[str, str], *, full: bool = False, protocol: int = 2) -> Stream:
     """Given what a node holds (image name → uuid), return the cheapest stream that it can receive.
+
+    ``protocol``: the highest version of a stream that it knows.
 
     Raises NodeError that names what is missing.
     """
     usable = [
         stream
         for stream in manifest.streams
-        if stream.parent is None or (not full and held.get(stream.parent[0]) == stream.parent[1])
+        if stream.protocol <= protocol
+        and (stream.parent is None or (not full and held.get(stream.parent[0]) == stream.parent[1]))
     ]
     if usable:
         return min(usable, key=lambda stream: (stream.bytes, stream.file))
+    if all(stream.protocol > protocol for stream in manifest.streams):
+        raise NodeError(
+            f"{manifest.name} was sent in version {manifest.streams[0].protocol} of btrfs streams, and this node knows "
+            f"{protocol}; a newer kernel and btrfs-progs are needed here"
+        )
     wanted = [stream.parent for stream in manifest.streams if stream.parent is not None]
     for name, uuid in wanted:
         if name in held:

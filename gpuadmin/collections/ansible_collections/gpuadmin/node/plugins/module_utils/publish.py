@@ -53,10 +53,19 @@ def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = Tr
 
 
 def send(
-    places: Places, settings: ImageSettings, name: str, parents: Sequence[str], *, full: bool, who: str, say: Say
+    places: Places,
+    settings: ImageSettings,
+    name: str,
+    parents: Sequence[str],
+    *,
+    full: bool,
+    who: str,
+    say: Say,
+    protocol: int = 1,
 ) -> str:
     """Send an image to the store, against each parent and in full if wanted; return the manifest's text, to be signed.
 
+    ``protocol``: the version of the stream, one that every node that is to receive it knows.
     A stream is written as .part, fsynced and renamed. Nothing of it counts before a signed manifest names it.
     """
     image = places.in_top("images", name)
@@ -75,7 +84,7 @@ def send(
     for parent in wanted:
         file = "full.btrfs.zst" if parent is None else f"from-{check_name(parent)}.btrfs.zst"
         if file not in streams:
-            streams[file] = _send(places, image, parent, os.path.join(directory, file), say)
+            streams[file] = _send(places, image, parent, os.path.join(directory, file), say, protocol)
     if not streams:
         raise NodeError(f"{name} has neither a parent nor is a full stream wanted")
     parent = parents[0] if parents else None
@@ -112,9 +121,14 @@ def _size(image: str) -> int:
     return int(words[0])
 
 
-def _send(places: Places, image: str, parent: str | None, target: str, say: Say) -> dict[str, object]:
+def _send(
+    places: Places, image: str, parent: str | None, target: str, say: Say, protocol: int = 1
+) -> dict[str, object]:
     """btrfs send | zstd, counted and hashed on its way. Both must end with 0: zstd alone proves nothing."""
     command: tuple[str, ...] = ("btrfs", "-q", "send")
+    if protocol > 1:
+        # what is compressed on this disk goes as it is, and is not compressed again by whoever receives it
+        command += ("--proto", str(protocol), "--compressed-data")
     identity_of_parent = _identity_of(places, parent)
     if parent is not None:
         command += ("-p", places.in_top("images", parent))
@@ -154,7 +168,7 @@ def _send(places: Places, image: str, parent: str | None, target: str, say: Say)
     sync_directory(os.path.dirname(target))
     return {
         "file": os.path.basename(target), "parent": identity_of_parent, "bytes": size, "stream_bytes": counted[0],
-        "sha256": total.hexdigest(),
+        "sha256": total.hexdigest(), "protocol": protocol,
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import subprocess
 
 from . import subvolumes
@@ -69,6 +70,17 @@ def free_bytes(top: str) -> dict[str, int]:
 def baseline() -> dict[str, object]:
     """How the node is before a switch, for the health checks to compare with."""
     return {"failed_units": failed_units(), "gpus": gpus()}
+
+
+def send_version() -> int:
+    """The highest version of send streams that kernel and btrfs-progs here can take (2: kernel 6.0, progs 6.0)."""
+    try:
+        with open("/sys/fs/btrfs/features/send_stream_version", encoding="ascii") as stream:
+            kernel = int(stream.read())
+    except (OSError, ValueError):
+        return 1
+    progs = re.search(r"v(\d+)\.", subvolumes.run(("btrfs", "--version")))
+    return min(kernel, 2) if progs and int(progs.group(1)) >= 6 else 1
 
 
 def failed_units() -> list[str]:

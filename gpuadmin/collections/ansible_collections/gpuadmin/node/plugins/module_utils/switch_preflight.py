@@ -10,7 +10,7 @@ from .errors import NodeError
 from .image_places import ImageSettings, Places, boot_id
 from .image_records import held_images, journal
 from .manifest import Manifest, Stream, choose_stream
-from .root_facts import free_bytes, os_release
+from .root_facts import free_bytes, os_release, send_version
 from .truth import load as load_accounts
 
 CLOCK_SLACK = 600.0  # seconds that the node's clock may be behind the one that built the image
@@ -84,7 +84,7 @@ def preflight_image(places: Places, manifest: Manifest, *, full: bool) -> Stream
     held = held_images(places)
     if held.get(manifest.name) == manifest.uuid:
         return None
-    stream = choose_stream(manifest, held, full=full)
+    stream = choose_stream(manifest, held, full=full, protocol=send_version())
     _check_space(places, manifest, stream)
     return stream
 
