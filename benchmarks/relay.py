@@ -1,8 +1,9 @@
 """A full image to N nodes behind rate-limited links: each from the store (star), or along a chain.
 
 `benchmarks/relay.py [--nodes 1,2,4,6] [--megabytes 100] [--mbit 200]`. Every node and the store is a network namespace
-on one bridge, and what each sends is limited. The store is an HTTP server; the nodes run the engine's own code (`stream`,
-`relay`). Needs root, iproute2 and mbuffer. Ratios count. Leaves with 1 if a chain takes longer than 1.3 times one node.
+on one bridge, and what each sends is limited. The store is an HTTP server; the nodes run the engine's own code
+(`stream`, `relay`). Needs root, iproute2 and mbuffer. Ratios count. Leaves with 1 if a chain takes longer than 1.3
+times one node.
 """
 
 from __future__ import annotations
