@@ -72,6 +72,18 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     assert not (factory / "cache").exists()
 
 
+def test_the_nodes_own_mounts_do_not_go_with_those_of_a_build(golden: Node) -> None:
+    """A mount that is shared with the top level's takes /dev/pts and /sys/fs/cgroup of the node with it."""
+    run("mount", "--make-shared", golden.top)
+    build.prepare(golden.places, golden.settings, "new")
+    inside = build.point(golden.places)
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    mounts = {fields[4]: fields[6:] for fields in lines if fields[4] == inside or fields[4].startswith(f"{inside}/")}
+    assert f"{inside}/dev" in mounts
+    assert not [point for point, options in mounts.items() if any(one.startswith("shared:") for one in options)]
+    assert not [fields for fields in lines if fields[4].startswith(f"{golden.top}/roots/")]
+
+
 def test_an_image_that_the_golden_node_has_not_booted_is_not_sealed(golden: Node) -> None:
     change(golden, "new")
     with pytest.raises(NodeError, match="has not booted is not built"):

@@ -64,6 +64,9 @@ def _mount(places: Places, name: str) -> None:
         os.makedirs(directory, mode=0o755, exist_ok=True)
     run = subvolumes.run
     run(("mount", "--bind", places.in_top("roots", f"{name}.new"), target))
+    # Before anything is mounted in it: as a peer of the top level it would give that copies of /dev and /sys, and to
+    # unmount the top level would then unmount what lies below the node's own.
+    run(("mount", "--make-private", target))
     for one in ("proc", "sys", "dev"):
         run(("mount", "--rbind", f"/{one}", os.path.join(target, one)))
         run(("mount", "--make-rslave", os.path.join(target, one)))

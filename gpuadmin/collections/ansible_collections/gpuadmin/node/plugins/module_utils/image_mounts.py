@@ -21,6 +21,7 @@ def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> It
             os.makedirs(places.top, mode=0o700, exist_ok=True)
             subvolumes.run(("mount", "-t", "btrfs", "-o", "noatime,subvolid=5", device(), places.top), what="the disk")
             done.append(places.top)
+            subvolumes.run(("mount", "--make-private", places.top), what="the disk")
         if store is not None:
             if not settings.store:
                 raise NodeError("this node knows no image store: run gpuadmin prepare-root")

@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Mapping
 
-from . import subvolumes
 from .errors import NodeError
 from .files import read_bytes, write_atomic
 from .image_places import Places, read_json, write_json
 from .image_work import work
+from .units import start_unit
 
 UNIT = "gpuadmin-image.service"
 REQUEST, RESULT, PROGRESS = "image-request.json", "image-result.json", "image-progress"
@@ -81,10 +81,5 @@ def attend(
 def _start(request: Mapping[str, object], identity: str, code: str, places: Places, python: str) -> None:
     os.makedirs(places.run, mode=0o755, exist_ok=True)
     write_json(os.path.join(places.run, REQUEST), {**request, "id": identity})
-    subprocess.run(("systemctl", "reset-failed", UNIT), check=False, capture_output=True)
     private = "no" if request["action"] in SHARED_MOUNTS else "yes"
-    subvolumes.run(
-        ("systemd-run", f"--unit={UNIT}", "--collect", "--quiet", f"--property=PrivateMounts={private}",
-         "--description=gpuadmin works on images", "--", python, "-I", f"{code}/cli.py", "image-work"),
-        what="the work could not be started",
-    )  # fmt: skip
+    start_unit(UNIT, private, "gpuadmin works on images", (python, "-I", f"{code}/cli.py", "image-work"))

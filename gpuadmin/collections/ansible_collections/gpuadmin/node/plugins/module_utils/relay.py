@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import IO
 
-from . import subvolumes
 from .errors import NodeError
 from .image_mounts import mounted
 from .image_places import ImageSettings, Places, check_name, read_json, write_json
 from .image_records import load_manifest
 from .manifest import Manifest, Stream
 from .stream import Say, stream_path
+from .units import start_unit
 
 UNIT = "gpuadmin-relay.service"
 REQUEST = "image-relay.json"
@@ -105,12 +105,7 @@ def start(name: str, link: Link, places: Places, code: str, python: str, seconds
     os.makedirs(places.run, mode=0o755, exist_ok=True)
     write_json(os.path.join(places.run, REQUEST), {"name": name, **asdict(link)})
     subprocess.run(("systemctl", "stop", UNIT), check=False, capture_output=True)
-    subprocess.run(("systemctl", "reset-failed", UNIT), check=False, capture_output=True)
-    subvolumes.run(
-        ("systemd-run", f"--unit={UNIT}", "--collect", "--quiet", "--property=PrivateMounts=yes",
-         "--description=gpuadmin passes an image on", "--", python, "-I", f"{code}/cli.py", "image-relay"),
-        what="the relay could not be started",
-    )  # fmt: skip
+    start_unit(UNIT, "yes", "gpuadmin passes an image on", (python, "-I", f"{code}/cli.py", "image-relay"))
     end = time.monotonic() + seconds
     while not listening(link.port):
         if time.monotonic() > end:
