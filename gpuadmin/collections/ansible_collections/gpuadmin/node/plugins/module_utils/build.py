@@ -87,8 +87,9 @@ def _mount(places: Places, name: str) -> None:
 
 def leave(places: Places) -> None:
     """Unmount what `prepare` mounted, also after a cut."""
-    if os.path.ismount(point(places)):
-        subvolumes.run(("umount", "-R", "-l", point(places)), what="the root that was built stays mounted")
+    while os.path.ismount(point(places)):
+        # lazily: what is mounted below goes with it
+        subvolumes.run(("umount", "-l", point(places)), what="the root that was built stays mounted")
 
 
 def enter(places: Places, command: Sequence[str]) -> tuple[str, ...]:

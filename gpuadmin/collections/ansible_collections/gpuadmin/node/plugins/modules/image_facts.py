@@ -52,7 +52,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import pars
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"manifest": {"type": "str"}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={"manifest": {"type": "str", "no_log": True}}, supports_check_mode=True)
     places = Places(top="/run/gpuadmin/look")
     try:
         settings = load_settings(places)
