@@ -22,12 +22,11 @@ demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, and 
 	@$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: $(READY) system-test lint test-fast ## checks, unit, contract, install; on the lab: two roles, and the lab itself
-	@scripts/molecule node_state accounts
-	@$(PYTEST) -v -m "lab and not slow" tests/e2e/test_lab.py
+test: $(READY) system-test lint test-fast molecule ## checks, unit, contract, install; every role, and the verbs, on the lab
+	@$(PYTEST) -v -m "lab and not slow" tests/e2e
 
 .PHONY: test-all
-test-all: $(READY) system-test lint test-fast molecule e2e ## all of it: every role and every verb on the lab (an hour)
+test-all: $(READY) system-test lint test-fast molecule e2e ## all of it: with the faults that take long
 
 .PHONY: test-fast
 test-fast: $(READY) system-fast ## what needs no virtual cluster

@@ -14,7 +14,7 @@ from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
 
 COLUMNS = ("name", "uid", "email", "key", "expires", "docker", "note")
-_YES, _NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
+YES, NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
 
 
 def read_keys(given: Sequence[str]) -> tuple[str, ...]:
@@ -112,8 +112,8 @@ def _typed(where: str, row: dict[str, str]) -> dict[str, Any]:
         fields["uid"] = int(fields["uid"])
     if "docker" in fields:
         word = fields["docker"].lower()
-        if word not in _YES + _NO:
+        if word not in YES + NO:
             raise ConfigError(f"{where}: docker: {fields['docker']!r} is neither yes nor no")
-        fields["docker"] = word in _YES
+        fields["docker"] = word in YES
     fields.setdefault("name", "")
     return fields

@@ -10,6 +10,7 @@ import click
 
 from gpuadmin.cli import VERBS, cli
 from gpuadmin.config.reference import reference_page
+from gpuadmin.mail.examples import mails_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 WIDTH = 100
@@ -43,7 +44,7 @@ def cli_page() -> str:
 
 def pages() -> dict[str, str]:
     """Every made page, by file name."""
-    return {"reference-cli.md": cli_page(), "reference-site.md": reference_page()}
+    return {"mails.md": mails_page(), "reference-cli.md": cli_page(), "reference-site.md": reference_page()}
 
 
 def outdated() -> list[str]:

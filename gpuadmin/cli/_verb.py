@@ -103,6 +103,7 @@ def perform(verb: Verb, work: Work) -> int:
     if not check:
         work.write()
     result = _run(verb, work, console, secrets, check=check, log=record.log)
+    outcome = work.result(result)
     code = (work.exit_code or exit_code)(result)
     body = document(
         verb.name,
@@ -111,7 +112,7 @@ def perform(verb: Verb, work: Work) -> int:
         check=check,
         status="ok" if code == 0 else "failed",
         hosts=result.hosts,
-        result=work.result(result) | ({"error": result.error} if result.error else {}),
+        result=outcome | ({"error": result.error} if result.error else {}),
     )
     record.finish(body, code)
     prune_runs(site.runs, site.settings.runs.keep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Literal
 
 from gpuadmin.config.inventory import GROUPS
@@ -24,7 +25,7 @@ class Finding:
 def findings(site: Site, *, today: date | None = None) -> list[Finding]:
     """Given a site that loads, return what is still wrong with it."""
     today = today or date.today()
-    return [*_inventory(site), *_homes(site), *_people(site, today), *_term(site, today)]
+    return [*_inventory(site), *_homes(site), *_people(site, today), *_term(site, today), *_mail(site)]
 
 
 def _inventory(site: Site) -> Iterator[Finding]:
@@ -154,3 +155,22 @@ def _term(site: Site, today: date) -> Iterator[Finding]:
             f"{term.name} ended on {term.deadline}",
             "set the next term",
         )
+
+
+def _mail(site: Site) -> Iterator[Finding]:
+    mail, where = site.settings.mail, "gpuadmin.yml: mail"
+    if mail is None:
+        return
+    silent = [user.name for user in site.registry.registry.users if user.email is None]
+    if silent:
+        shown = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
+        yield Finding("warning", "users.yml", f"no e-mail address, so never told anything: {shown}", "give one: email")
+    if mail.password_file is not None:
+        file = Path(mail.password_file).expanduser()
+        if file.is_relative_to(site.directory):
+            yield Finding(
+                "error",
+                f"{where}.password_file",
+                f"{file} lies in the site, whose files are copied and put under version control",
+                "move it out, to ~/.config/gpuadmin/ for instance",
+            )

@@ -19,7 +19,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 # capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-_EMAIL = re.compile(r"[^\s@<>\"',;:\\()\[\]]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+# RFC 5322's dot-atom without quotes. Few servers take addresses beyond ASCII (RFC 6531).
+_EMAIL = re.compile(
+    r"(?=[^@]{1,64}@)[A-Za-z0-9!#$%&*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&*+/=?^_`{|}~-]+)*"
+    r"@(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+)
 
 # Names that a distribution gives to system accounts or groups, or may give in its next release. A person's account
 # of this name would shadow them.
@@ -132,10 +136,29 @@ def iso_date(value: Any) -> Any:
     return value
 
 
+def local_file(value: str) -> str:
+    """A file on this machine, wherever a command is run: an absolute path, or one below somebody's home."""
+    plain_text(value, longest=1024)
+    if not value.startswith(("/", "~")):
+        raise ValueError(f"{value!r} must be an absolute path, or begin with ~")
+    return value
+
+
+def pattern(value: str) -> str:
+    plain_text(value)
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{value!r} is not a regular expression: {error}") from None
+    return value
+
+
 Text = Annotated[str, AfterValidator(plain_text)]
 UserName = Annotated[str, AfterValidator(user_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
 SshKey = Annotated[str, AfterValidator(ssh_key)]
 Email = Annotated[str, AfterValidator(email), Field(json_schema_extra={"format": "email"})]
 Path = Annotated[str, AfterValidator(not_root_path), Field(json_schema_extra={"pattern": "^/."})]
+LocalFile = Annotated[str, AfterValidator(local_file)]
+Pattern = Annotated[str, AfterValidator(pattern), Field(json_schema_extra={"format": "regex"})]
 HostName = Annotated[str, AfterValidator(host_name)]
 Date = Annotated[date, BeforeValidator(iso_date)]

@@ -1,8 +1,7 @@
-"""Finding a site and loading its files, with errors that name file, line and path."""
+"""Loading a site's files, with errors that name file, line and path."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gpuadmin.config.fields import TEMPLATE_MARKERS
+from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE, find_site
 from gpuadmin.config.inventory import Inventory, load_inventory
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
@@ -19,8 +19,7 @@ from gpuadmin.errors import ConfigError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-SETTINGS_FILE = "gpuadmin.yml"
-USERS_FILE = "users.yml"
+__all__ = ["SETTINGS_FILE", "USERS_FILE", "Site", "find_site", "load_settings", "load_site", "validated"]
 
 
 @dataclass(frozen=True)
@@ -41,28 +40,6 @@ class Site:
     def runs(self) -> Path:
         """The record of past runs."""
         return self.directory / "runs"
-
-
-def find_site(given: str | None) -> Path:
-    """Given what --site said, return the site's directory: that, $GPUADMIN_SITE, or the nearest one upwards."""
-    named = given or os.environ.get("GPUADMIN_SITE")
-    if named:
-        directory = Path(named).expanduser().absolute()
-        if not (directory / SETTINGS_FILE).is_file():
-            source = "--site" if given else "GPUADMIN_SITE"
-            raise ConfigError(
-                f"{directory}: no {SETTINGS_FILE} there ({source})",
-                hint=f"gpuadmin init {directory} writes one",
-            )
-        return directory
-    here = Path.cwd()
-    for directory in (here, *here.parents):
-        if (directory / SETTINGS_FILE).is_file():
-            return directory
-    raise ConfigError(
-        f"no {SETTINGS_FILE} in {here} or above it",
-        hint="go into a site's directory, give --site DIR, or make one: gpuadmin init DIR",
-    )
 
 
 def load_site(given: str | None) -> Site:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -77,6 +78,8 @@ class RegistryFile:
             if entry["name"] in gone:
                 if entry.get("uid") is not None:
                     tombstone = CommentedMap(name=str(entry["name"]), uid=int(entry["uid"]))
+                    if entry.get("email") is not None:
+                        tombstone["email"] = str(entry["email"])
                     tombstone["removed"] = today or date.today()
                     data["retired"].append(tombstone)
                 del entries[index]
@@ -110,7 +113,8 @@ def _merge(entry: CommentedMap, user: User) -> None:
                 entry["keys"] = CommentedSeq(value)
                 entry["keys"].fa.set_block_style()
         elif entry.get(field) != value:
-            entry[field] = value
+            # a copy: an object that stands twice in the tree is written once, with an anchor, and then as an alias
+            entry[field] = copy(value)
 
 
 def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterable[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuadmin.config.fields import Date, Email, HostName, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import Date, Email, HostName, LocalFile, Path, Pattern, SshKey, Text, UserName
 
 # Below 1000 are system accounts, 60001-60513 belong to systemd-homed, 61184-65519 to its dynamic users, 65534 is
 # nobody: https://systemd.io/UIDS-GIDS. docs/decisions/0002-uids-and-subids.md has the whole reasoning.
@@ -153,11 +153,141 @@ class Images(Model):
     keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3
 
 
+class NextTerm(Model):
+    """The semester after the running one."""
+
+    name: Annotated[Text, Field(description="Its name, such as 2027-1.")]
+    deadline: Annotated[Date, Field(description="The day it ends.")]
+
+
 class Term(Model):
     """The semester that is running."""
 
     name: Annotated[Text, Field(description="Its name, such as 2026-2.")]
     deadline: Annotated[Date, Field(description="The day it ends.")]
+    reminders: Annotated[
+        list[Annotated[int, Field(ge=0, le=365)]],
+        Field(description="How many days before the deadline people are mailed (`gpuadmin notify`)."),
+    ] = [14, 7, 1]
+    next: Annotated[
+        NextTerm | None,
+        Field(description="The semester after it: until when `gpuadmin extend-term` extends an account."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _follows(self) -> Term:
+        if self.next is not None and self.next.deadline <= self.deadline:
+            raise ValueError(f"next.deadline {self.next.deadline} is not after this term's {self.deadline}")
+        if self.next is not None and self.next.name == self.name:
+            raise ValueError(f"next.name is this term's own name, {self.name!r}")
+        if len(set(self.reminders)) != len(self.reminders):
+            raise ValueError(f"reminders: a number stands twice in {self.reminders}")
+        return self
+
+
+class Mail(Model):
+    """How gpuadmin sends mail. The password stands in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
+
+    host: Annotated[HostName, Field(description="The SMTP server.")]
+    port: Annotated[
+        int | None,
+        Field(ge=1, le=65535, description="Its port; without it 587 (starttls), 465 (tls) or 25 (none)."),
+    ] = None
+    security: Annotated[
+        Literal["starttls", "tls", "none"],
+        Field(description="How the connection is encrypted. `none` is refused together with `user`, but on localhost."),
+    ] = "starttls"
+    ca_file: Annotated[
+        LocalFile | None,
+        Field(description="Certificates to trust in place of the system's, for a server of your own CA."),
+    ] = None
+    user: Annotated[Text | None, Field(description="Whom to log in as; without it no login is tried.")] = None
+    password_file: Annotated[
+        LocalFile | None,
+        Field(
+            description="A file that holds the password and that only you can read. "
+            "The environment variable GPUADMIN_SMTP_PASSWORD comes before it."
+        ),
+    ] = None
+    sender: Annotated[Email, Field(description="The address that mails come from.")]
+    reply_to: Annotated[Email | None, Field(description="Where answers go, if not to the sender.")] = None
+    languages: Annotated[
+        list[Literal["ko", "en"]],
+        Field(min_length=1, max_length=2, description="The languages of every mail, in this order, in one mail."),
+    ] = ["ko", "en"]
+    guide: Annotated[Text | None, Field(description="The address of your users' guide, named in mails.")] = None
+    login: Annotated[
+        list[HostName],
+        Field(description="The host names that mails tell people to log in to; without them the nodes' own names."),
+    ] = []
+    timeout: Annotated[int, Field(ge=1, le=600, description="Seconds to wait for the server.")] = 30
+
+    @model_validator(mode="after")
+    def _safe(self) -> Mail:
+        if self.user is not None and self.security == "none" and self.host not in ("localhost", "127.0.0.1"):
+            raise ValueError("security: with `user` a password would cross the network in clear; use starttls or tls")
+        if len(set(self.languages)) != len(self.languages):
+            raise ValueError("languages: one stands twice")
+        return self
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port or {"starttls": 587, "tls": 465, "none": 25}[self.security]
+
+
+class FormColumns(Model):
+    """The survey form's columns, by their titles. Usual Korean and English titles are recognised without it."""
+
+    time: Annotated[Text | None, Field(description="When it was sent.")] = None
+    name: Annotated[Text | None, Field(description="The person's name.")] = None
+    student_id: Annotated[Text | None, Field(description="Student id.")] = None
+    email: Annotated[Text | None, Field(description="E-mail address.")] = None
+    user_name: Annotated[
+        Text | None, Field(description="The login name asked for. Without such a column it is made from the address.")
+    ] = None
+    key: Annotated[Text | None, Field(description="ssh public key, or several on lines of their own.")] = None
+    docker: Annotated[Text | None, Field(description="Whether Docker is wanted.")] = None
+    terms: Annotated[
+        list[Text] | None,
+        Field(description="Every one of these must be agreed to; `[]` where the form asks for no agreement."),
+    ] = None
+
+
+class MemberColumns(Model):
+    """The columns of the group's list of applications, by their titles."""
+
+    name: Annotated[Text | None, Field(description="The person's name.")] = None
+    student_id: Annotated[Text | None, Field(description="Student id.")] = None
+    email: Annotated[Text | None, Field(description="E-mail address.")] = None
+
+
+class Applications(Model):
+    """How survey exports are read (`gpuadmin import-applications`)."""
+
+    columns: Annotated[FormColumns, Field(description="The survey form's columns, by their titles.")] = FormColumns()
+    members: Annotated[MemberColumns, Field(description="The columns of the group's list.")] = MemberColumns()
+    encodings: Annotated[
+        list[Literal["utf-8", "cp949"]],
+        Field(min_length=1, description="Tried in this order; a byte order mark is understood."),
+    ] = ["utf-8", "cp949"]
+    required: Annotated[
+        list[Literal["name", "student_id", "key"]], Field(description="What nobody gets an account without.")
+    ] = ["name", "student_id", "key"]
+    agree: Annotated[list[Text], Field(min_length=1, description="Answers that mean agreement.")] = [
+        "동의", "동의함", "동의합니다", "예", "네", "yes", "agree", "i agree", "true",
+    ]  # fmt: skip
+    student_id: Annotated[
+        Pattern, Field(description="A regular expression that a whole student id matches, without blanks and hyphens.")
+    ] = "[A-Za-z]?[0-9]{6,12}"
+    domains: Annotated[
+        list[HostName], Field(description="Addresses must be of these domains or below them; any, if none is named.")
+    ] = []
+    docker: Annotated[bool, Field(description="Whether people get Docker where the form does not ask.")] = True
+    expires: Annotated[
+        Date | None, Field(description="Last day of the new accounts; without it the term's deadline.")
+    ] = None
+    form: Annotated[Text | None, Field(description="The form's address, for mails that ask to fill it in.")] = None
 
 
 class Runs(Model):
@@ -181,6 +311,8 @@ class Settings(Model):
         Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are."),
     ] = []
     term: Annotated[Term | None, Field(description="The semester that is running.")] = None
+    mail: Annotated[Mail | None, Field(description="How gpuadmin sends mail.")] = None
+    applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")
@@ -223,6 +355,10 @@ class User(Model):
             "themselves on a node (add-me-to-docker-user), and keep it."
         ),
     ] = True
+    stays: Annotated[
+        Text | None,
+        Field(description="The term whose end the person stays beyond: its reset leaves them alone (`extend-term`)."),
+    ] = None
     note: Annotated[Text | None, Field(description="A remark for the admins.")] = None
 
 
@@ -231,6 +367,9 @@ class Retired(Model):
 
     name: Annotated[UserName, Field(description="Login name it had.")]
     uid: Annotated[int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="uid that it had.")]
+    email: Annotated[
+        Email | None, Field(description="Address that it had: by it somebody who comes back is recognised.")
+    ] = None
     removed: Annotated[Date, Field(description="When it was removed.")]
 
 

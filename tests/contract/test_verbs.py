@@ -17,7 +17,7 @@ from gpuadmin.cli._options import Options
 ROOT = Path(__file__).resolve().parents[2]
 
 # These work on this machine alone.
-LOCAL = {"init", "check", "trust", "runs", "lab", "schema", "completion"}
+LOCAL = {"init", "check", "trust", "notify", "runs", "lab", "schema", "completion"}
 READ_ONLY = {"drift", "list-users"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

@@ -35,6 +35,11 @@ class Cluster:
             [GPUADMIN, "lab", verb, "--name", LAB, *rest], check=True, text=True, stdout=subprocess.PIPE, timeout=900
         ).stdout
 
+    def process(self, host: str) -> int:
+        """The id of the process that a host is."""
+        hosts = json.loads(self.lab("status", "--json"))["hosts"]
+        return next(int(entry["pid"]) for entry in hosts if entry["name"] == host)
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start gpuadmin on the site, with no terminal."""
         verb, *rest = arguments
@@ -50,7 +55,7 @@ class Cluster:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
         process = self.start(*arguments, "--json")
         out, err = process.communicate(timeout=900)
-        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out}\n{err}"
+        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out[-2000:]}\n{err[-2000:]}"
         document: dict[str, Any] = json.loads(out)
         return document
 

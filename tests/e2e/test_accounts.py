@@ -133,6 +133,7 @@ def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.gpuadmin("drift")
 
 
+@pytest.mark.slow
 def test_whatever_root_boots_has_the_accounts(cluster: Cluster) -> None:
     """A root that knows nothing of the people, as an older image would: the boot unit gives them back."""
     cluster.add("minji")
@@ -167,13 +168,13 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
     """Whoever NSS knows on a node gets home, Docker and subids there; who is not known yet is reported, not failed."""
     settings = cluster.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
-    (cluster.site / "users.yml").write_text(
-        "users:\n  - name: minji\n    uid: 20000\n  - name: later\n    uid: 20001\n"
-    )
+    (cluster.site / "users.yml").write_text("users:\n  - name: minji\n  - name: later\n")
     for host in ("node1", "storage1"):
         cluster.admin(
             host,
-            "btrfs property set -ts / ro false; useradd -u 20000 -U -M -d /home/minji -s /bin/bash minji; "
+            "btrfs property set -ts / ro false; "
+            # a directory gives no subids
+            "useradd -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 -u 20000 -U -M -d /home/minji -s /bin/bash minji; "
             "sync; btrfs property set -ts / ro true",
         )
     document = cluster.gpuadmin("sync-users", "--yes")
@@ -181,5 +182,6 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
     assert users["later"]["node1"]["status"] == "unknown"
     assert users["minji"]["node2"]["status"] == "unknown"
     assert "minji:2147483648:65536" in cluster.admin("node1", "cat /etc/subuid")
+    assert cluster.admin("storage1", "ls /srv/storage/homes").split() == ["minji"]
     assert cluster.admin("node1", "stat -c %u /home/minji /local/.docker/minji").split() == ["20000", "20000"]
     assert "later" not in cluster.admin("node1", "cat /etc/passwd")

@@ -264,7 +264,8 @@ def test_an_interrupted_run_leaves_no_process(sleeping: subprocess.Popen[str], t
     assert "Traceback" not in err
     assert "Interrupted" in err
     assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
-    assert list((tmp_path / "tmp").iterdir()) == []
+    # a module that was ended in the middle may leave its own directory; what a run is made from is gone
+    assert list((tmp_path / "tmp").glob("gpuadmin-*")) == []
     document = json.loads(out)
     assert document["status"] == "failed"
     (directory,) = [path for path in (tmp_path / "site/runs").iterdir() if path.is_dir()]

@@ -160,6 +160,10 @@ CHECKS = {
     "a term that is over": (
         {"gpuadmin.yml": "name: x\nterm: {name: a, deadline: 2026-11-20}\n"}, "warning", "term.deadline", "ended on",
     ),
+    "somebody without an address": (
+        {"gpuadmin.yml": "name: x\nmail: {host: h, sender: a@example.org}\n", "users.yml": "users:\n" + USER},
+        "warning", "users.yml", "no e-mail address, so never told anything: minji",
+    ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
         "warning", "accounts", "1 of 1 uids are taken",
@@ -174,6 +178,16 @@ def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: 
     found = findings(load_site(str(site)), today=TODAY)
     assert [one for one in found if one.level == level and where in one.where and message in one.message], found
     assert all(one.hint for one in found)
+
+
+def test_a_password_does_not_lie_in_the_site(site: Path) -> None:
+    mail = "name: x\nmail: {{host: h, sender: a@example.org, user: u, password_file: {}}}\n"
+    (site / "gpuadmin.yml").write_text(mail.format(site / "password"))
+    found = [one for one in findings(load_site(str(site)), today=TODAY) if one.level == "error"]
+    assert ["lies in the site" in one.message for one in found] == [True]
+    (site / "gpuadmin.yml").write_text(mail.format("password"))
+    with pytest.raises(ConfigError, match="must be an absolute path"):
+        load_site(str(site))
 
 
 def test_the_last_day_still_counts(site: Path) -> None:

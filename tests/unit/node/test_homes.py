@@ -209,3 +209,18 @@ def test_tar_knows_the_options() -> None:
     text = subprocess.run(["tar", "--help"], check=True, capture_output=True, text=True).stdout
     for option in archive_home.tar_command("--compare", "x", "/h", "minji", zstd=True)[1:-1]:
         assert option.split("=")[0] in text
+
+
+@root_only
+def test_people_of_a_directory_get_homes_by_what_the_host_knows(tmp_path: Path) -> None:
+    known = {"minji": (20001, 100), "junho": (20002, 20099), "sys": (12, 12)}
+    storage = Storage(tmp_path)
+    people = [{"name": name, "uid": None, "gid": None} for name in ("minji", "junho", "sys", "later")]
+    request = Request(str(storage.root), people, skeleton=str(storage.skeleton))
+    plan = converge(request, mountinfo=storage.mountinfo, lock=storage.lock, lookup=known.get)
+    assert {name: home.status for name, home in plan.homes.items()} == {
+        "minji": "created", "junho": "created", "sys": "conflict", "later": "unknown",
+    }  # fmt: skip
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in storage.root.iterdir()}
+    assert owners == {"minji": (20001, 20001), "junho": (20002, 20099)}
+    assert len(plan.conflicts) == 1

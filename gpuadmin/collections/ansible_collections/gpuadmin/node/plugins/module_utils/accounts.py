@@ -10,7 +10,6 @@ longer than that.
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -20,13 +19,13 @@ from . import mounts
 from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
 from .errors import NodeError
 from .files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, write_atomic
+from .lookup import Lookup, system_lookup
 from .plan import Observed, Plan, Request, compute
 from .root import RootError, inspect, open_root
 from .textdb import decode, encode, split_lines
 from .truth import Settings, Truth, load, save
 
 STATE = "/var/lib/gpuadmin"
-Lookup = Callable[[str], "tuple[int, int] | None"]
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,6 @@ class Outcome:
     changed: bool
     plan: Plan
     diff: dict[str, str]
-
-
-def system_lookup(name: str) -> tuple[int, int] | None:
-    try:
-        entry = pwd.getpwnam(name)
-    except KeyError:
-        return None
-    return entry.pw_uid, entry.pw_gid
 
 
 def _docker_parent_problem(path: str, host: Host) -> tuple[bool, str | None]:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import archive_home, mounts
 from .errors import NodeError
 from .fields import shown, valid_name, whole_number
 from .files import flocked, make_directory, sync_directory, sync_filesystem
+from .lookup import Lookup, system_lookup
 from .report import UserReport
 from .session import Runner, run_command, ship
 
@@ -133,6 +134,9 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
         problem = _refused(raw)
         name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
         home = plan.homes.setdefault(name, UserReport())
+        if valid_name(raw.get("name")) and raw.get("uid") is None:
+            home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
+            continue
         if problem:
             home.status, home.problem = "conflict", problem
             continue
@@ -280,11 +284,24 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     return problem
 
 
+def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, object]:
+    """Give somebody without a uid the ids that NSS knows on this host, if it knows them."""
+    name = raw.get("name")
+    if raw.get("uid") is not None or not isinstance(name, str) or not valid_name(name):
+        return raw
+    found = lookup(name)
+    if found is None:
+        return raw
+    # a directory's people often share a group below the human ones, such as `users`; a home is 0700 all the same
+    return {**raw, "uid": found[0], "gid": found[1] if found[1] >= FIRST_HUMAN_UID else found[0]}
+
+
 def converge(
     request: Request, *, check: bool = False, mountinfo: str | None = None, run: Runner = run_command,
-    lock: str = RUN + "/homes.lock",
+    lock: str = RUN + "/homes.lock", lookup: Lookup = system_lookup,
 ) -> Plan:  # fmt: skip
     """Bring the home root there (unless ``check``) and return the plan: the same in both cases."""
+    request = replace(request, users=[_identified(raw, lookup) for raw in request.users])
 
     def archived(name: str, uid: int) -> bool:
         return bool(archive_home.archives(str(request.archive_directory), name, uid))

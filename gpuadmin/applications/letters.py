@@ -1,0 +1,53 @@
+"""The mails to applicants: the account that they have, or what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuadmin.applications.matching import Entry
+from gpuadmin.config.schema import Settings, User
+from gpuadmin.mail.letter import Letter
+
+
+def welcome(user: User, settings: Settings, nodes: Sequence[str]) -> Letter:
+    """Given somebody with a new account and the names of the nodes, return the mail that tells them all they need."""
+    assert user.email is not None  # applicants have one
+    mail, term = settings.mail, settings.term
+    return Letter(
+        template="welcome",
+        address=user.email,
+        keys=(f"welcome {user.name} {user.email.casefold()} {term.name if term is not None else ''}".strip(),),
+        names=(user.name,),
+        summary=f"the account {user.name}, how to log in, Docker and conda",
+        values={
+            "account": user.name,
+            "person": user.note or user.name,
+            "expires": user.expires,
+            "docker": user.docker and settings.docker.enabled,
+            "login": list(mail.login if mail is not None and mail.login else nodes),
+        },
+    )
+
+
+def asking(entry: Entry, settings: Settings) -> Letter | None:
+    """Given an incomplete application, return the mail that says what is missing; None where there is no address.
+
+    The same is asked once in a term; something else that is missing is another mail.
+    """
+    if entry.email is None:
+        return None
+    rules, term = settings.applications, settings.term
+    asked = ",".join(sorted(entry.missing))
+    return Letter(
+        template="incomplete",
+        address=entry.email,
+        keys=(f"incomplete {entry.email.casefold()} {asked} {term.name if term is not None else ''}".strip(),),
+        names=(entry.email,),
+        summary=f"missing: {', '.join(entry.missing)}",
+        values={
+            "person": entry.person,
+            "missing": list(entry.missing),
+            "domains": list(rules.domains),
+            "form": rules.form,
+        },
+    )

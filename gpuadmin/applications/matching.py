@@ -1,0 +1,252 @@
+"""Sorting applications: who is ready, whose is incomplete, and what an admin has to look at. Pure.
+
+A form can be filled in by anybody, in anybody's name. So an address decides who somebody is: a student id alone never
+does where the group's list knows the address. Of several forms from one address the latest counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuadmin.applications.form import Application
+from gpuadmin.applications.names import Wish, choose_names
+from gpuadmin.config.schema import Registry, Settings, User
+
+
+@dataclass(frozen=True)
+class Member:
+    """A row of the group's list: what is None does not stand there."""
+
+    line: int
+    name: str | None
+    student_id: str | None
+    email: str | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One applicant. `missing` are the codes of templates/mail/incomplete; `reason` is for the admin."""
+
+    email: str | None
+    person: str | None
+    line: int | None
+    application: Application | None = None
+    account: str | None = None
+    present: bool = False
+    missing: tuple[str, ...] = ()
+    reason: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it; keys are left out, they are long and stand in users.yml afterwards."""
+        application = self.application
+        return {
+            "email": self.email,
+            "person": self.person,
+            "line": self.line,
+            "student_id": application.student_id if application is not None else None,
+            "account": self.account,
+            "present": self.present,
+            "docker": application.docker if application is not None else None,
+            "missing": list(self.missing),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The three lists, and notes about rows that do not count."""
+
+    ready: tuple[Entry, ...]
+    incomplete: tuple[Entry, ...]
+    unknown: tuple[Entry, ...]
+    notes: tuple[str, ...]
+
+
+def sort_applications(
+    applications: Sequence[Application],
+    members: Sequence[Member] | None,
+    registry: Registry,
+    settings: Settings,
+    names: Mapping[str, str],
+) -> Lists:
+    """Given the forms, the group's list (None: there is none) and who is registered, return the three lists.
+
+    `names` (address -> login name) is what the admin decided about login names.
+    """
+    counting, notes = latest(applications)
+    users = {user.email.casefold(): user for user in registry.users if user.email is not None}
+    entries = [_entry(application, users) for application in counting]
+    entries = _without_borrowed_ids(entries, members)
+    matched: set[int] = set()
+    if members is not None:
+        entries, matched = _matched(entries, members)
+    entries = _without_borrowed_keys(entries, registry)
+    entries = _with_names(entries, registry, settings, names)
+    if members is not None:
+        entries += _silent_members(members, matched, entries, users)
+    notes += [note for entry in entries if entry.present for note in _about(entry, users, settings)]
+    return Lists(
+        ready=tuple(entry for entry in entries if not entry.reason and not entry.missing),
+        incomplete=tuple(entry for entry in entries if not entry.reason and entry.missing),
+        unknown=tuple(entry for entry in entries if entry.reason),
+        notes=tuple(notes),
+    )
+
+
+def _about(entry: Entry, users: Mapping[str, User], settings: Settings) -> Iterator[str]:
+    """What an admin may want to do for somebody who has an account already; this verb leaves it as it is."""
+    user = users[(entry.email or "").casefold()]
+    if user.locked:
+        yield f"{entry.email}: the account {user.name} is locked: gpuadmin unlock-user {user.name}"
+    if settings.term is not None and user.expires is not None and user.expires < settings.term.deadline:
+        yield f"{entry.email}: the account {user.name} ends on {user.expires}: gpuadmin extend-user {user.name}"
+    known = {_blob(key) for key in user.keys}
+    if entry.application is not None and {_blob(key) for key in entry.application.keys} - known:
+        yield f"{entry.email}: the form has an ssh key that {user.name} does not have; it was not added"
+
+
+def latest(applications: Sequence[Application]) -> tuple[list[Application], list[str]]:
+    """Given forms, return the latest of every address, in the order of the file, and words about the others.
+
+    The time decides where every form of an address has one, otherwise the order of the file.
+    """
+    by_address: dict[str, list[Application]] = defaultdict(list)
+    for application in applications:
+        by_address[(application.email or f"line {application.line}").casefold()].append(application)
+    counting, notes = [], []
+    for same in by_address.values():
+        timed = [(one.time, one.line, one) for one in same if one.time is not None]
+        last = max(timed, key=lambda entry: entry[:2])[2] if len(timed) == len(same) else same[-1]
+        counting.append(last)
+        others = ", ".join(str(one.line) for one in same if one is not last)
+        if others:
+            keys = " (with another ssh key)" if any(one.keys != last.keys for one in same if one.keys) else ""
+            notes.append(f"{last.email}: line {last.line} counts, the latest{keys}; not line {others}")
+    return sorted(counting, key=lambda one: one.line), notes
+
+
+def _entry(application: Application, users: Mapping[str, User]) -> Entry:
+    user = users.get(application.email.casefold()) if application.email is not None else None
+    entry = Entry(
+        email=application.email,
+        person=application.name,
+        line=application.line,
+        application=application,
+        account=user.name if user is not None else None,
+        present=user is not None,
+        missing=() if user is not None else application.missing,
+    )
+    if application.email is None:
+        return replace(entry, reason="no usable e-mail address, so nobody can be asked")
+    return entry
+
+
+def _without_borrowed_ids(entries: Sequence[Entry], members: Sequence[Member] | None) -> list[Entry]:
+    """A student id that stands under two addresses is nobody's, unless the group's list says whose."""
+    decided = {member.student_id for member in members or () if member.student_id and member.email}
+    ids = Counter(_student_id(entry) for entry in entries)
+    return [
+        replace(
+            entry, reason=f"student id {number} stands under {ids[number]} addresses; remove the rows that are wrong"
+        )
+        if (number := _student_id(entry)) is not None and ids[number] > 1 and number not in decided and not entry.reason
+        else entry
+        for entry in entries
+    ]
+
+
+def _student_id(entry: Entry) -> str | None:
+    return entry.application.student_id if entry.application is not None else None
+
+
+def _matched(entries: Sequence[Entry], members: Sequence[Member]) -> tuple[list[Entry], set[int]]:
+    """Match with the group's list. Returns the entries and the lines of those members who have filled the form in."""
+    by_email = {member.email.casefold(): member for member in members if member.email is not None}
+    by_id = {member.student_id: member for member in members if member.student_id is not None}
+    found: list[tuple[Entry, Member | None]] = []
+    for entry in entries:
+        if entry.reason or entry.email is None:
+            found.append((entry, None))
+            continue
+        number = _student_id(entry)
+        same_address, same_id = by_email.get(entry.email.casefold()), by_id.get(number) if number else None
+        if same_address is not None:
+            other_id = number is not None and same_address.student_id not in (None, number)
+            missing = tuple(dict.fromkeys((*entry.missing, "student_id"))) if other_id else entry.missing
+            found.append((replace(entry, missing=missing), same_address))
+        elif same_id is None:
+            found.append((replace(entry, missing=("group",), reason="is not in the group's list"), None))
+        elif same_id.email is not None:
+            reason = f"student id {number} is in the group's list with another address ({same_id.email})"
+            found.append((replace(entry, reason=reason), None))
+        else:
+            found.append((entry, same_id))
+    counts = Counter(member.line for _, member in found if member is not None)
+    result = [
+        replace(entry, reason=f"line {member.line} of the group's list fits {counts[member.line]} forms")
+        if member is not None and counts[member.line] > 1
+        else entry
+        for entry, member in found
+    ]
+    return result, set(counts)
+
+
+def _without_borrowed_keys(entries: Sequence[Entry], registry: Registry) -> list[Entry]:
+    """A key belongs to one person: neither to somebody registered, nor to two applicants."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for user in registry.users:
+        for key in user.keys:
+            owners[_blob(key)].add((user.email or user.name).casefold())
+    for entry in entries:
+        for key in entry.application.keys if entry.application is not None else ():
+            owners[_blob(key)].add((entry.email or f"line {entry.line}").casefold())
+    return [
+        replace(entry, missing=(*entry.missing, "key_taken"))
+        if entry.application is not None
+        and not entry.present
+        and any(len(owners[_blob(key)]) > 1 for key in entry.application.keys)
+        else entry
+        for entry in entries
+    ]
+
+
+def _blob(key: str) -> str:
+    return key.split()[1]
+
+
+def _with_names(
+    entries: Sequence[Entry], registry: Registry, settings: Settings, names: Mapping[str, str]
+) -> list[Entry]:
+    """Login names for those who are ready and have none."""
+    result = list(entries)
+    newcomers = [
+        (place, entry.application, entry.email)
+        for place, entry in enumerate(entries)
+        if entry.application is not None
+        and entry.email is not None
+        and not (entry.reason or entry.missing or entry.present)
+    ]
+    wishes = [Wish(email, application.user_name) for _, application, email in newcomers]
+    for (place, _, _), named in zip(newcomers, choose_names(wishes, registry, settings, names), strict=True):
+        result[place] = replace(result[place], account=named.name, reason=named.problem)
+    return result
+
+
+def _silent_members(
+    members: Sequence[Member], matched: set[int], entries: Sequence[Entry], users: Mapping[str, User]
+) -> list[Entry]:
+    """Those who are in the group and have not filled in the form; who has an account already is left in peace."""
+    seen = {entry.email.casefold() for entry in entries if entry.email is not None}
+    silent = []
+    for member in members:
+        address = member.email.casefold() if member.email is not None else None
+        if member.line in matched or (address is not None and (address in users or address in seen)):
+            continue
+        if address is not None:
+            seen.add(address)
+        reason = "" if address is not None else f"line {member.line} of the group's list has no form and no address"
+        silent.append(Entry(member.email, member.name, None, missing=("form",), reason=reason))
+    return silent

@@ -1,0 +1,33 @@
+"""Finding a site. Imports little: the shell asks for it while somebody types."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpuadmin.errors import ConfigError
+
+SETTINGS_FILE = "gpuadmin.yml"
+USERS_FILE = "users.yml"
+
+
+def find_site(given: str | None) -> Path:
+    """Given what --site said, return the site's directory: that, $GPUADMIN_SITE, or the nearest one upwards."""
+    named = given or os.environ.get("GPUADMIN_SITE")
+    if named:
+        directory = Path(named).expanduser().absolute()
+        if not (directory / SETTINGS_FILE).is_file():
+            source = "--site" if given else "GPUADMIN_SITE"
+            raise ConfigError(
+                f"{directory}: no {SETTINGS_FILE} there ({source})",
+                hint=f"gpuadmin init {directory} writes one",
+            )
+        return directory
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        if (directory / SETTINGS_FILE).is_file():
+            return directory
+    raise ConfigError(
+        f"no {SETTINGS_FILE} in {here} or above it",
+        hint="go into a site's directory, give --site DIR, or make one: gpuadmin init DIR",
+    )

@@ -1,0 +1,72 @@
+"""Sending letters: each is in the ledger before it is handed over, and its outcome after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.render import Renderer
+from gpuadmin.mail.transport import Answer, Transport, TransportDown
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of a letter."""
+
+    letter: Letter
+    state: State
+    detail: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.state is State.SENT
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a run's record."""
+        letter = self.letter
+        return {
+            "address": letter.address,
+            "names": list(letter.names),
+            "about": letter.summary,
+            "state": self.state.value,
+            "detail": self.detail,
+        }
+
+
+def deliver(
+    letters: Sequence[Letter],
+    ledger: Ledger,
+    renderer: Renderer,
+    open_transport: Callable[[], Transport],
+    on_delivery: Callable[[Delivery], None] = lambda delivery: None,
+) -> list[Delivery]:
+    """Send letters, and return what became of each. One that is refused does not keep the others back.
+
+    All of them are rendered before the first is sent, so a mistake in a template sends nothing (ConfigError); and a
+    server that does not answer at all is an error before anything is written (GpuadminError). When it goes away in
+    the middle, the rest is failed, and the next run sends it.
+    """
+    messages = [(letter, renderer.message(letter)) for letter in letters]
+    if not messages:
+        return []
+    done: list[Delivery] = []
+    down: str | None = None
+    with open_transport() as transport:
+        for letter, message in messages:
+            if down is None:
+                attempt = ledger.begin(letter, transport.name)
+                try:
+                    answer = transport.send(message)
+                except (TransportDown, GpuadminError) as error:
+                    down = str(error)
+                    answer = Answer(State.FAILED, down)
+                ledger.finish(letter, attempt, answer.state, answer.detail)
+            else:
+                answer = Answer(State.FAILED, f"not tried: {down}")
+            done.append(Delivery(letter, answer.state, answer.detail))
+            on_delivery(done[-1])
+    return done

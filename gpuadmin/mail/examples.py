@@ -1,0 +1,93 @@
+"""One mail of each kind, and the page of docs/ that shows them."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from gpuadmin.config.schema import Settings
+from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.render import Renderer
+
+_SETTINGS = Settings.model_validate(
+    {
+        "name": "GPU cluster",
+        "mail": {"host": "smtp.example.org", "sender": "gpu@example.org", "guide": "https://example.org/gpu"},
+    }
+)
+_END = date(2026, 12, 31)
+
+# template -> when it is sent, and what is in it
+_EXAMPLES: dict[str, tuple[str, Letter]] = {
+    "notice": (
+        "A reminder, `term.reminders` days before the deadline, or before an account's own end (`gpuadmin notify`)",
+        Letter(
+            "notice",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {
+                "days": 7,
+                "term": "2026-2",
+                "items": [{"account": "minji", "kind": "term", "day": _END, "days": 7}],
+            },
+        ),
+    ),
+    "closing": (
+        "When the term has ended (`gpuadmin semester-reset`)",
+        Letter(
+            "closing",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {"term": "2026-2", "accounts": ["minji"], "backup_until": date(2027, 6, 30)},
+        ),
+    ),
+    "welcome": (
+        "A new account (`gpuadmin import-applications --apply`)",
+        Letter(
+            "welcome",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {"account": "minji", "person": "김민지", "expires": _END, "docker": True, "login": ["gpu1", "gpu2"]},
+        ),
+    ),
+    "incomplete": (
+        "An application that lacks something (`gpuadmin import-applications --apply`)",
+        Letter(
+            "incomplete",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {
+                "person": "김민지",
+                "missing": ["student_id", "key_private", "terms"],
+                "domains": [],
+                "form": "https://example.org/form",
+            },
+        ),
+    ),
+}
+
+
+def mails_page() -> str:
+    """The page that shows every mail, as Markdown."""
+    lines = [
+        "# The mails that people get",
+        "",
+        "Made from templates/mail: `make docs`. Every mail carries both languages (`mail.languages` in gpuadmin.yml). "
+        "A file of the same name in your site's `templates/mail/` takes a template's place; "
+        "`gpuadmin notify --preview` and `gpuadmin import-applications … --preview` show what would be sent.",
+    ]
+    renderer = Renderer(_SETTINGS, Path("/nonexistent"))
+    for name, (when, letter) in _EXAMPLES.items():
+        message = renderer.message(letter)
+        text = "\n".join(line.rstrip() for line in message.get_content().strip().splitlines())
+        lines += ["", f"## {name}", f"{when}: `{name}.ko.j2`, `{name}.en.j2`.", "```text"]
+        lines += [f"From: {message['From']}", f"To: {message['To']}", f"Subject: {message['Subject']}", "", text, "```"]
+    return "\n".join(lines) + "\n"

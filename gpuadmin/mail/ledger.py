@@ -1,0 +1,188 @@
+"""The ledger: which mails were sent. JSON lines, appended and synced, so that no crash makes a second mail.
+
+Before a mail is handed over, its intent is on the disk; its outcome follows. An intent without an outcome is a crash
+in between: whether that mail went out is unknown, so it is reported and never sent again by itself. A damaged line is
+a crash while it was written: an intent that was not yet on the disk was not yet sent, and an outcome that is lost
+leaves its intent, so damaged lines are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.mail.letter import Letter
+
+LEDGER_FILE = "mails.jsonl"
+
+
+class State(StrEnum):
+    """What is known of a mail."""
+
+    OWED = "owed"  # decided, and not to be forgotten: nothing was handed over yet
+    INTENT = "intent"  # about to be handed over; without a later line: unknown
+    SENT = "sent"
+    REFUSED = "refused"  # the server will not take it for this address
+    FAILED = "failed"  # surely not sent; the next run tries again
+    UNKNOWN = "unknown"  # handed over, and no answer
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The latest that is known of one key."""
+
+    key: str
+    state: State
+    address: str
+    names: tuple[str, ...]
+    time: str
+    detail: str = ""
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the mail may have been sent, or not."""
+        return self.state in (State.INTENT, State.UNKNOWN)
+
+    @property
+    def words(self) -> str:
+        """For an admin: why a mail that is uncertain, or was refused, is not sent, and what to do."""
+        again = " ".join(f"--again {name}" for name in self.names)
+        who = f"{', '.join(self.names)} <{self.address}>"
+        if self.uncertain:
+            return f"{who}: a mail of {self.time} may have been sent or not, that run was cut off; to send it: {again}"
+        return f"{who}: the address was refused ({self.detail}); correct it, or {again}"
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a run's record."""
+        return {"names": list(self.names), "address": self.address, "time": self.time, "detail": self.detail}
+
+
+def fold(text: str) -> tuple[dict[str, Entry], int]:
+    """Given a ledger's text, return the latest entry of every key, and how many lines are damaged."""
+    entries: dict[str, Entry] = {}
+    damaged = 0
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        found = _parse(line)
+        if found is None:
+            damaged += 1
+            continue
+        for entry in found:
+            before = entries.get(entry.key)
+            if before is not None and before.state is State.SENT and entry.state is not State.SENT:
+                continue  # two merged branches of a site: told is told, whatever the order of the lines
+            entries[entry.key] = entry
+    return entries, damaged
+
+
+def _parse(line: str) -> list[Entry] | None:
+    try:
+        value = json.loads(line)
+        state = State(value["state"])
+        keys = [str(key) for key in value["keys"]]
+        names = tuple(str(name) for name in value["names"])
+        address, time, detail = str(value["address"]), str(value["time"]), str(value.get("detail", ""))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return [Entry(key, state, address, names, time, detail) for key in keys]
+
+
+class Ledger:
+    """A site's ledger of mails, as it is on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        except OSError as error:
+            raise GpuadminError(f"{path}: {error.strerror}", hint="without it nobody knows who was mailed") from None
+        self._entries, self.damaged = fold(text)
+
+    @classmethod
+    def of(cls, site: Path) -> Ledger:
+        """The ledger of a site's directory."""
+        return cls(site / LEDGER_FILE)
+
+    def entry(self, key: str) -> Entry | None:
+        """What is known of a key, if anything."""
+        return self._entries.get(key)
+
+    def open_keys(self, keys: Iterable[str], address: str, again: bool = False) -> tuple[str, ...]:
+        """Given keys and today's address, return those that are still to be told.
+
+        What was sent is not. What is uncertain is only with `again`. What was refused is only at another address.
+        """
+        return tuple(key for key in keys if self._is_open(key, address, again))
+
+    def _is_open(self, key: str, address: str, again: bool) -> bool:
+        entry = self._entries.get(key)
+        if entry is None or entry.state in (State.OWED, State.FAILED):
+            return True
+        if entry.state is State.REFUSED:
+            return again or entry.address.casefold() != address.casefold()
+        return again and entry.uncertain
+
+    def owe(self, letters: Sequence[Letter]) -> None:
+        """Remember that these have to be sent later, unless something is known of them."""
+        for letter in letters:
+            if all(key in self._entries for key in letter.keys):
+                continue
+            self._append(letter, State.OWED, secrets.token_hex(4), "")
+
+    def begin(self, letter: Letter, by: str) -> str:
+        """Write, and sync, that a letter is about to be handed over. Returns the attempt's id."""
+        attempt = secrets.token_hex(4)
+        self._append(letter, State.INTENT, attempt, by)
+        return attempt
+
+    def finish(self, letter: Letter, attempt: str, state: State, detail: str = "") -> None:
+        """Write, and sync, what became of it."""
+        self._append(letter, state, attempt, detail)
+
+    def _append(self, letter: Letter, state: State, attempt: str, detail: str) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line: dict[str, Any] = {
+            "time": now, "state": state.value, "id": attempt, "keys": list(letter.keys), "names": list(letter.names),
+            "address": letter.address, "detail": detail[:500],
+        }  # fmt: skip
+        try:
+            append_synced(self.path, json.dumps(line, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise GpuadminError(
+                f"{self.path}: {error.strerror}", hint="no mail is sent that cannot be recorded; make room there"
+            ) from None
+        for key in letter.keys:
+            self._entries[key] = Entry(key, state, letter.address, letter.names, now, detail)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+
+def append_synced(path: Path, line: str) -> None:
+    """Append a line that is on the disk when this returns. A line that a crash left unfinished is closed first."""
+    new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        content = (("\n" if torn else "") + line).encode()
+        while content:
+            content = content[os.write(descriptor, content) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if new:
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -1,0 +1,119 @@
+"""A timer of your own on this machine that runs a verb on a site every day: units of `systemctl --user`.
+
+Here and not on a host of the cluster: users.yml, the ledger of mails and the mail server's password lie here, and
+another place that has them would be a second one to keep right: docs/decisions/0041-reminders-from-the-controller.md
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.errors import GpuadminError
+
+
+@dataclass(frozen=True)
+class Timer:
+    """The two units: their common name, and their texts by file name."""
+
+    name: str
+    files: dict[str, str]
+
+
+def notify_timer(site: Path, *, python: str = sys.executable) -> Timer:
+    """Given a site's directory, return the units that run `notify` there every morning, and again after a failure."""
+    digest = hashlib.sha256(str(site).encode()).hexdigest()[:8]
+    slug = re.sub(r"[^a-z0-9]+", "-", site.name.lower()).strip("-") or "site"
+    name = f"gpuadmin-notify-{slug}-{digest}"
+    command = " ".join(quoted(word) for word in (python, "-m", "gpuadmin", "notify", "--yes", "--site", str(site)))
+    service = f"""\
+# Managed by gpuadmin notify --install-timer.
+[Unit]
+Description=Mail the reminders that are due ({name})
+# The server may be away for hours; it is not tried for ever, and the next morning is another day.
+StartLimitIntervalSec=20h
+StartLimitBurst=10
+
+[Service]
+Type=oneshot
+ExecStart={command}
+Restart=on-failure
+RestartSec=15min
+# A mistake in the site's files does not go away by itself.
+RestartPreventExitStatus=2
+"""
+    timer = f"""\
+# Managed by gpuadmin notify --install-timer.
+[Unit]
+Description=Every morning: {name}.service
+
+[Timer]
+OnCalendar=*-*-* 09:00
+RandomizedDelaySec=10min
+# A morning on which this machine was off is made up for.
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+    return Timer(name, {f"{name}.service": service, f"{name}.timer": timer})
+
+
+def quoted(word: str) -> str:
+    """A word of ExecStart= (systemd.service(5)): specifiers, variables and quotes are taken as they stand."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def directory() -> Path:
+    """Where a person's own units lie."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "systemd" / "user"
+
+
+def install(timer: Timer) -> None:
+    """Write the units and start the timer. Raises GpuadminError where there is no user manager of systemd."""
+    _need_systemctl()
+    folder = directory()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in timer.files.items():
+        write_atomically(folder / name, text, mode=0o644)
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", f"{timer.name}.timer")
+
+
+def remove(timer: Timer) -> bool:
+    """Stop the timer and remove its units. Returns whether there was one."""
+    _need_systemctl()
+    files = [path for name in timer.files if (path := directory() / name).exists()]
+    if not files:
+        return False
+    _systemctl("disable", "--now", f"{timer.name}.timer")
+    for path in files:
+        path.unlink()
+    _systemctl("daemon-reload")
+    return True
+
+
+def _need_systemctl() -> None:
+    if shutil.which("systemctl") is None:
+        raise GpuadminError(
+            "there is no systemctl on this machine", hint="run `gpuadmin notify --yes --site DIR` daily by cron"
+        )
+
+
+def _systemctl(*arguments: str) -> None:
+    command = ("systemctl", "--user", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise GpuadminError(
+            f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}",
+            hint="it needs a login session of your own (not su or sudo), or a daily cron job instead",
+        )

@@ -1,0 +1,211 @@
+"""The ledger: no crash, at whatever byte, makes a second mail."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import stat
+from collections.abc import Callable
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Self
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.mail import ledger as module
+from gpuadmin.mail.deliver import deliver
+from gpuadmin.mail.ledger import Ledger, State, fold
+from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.render import Renderer
+from gpuadmin.mail.transport import Answer, TransportDown
+from tests.unit.mail.test_smtp import letter, settings
+
+
+def line(state: str, *keys: str, address: str = "a@example.org") -> str:
+    return json.dumps({"time": "t", "state": state, "keys": keys, "names": ["a"], "address": address})
+
+
+FOLDED = {
+    "nothing": ("", {}, 0),
+    "an intent alone is uncertain": (line("intent", "a"), {"a": "intent"}, 0),
+    "sent": (f"{line('intent', 'a')}\n{line('sent', 'a')}\n", {"a": "sent"}, 0),
+    "a digest": (line("sent", "a", "b"), {"a": "sent", "b": "sent"}, 0),
+    "failed, then tried again": (f"{line('failed', 'a')}\n{line('intent', 'a')}", {"a": "intent"}, 0),
+    "told is told, in whatever order two branches were merged": (
+        f"{line('sent', 'a')}\n<<<<<<< HEAD\n{line('intent', 'a')}\n",
+        {"a": "sent"},
+        1,
+    ),
+    "torn": (f"{line('intent', 'a')}\n{line('sent', 'a')[:30]}", {"a": "intent"}, 1),
+    "rubbish": ('\x00\x00\n[]\n{"state": "sent"}\n{"state": "gone", "keys": []}\n3\nnull\n' + "[" * 5000, {}, 7),
+}
+
+
+@pytest.mark.parametrize(("text", "states", "damaged"), FOLDED.values(), ids=FOLDED.keys())
+def test_reading(text: str, states: dict[str, str], damaged: int) -> None:
+    entries, found = fold(text)
+    assert {key: entry.state.value for key, entry in entries.items()} == states
+    assert found == damaged
+
+
+OPEN = [
+    # state, same address, again -> is it still to be told?
+    (None, True, False, True),
+    ("owed", True, False, True),
+    ("failed", True, False, True),
+    ("sent", True, False, False),
+    ("sent", False, False, False),
+    ("sent", False, True, False),
+    ("intent", True, False, False),
+    ("intent", False, False, False),
+    ("intent", True, True, True),
+    ("unknown", True, False, False),
+    ("unknown", True, True, True),
+    ("refused", True, False, False),
+    ("refused", False, False, True),
+    ("refused", True, True, True),
+]
+
+
+@pytest.mark.parametrize(("state", "same", "again", "expected"), OPEN)
+def test_what_is_still_to_be_told(tmp_path: Path, state: str | None, same: bool, again: bool, expected: bool) -> None:
+    if state is not None:
+        (tmp_path / "mails.jsonl").write_text(line(state, "k") + "\n")
+    address = "A@example.org" if same else "b@example.org"
+    assert bool(Ledger.of(tmp_path).open_keys(["k"], address, again)) == expected
+
+
+def test_it_is_private_and_grows(tmp_path: Path) -> None:
+    ledger = Ledger.of(tmp_path)
+    ledger.owe([letter("a")])
+    attempt = ledger.begin(letter("a"), "smtp")
+    ledger.finish(letter("a"), attempt, State.SENT)
+    ledger.owe([letter("a")])
+    path = tmp_path / "mails.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [json.loads(text)["state"] for text in path.read_text().splitlines()] == ["owed", "intent", "sent"]
+    assert not [entry for entry in Ledger.of(tmp_path) if entry.uncertain]
+
+
+def test_each_line_is_on_the_disk_before_the_mail_is_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    real = module.os.fsync
+    monkeypatch.setattr(module.os, "fsync", lambda handle: (order.append("sync"), real(handle))[1])
+    run(tmp_path, ["a"], Recorder(order.append))
+    handed = order.index("a@example.org")
+    assert "sync" in order[:handed]
+    assert "sync" in order[handed + 1 :]
+
+
+def test_a_disk_that_is_full_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "append_synced", full)
+    sent: list[str] = []
+    with pytest.raises(GpuadminError, match="No space left"):
+        run(tmp_path, ["a"], Recorder(sent.append))
+    assert sent == []
+
+
+class Crash(BaseException):
+    """The controller is killed."""
+
+
+class Recorder:
+    """A transport that tells whom it delivered to."""
+
+    name = "test"
+
+    def __init__(self, deliver_to: Callable[[str], None], answers: dict[str, State | None] | None = None) -> None:
+        self.deliver_to = deliver_to
+        self.answers = answers or {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def send(self, message: EmailMessage) -> Answer:
+        address = str(message["To"])
+        state = self.answers.get(address, State.SENT)
+        if state is None:
+            raise TransportDown("gone")
+        if state in (State.SENT, State.UNKNOWN):
+            self.deliver_to(address)
+        return Answer(state)
+
+
+def run(site: Path, names: list[str], transport: Recorder) -> None:
+    """A run as a verb does it: what is open is sent."""
+    chosen = settings(25)
+    ledger = Ledger.of(site)
+    letters: list[Letter] = [
+        found for found in map(letter, names) if ledger.open_keys(found.keys, found.address)
+    ]  # fmt: skip
+    deliver(letters, ledger, Renderer(chosen, site), lambda: transport)
+
+
+ANSWERS = st.sampled_from([State.SENT, State.REFUSED, State.FAILED, State.UNKNOWN, None])
+
+
+@given(data=st.data())
+def test_nobody_is_mailed_twice_whatever_is_cut(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Runs that are killed at any write (with any part of the line written) or any delivery, one after another."""
+    site = tmp_path_factory.mktemp("site")
+    delivered: list[str] = []
+    names = data.draw(st.lists(st.sampled_from("abcdef"), unique=True))
+    for _ in range(data.draw(st.integers(1, 4))):
+        answers = {f"{name}@example.org": data.draw(ANSWERS) for name in names}
+        steps = data.draw(st.integers(0, 20))
+        part = data.draw(st.floats(0, 1))
+        count = 0
+
+        def alive() -> bool:
+            nonlocal count
+            count += 1
+            return count <= steps  # noqa: B023  used within this round only
+
+        def append(path: Path, text: str) -> None:
+            if not alive():
+                REAL_APPEND(path, text[: int(part * len(text))])  # noqa: B023
+                raise Crash
+            REAL_APPEND(path, text)
+
+        def deliver_to(address: str) -> None:
+            if not alive():
+                raise Crash
+            delivered.append(address)
+            if not alive():
+                raise Crash
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "append_synced", append)
+            with contextlib.suppress(Crash):
+                run(site, names, Recorder(deliver_to, answers))
+    # and at last an undisturbed one
+    run(site, names, Recorder(delivered.append))
+    assert len(delivered) == len(set(delivered))
+    # whoever got none is named: refused, or uncertain
+    ledger = Ledger.of(site)
+    for name in names:
+        entry = ledger.entry(letter(name).keys[0])
+        assert entry is not None
+        if entry.address not in delivered:
+            assert entry.uncertain or entry.state is State.REFUSED
+
+
+REAL_APPEND = module.append_synced
+
+
+@given(text=st.text())
+def test_no_text_is_a_traceback(text: str) -> None:
+    entries, damaged = fold(text)
+    assert not entries
+    assert damaged <= text.count("\n") + 1

@@ -1,0 +1,203 @@
+"""Mails as they are read, and what nobody can put into them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from gpuadmin.config.fields import Email
+from gpuadmin.config.schema import Settings
+from gpuadmin.content import content_path
+from gpuadmin.errors import ConfigError
+from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.render import Renderer, one_line
+
+DAY = date(2026, 12, 31)
+LOGIN = ["gpu1.example.org", "gpu2.example.org"]
+WELCOME: dict[str, Any] = {
+    "account": "minji", "person": "김민지", "expires": DAY, "docker": True, "login": LOGIN,
+}  # fmt: skip
+PROBLEMS = [
+    "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "key_taken", "docker",
+    "terms",
+]  # fmt: skip
+VALUES: dict[str, list[dict[str, Any]]] = {
+    "notice": [
+        {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}]}
+        for days in (0, 1, 7)
+        for kind in ("term", "expiry")
+    ],
+    "closing": [
+        {"term": "2026-2", "accounts": accounts, "backup_until": until}
+        for accounts in (["minji"], ["minji", "jiho"])
+        for until in (None, date(2027, 6, 30))
+    ],
+    "welcome": [WELCOME, {**WELCOME, "docker": False, "expires": None}],
+    "incomplete": [
+        {"person": person, "missing": missing, "domains": domains, "form": form}
+        for person in ("김민지", None)
+        for missing in (PROBLEMS, ["group"], ["form"])
+        for domains in ([], ["example.ac.kr"])
+        for form in (None, "https://example.org/form")
+    ],
+}  # fmt: skip
+ALL = [(template, values) for template, found in VALUES.items() for values in found]
+
+
+def settings(**more: Any) -> Settings:
+    mail = {"host": "localhost", "sender": "gpu@example.org", **more.pop("mail", {})}
+    return Settings.model_validate({"name": "GPU 클러스터", "mail": mail, **more})
+
+
+def letter(template: str, values: dict[str, Any], address: str = "minji@example.org") -> Letter:
+    return Letter(template, address, ("k",), ("minji",), "", values)
+
+
+def parsed(message: EmailMessage) -> EmailMessage:
+    """As a mail program reads it."""
+    read = message_from_bytes(message.as_bytes(), EmailMessage, policy=default)
+    assert not read.defects
+    return read
+
+
+def test_every_template_has_both_languages_and_is_tested() -> None:
+    found = {path.name for path in content_path("templates", "mail").iterdir()}
+    assert found == {f"{template}.{language}.j2" for template in VALUES for language in ("ko", "en")}
+
+
+@pytest.mark.parametrize(("template", "values"), ALL, ids=str)
+def test_both_languages_in_one_mail(tmp_path: Path, template: str, values: dict[str, Any]) -> None:
+    message = parsed(Renderer(settings(), tmp_path).message(letter(template, values)))
+    korean, _, english = message.get_content().partition("-" * 60)
+    assert "안녕하세요" in korean
+    assert "Hello" in english
+    for text in (korean, english):
+        assert "GPU 클러스터" in text
+        assert "gpu@example.org" in text
+        assert "None" not in text
+        assert "{" not in text
+        assert "\n\n\n\n" not in text
+    korean, _, english = message["Subject"].partition(" / ")
+    assert not korean.isascii()
+    assert english.startswith("[GPU 클러스터] ")
+    assert english.removeprefix("[GPU 클러스터] ").isascii()
+    assert all(len(line) <= 998 for line in message.as_bytes().splitlines())
+
+
+def test_what_a_newcomer_is_told(tmp_path: Path) -> None:
+    text = Renderer(settings(mail={"guide": "https://example.org/guide"}), tmp_path).message(letter("welcome", WELCOME))
+    for words in ("ssh -i ~/.ssh/id_ed25519 minji@gpu1.example.org", "2026-12-31", "Docker", "conda", "gpu2", "/guide"):
+        assert text.get_content().count(words) >= 2, words
+
+
+def test_a_language_alone_and_headers(tmp_path: Path) -> None:
+    chosen = settings(mail={"languages": ["en"], "reply_to": "help@example.org"})
+    now = datetime(2026, 12, 1, 9, tzinfo=UTC)
+    renderer = Renderer(chosen, tmp_path)
+    message = parsed(renderer.message(letter("welcome", WELCOME), now=now))
+    assert "안녕" not in message.get_content()
+    assert message["Subject"] == "[GPU 클러스터] Your account minji"
+    assert message["Reply-To"] == "help@example.org"
+    assert "help@example.org" in message.get_content()
+    assert message["Date"].datetime == now
+    same = renderer.message(letter("welcome", WELCOME))
+    assert same["Message-ID"] == message["Message-ID"], "the same letter sent again can be dropped by the mailbox"
+    assert renderer.message(letter("welcome", WELCOME, "x@example.org"))["Message-ID"] != message["Message-ID"]
+
+
+HOSTILE = [
+    "x\r\nBcc: everybody@example.org", "x\nSubject: y", "x\u2028Bcc: y", "x\x00y", "{{ 7 * 7 }}", "{% raw %}", "{# #}",
+    "=cmd|' /C calc'!A0", "a" * 5000, "\u202eevil", "x\x85Bcc: y", "x\x0bBcc: y", "<script>", "=?utf-8?q?=0ABcc:_x?=",
+    "\r\n\r\n.\r\nMAIL FROM:<x>", "\ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
+def test_nothing_in_a_name_makes_a_header_or_a_template(tmp_path: Path, hostile: str) -> None:
+    (tmp_path / "templates/mail").mkdir(parents=True)
+    for language in ("ko", "en"):
+        site_template = tmp_path / f"templates/mail/welcome.{language}.j2"
+        site_template.write_text("Subject: to {{ person }} and {{ account }}\n\nTo {{ person }}\n")
+    message = Renderer(settings(), tmp_path).message(letter("welcome", {**WELCOME, "person": hostile}))
+    read = parsed(message)
+    expected = {
+        "From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "Content-Type", "Content-Transfer-Encoding",
+        "MIME-Version",
+    }  # fmt: skip
+    assert set(read.keys()) == expected
+    assert read["To"] == "minji@example.org"
+    assert "49" not in read.get_content()
+    for text in (read["Subject"], *read.get_content().splitlines()):
+        assert text.isprintable()
+
+
+@given(value=st.text(alphabet=st.sampled_from("=?utf-8qb_0AD \nBcc:.") | st.characters()))
+def test_no_cluster_name_and_no_subject_makes_a_header(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
+    site = tmp_path_factory.getbasetemp() / "site"
+    (site / "templates/mail").mkdir(parents=True, exist_ok=True)
+    (site / "templates/mail/welcome.en.j2").write_text("Subject: {{ person }}\n\nx\n")
+    chosen = settings(mail={"languages": ["en"]}).model_copy(update={"name": value})
+    try:
+        message = Renderer(chosen, site).message(letter("welcome", {**WELCOME, "person": f"to {value}"}))
+    except ConfigError:
+        return
+    assert len(parsed(message).keys()) == 9
+
+
+@given(value=st.text())
+def test_one_line_is_one_printable_line(value: str) -> None:
+    line = one_line(value)
+    assert len(line.splitlines()) <= 1
+    assert len(line) <= 1000
+    line.encode()
+
+
+ADDRESS = TypeAdapter(Email)
+
+
+@given(address=st.from_regex(r"\A[!-~]{1,20}@[A-Za-z0-9.-]{1,20}\Z") | st.emails())
+def test_every_address_that_a_registry_takes_can_be_mailed(
+    tmp_path_factory: pytest.TempPathFactory, address: str
+) -> None:
+    try:
+        ADDRESS.validate_python(address)
+    except ValidationError:
+        return
+    renderer = Renderer(settings(), tmp_path_factory.getbasetemp())
+    (to,) = parsed(renderer.message(letter("welcome", WELCOME, address)))["To"].addresses
+    assert to.addr_spec == address
+
+
+BROKEN = {
+    "syntax": ("Subject: x\n\n{% if %}\n", "welcome.ko.j2:3: "),
+    "an unknown value": ("Subject: x\n\n{{ nobody }}\n", "'nobody' is undefined"),
+    "no subject": ("Hello\n\nworld\n", "must begin with `Subject: "),
+    "no text": ("Subject: x\n", "must begin with `Subject: "),
+    "a way out": ("Subject: x\n\n{{ person.__class__.__mro__ }}\n", "SecurityError"),
+    "a call that fails": ("Subject: x\n\n{{ 1 / 0 }}\n", "ZeroDivisionError"),
+    "a file that is none": ("Subject: x\n\n{% include '/etc/passwd' %}\n", "TemplateNotFound"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_sites_template_that_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "templates/mail").mkdir(parents=True)
+    (tmp_path / "templates/mail/welcome.ko.j2").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        Renderer(settings(), tmp_path).message(letter("welcome", WELCOME))
+    assert words in caught.value.message
+    assert "templates/mail/welcome.ko.j2" in caught.value.message
+
+
+def test_without_mail_in_the_site(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="mail: is missing"):
+        Renderer(Settings.model_validate({"name": "x"}), tmp_path)

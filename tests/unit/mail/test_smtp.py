@@ -1,0 +1,247 @@
+"""Sending over SMTP, against a server in a process of its own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.config.schema import Mail, Settings
+from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.mail.deliver import Delivery, deliver
+from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.render import Renderer
+from gpuadmin.mail.smtp import Smtp
+from tests.unit.mail.conftest import Server, StartServer
+
+
+def settings(at: int, **mail: Any) -> Settings:
+    mail = {"host": "127.0.0.1", "port": at, "security": "none", "sender": "gpu@example.org", "timeout": 10} | mail
+    return Settings.model_validate({"name": "GPU 클러스터", "mail": mail})
+
+
+def letter(name: str) -> Letter:
+    return Letter(
+        template="closing",
+        address=f"{name}@example.org",
+        keys=(f"closing {name} 2026-2",),
+        names=(name,),
+        summary="2026-2 has ended",
+        values={"term": "2026-2", "accounts": [name], "backup_until": None},
+    )
+
+
+def send(site: Path, chosen: Settings, names: Sequence[str]) -> tuple[list[Delivery], Ledger]:
+    site.mkdir(exist_ok=True)
+    assert chosen.mail is not None
+    server, ledger = Smtp(chosen.mail), Ledger.of(site)
+    done = deliver([letter(name) for name in names], ledger, Renderer(chosen, site), lambda: server)
+    read = Ledger.of(site)
+    assert {entry.key: entry.state for entry in read} == {entry.key: entry.state for entry in ledger}
+    return done, read
+
+
+def states(done: Sequence[Delivery]) -> list[str]:
+    return [delivery.state.value for delivery in done]
+
+
+SECURED: list[dict[str, Any]] = [
+    {"security": "none"},
+    {"security": "starttls"},
+    {"security": "tls"},
+    {"security": "starttls", "user": "gpu", "password": "pass word:1"},
+    {"security": "tls", "user": "gpu", "password": "secret"},
+]
+
+
+@pytest.mark.parametrize("secured", SECURED, ids=str)
+def test_mails_arrive(
+    serve: StartServer, certificate: dict[str, str], tmp_path: Path, secured: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    server = serve(**secured, **certificate)
+    monkeypatch.setenv("GPUADMIN_SMTP_PASSWORD", secured.get("password", ""))
+    given = {"security": secured["security"]} | ({"user": "gpu"} if "user" in secured else {})
+    done, _ = send(tmp_path / "site", settings(server.port, ca_file=certificate["certificate"], **given), ["a", "b"])
+    assert states(done) == ["sent", "sent"]
+    assert server.recipients == ["a@example.org", "b@example.org"]
+    for mail, message in zip(server.mails, server.messages, strict=True):
+        assert mail["tls"] == (secured["security"] != "none")
+        assert mail["user"] == secured.get("user")
+        assert mail["from"] == "gpu@example.org"
+        assert message["From"].addresses[0].display_name == "GPU 클러스터"
+        assert message["Auto-Submitted"] == "auto-generated"
+        assert "학기가 끝났습니다" in message.get_content()
+        assert "has ended" in message.get_content()
+
+
+def test_a_certificate_that_nobody_trusts(serve: StartServer, certificate: dict[str, str], tmp_path: Path) -> None:
+    for security in ("starttls", "tls"):
+        server = serve(security=security, **certificate)
+        with pytest.raises(GpuadminError, match=r"(?i)certificate"):
+            send(tmp_path / "site", settings(server.port, security=security), ["a"])
+        assert server.mails == []
+    assert not (tmp_path / "site/mails.jsonl").exists(), "nothing was handed over, and nothing is recorded"
+
+
+def test_a_server_without_starttls_gets_nothing_in_clear(serve: StartServer, tmp_path: Path) -> None:
+    server = serve(security="none")
+    with pytest.raises(ConfigError, match="STARTTLS"):
+        send(tmp_path / "site", settings(server.port, security="starttls"), ["a"])
+    assert server.mails == []
+
+
+def test_a_wrong_password(
+    serve: StartServer, certificate: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(security="starttls", user="gpu", password="right", **certificate)
+    monkeypatch.setenv("GPUADMIN_SMTP_PASSWORD", "wrong")
+    chosen = settings(server.port, security="starttls", user="gpu", ca_file=certificate["certificate"])
+    with pytest.raises(ConfigError, match="does not let gpu in: 535") as caught:
+        send(tmp_path / "site", chosen, ["a"])
+    assert "wrong" not in caught.value.message
+    assert server.mails == []
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(GpuadminError, match=f"127.0.0.1:{port}: .*refused"):
+        send(tmp_path / "site", settings(port), ["a"])
+    assert not (tmp_path / "site/mails.jsonl").exists()
+
+
+def test_a_server_that_says_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(GpuadminError, match="timed out"):
+        send(tmp_path / "site", settings(silent.getsockname()[1], timeout=1), ["a"])
+
+
+def test_a_refused_recipient_keeps_nobody_back(serve: StartServer, tmp_path: Path) -> None:
+    answers = {"b@example.org": "550 5.1.1 no such user", "c@example.org": "451 4.3.0 try later"}
+    server = serve(answers=answers)
+    done, ledger = send(tmp_path / "site", settings(server.port), ["a", "b", "c", "d"])
+    assert states(done) == ["sent", "refused", "failed", "sent"]
+    assert server.recipients == ["a@example.org", "d@example.org"]
+    assert done[1].detail == "550 5.1.1 no such user"
+    keys = [letter(name).keys[0] for name in "abcd"]
+    assert ledger.open_keys(keys, "b@example.org") == (keys[2],), "only the one that may be tried again"
+    assert ledger.open_keys([keys[1]], "new@example.org") == (keys[1],), "and the refused one at another address"
+
+
+def test_a_message_that_is_refused(serve: StartServer, tmp_path: Path) -> None:
+    server = serve(data_answer="554 5.7.1 looks like spam")
+    done, _ = send(tmp_path / "site", settings(server.port), ["a"])
+    assert states(done) == ["refused"]
+    assert done[0].detail == "554 5.7.1 looks like spam"
+
+
+def test_a_sender_that_is_refused_is_nobodys_address(serve: StartServer, tmp_path: Path) -> None:
+    server = serve(sender_answer="550 5.7.1 not from you")
+    done, ledger = send(tmp_path / "site", settings(server.port), ["a", "b"])
+    assert states(done) == ["failed", "failed"]
+    assert "not from you" in done[0].detail
+    keys = [letter(name).keys[0] for name in "ab"]
+    assert ledger.open_keys(keys, "a@example.org") == tuple(keys)
+
+
+def test_a_server_that_closes_after_some_mails(serve: StartServer, tmp_path: Path) -> None:
+    server = serve(close_after=2)
+    done, _ = send(tmp_path / "site", settings(server.port), list("abcde"))
+    assert states(done) == ["sent"] * 5
+    assert server.recipients == [f"{name}@example.org" for name in "abcde"]
+
+
+def test_a_server_that_dies_between_mails(serve: StartServer, tmp_path: Path) -> None:
+    server = serve(die_in_mail=3)
+    done, ledger = send(tmp_path / "site", settings(server.port), list("abcd"))
+    assert states(done) == ["sent", "sent", "failed", "failed"]
+    assert done[3].detail.startswith("not tried: ")
+    open_keys = ledger.open_keys([letter(name).keys[0] for name in "abcd"], "x@example.org")
+    assert open_keys == tuple(letter(name).keys[0] for name in "cd")
+
+
+def test_a_server_that_dies_with_a_mail_in_its_hands(serve: StartServer, tmp_path: Path) -> None:
+    """It took the message and gave no answer: nobody may say that it was sent, nor send it again."""
+    server = serve(die_in_data="b@example.org", shared="both")
+    done, ledger = send(tmp_path / "site", settings(server.port), list("abc"))
+    assert states(done) == ["sent", "unknown", "failed"]
+    (uncertain,) = [entry for entry in ledger if entry.uncertain]
+    assert uncertain.names == ("b",)
+    second: Server = serve(shared="both")
+    keys = [letter(name).keys[0] for name in "abc"]
+    assert ledger.open_keys(keys, "b@example.org") == (keys[2],)
+    send(tmp_path / "site", settings(second.port), ["c"])
+    assert second.recipients == ["a@example.org", "b@example.org", "c@example.org"], "nobody twice"
+
+
+class TestPassword:
+    """Where the password comes from."""
+
+    def mail(self, **more: Any) -> Mail:
+        return Mail.model_validate({"host": "localhost", "sender": "a@example.org", "user": "gpu"} | more)
+
+    def test_a_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from gpuadmin.mail.smtp import read_password
+
+        monkeypatch.delenv("GPUADMIN_SMTP_PASSWORD", raising=False)
+        file = tmp_path / "password"
+        mail = self.mail(password_file=str(file))
+        for content, mode, words in (
+            (None, 0, "No such file"),
+            ("secret\n", 0o644, "others can read"),
+            ("", 0o600, "one line"),
+            ("a\nb\n", 0o600, "one line"),
+        ):
+            if content is not None:
+                file.write_text(content)
+                file.chmod(mode)
+            with pytest.raises(ConfigError, match=words) as caught:
+                read_password(mail)
+            assert "secret" not in caught.value.message
+        file.write_bytes(b"\xff\n")
+        with pytest.raises(ConfigError, match="UTF-8"):
+            read_password(mail)
+        file.write_text("비밀\n")
+        with pytest.raises(ConfigError, match="ASCII"):
+            read_password(mail)
+        file.write_text("secret\n")
+        assert read_password(mail) == "secret"
+        monkeypatch.setenv("GPUADMIN_SMTP_PASSWORD", "other")
+        assert read_password(mail) == "other"
+
+    def test_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from gpuadmin.mail.smtp import read_password
+
+        monkeypatch.delenv("GPUADMIN_SMTP_PASSWORD", raising=False)
+        assert read_password(self.mail(user=None)) is None
+        with pytest.raises(ConfigError, match="no password for gpu"):
+            read_password(self.mail())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"user": "gpu", "security": "none", "host": "mail.example.org"},
+        {"languages": []},
+        {"languages": ["ko", "ko"]},
+        {"languages": ["de"]},
+        {"sender": "nobody"},
+        {"port": 0},
+        {"password": "secret"},
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(wrong: dict[str, Any]) -> None:
+    from pydantic import ValidationError
+
+    with pytest.raises(ValidationError):
+        settings(25, **wrong)
+
+
+def test_states_are_all_told_apart() -> None:
+    assert {state.value for state in State} == {"owed", "intent", "sent", "refused", "failed", "unknown"}

@@ -1,0 +1,106 @@
+"""The daily timer: units that systemd understands, put where it looks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.timer import notify_timer, quoted
+from tests.unit.mail.test_notify import prepare
+from tests.unit.test_verbs import Ansible, Cli
+
+SYSTEMCTL = """#!/bin/sh
+printf '%s\\n' "$*" >>"$XDG_CONFIG_HOME/calls"
+[ ! -e "$XDG_CONFIG_HOME/fail" ] || { echo 'Failed to connect to bus' >&2; exit 1; }
+"""
+
+
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A systemctl that notes what it is called with. Returns the person's configuration directory."""
+    program, configuration = tmp_path / "bin/systemctl", tmp_path / "config"
+    program.parent.mkdir()
+    configuration.mkdir()
+    program.write_text(SYSTEMCTL)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(configuration))
+    return configuration
+
+
+def units(configuration: Path) -> list[Path]:
+    return sorted((configuration / "systemd/user").glob("*"))
+
+
+def test_installing_and_removing(ansible: Ansible, cli: Cli, systemctl: Path) -> None:
+    site = prepare(ansible, None)
+    code, out, err = cli("notify", "--install-timer", "--check")
+    assert code == 0, err
+    assert "Persistent=true" in out
+    assert units(systemctl) == []
+    for _ in range(2):
+        code, out, err = cli("notify", "--install-timer")
+        assert code == 0, err
+    service, timer = units(systemctl)
+    assert f'"notify" "--yes" "--site" "{site}"' in service.read_text()
+    assert timer.name == f"{service.stem}.timer"
+    assert (systemctl / "calls").read_text().splitlines()[:2] == [
+        "--user daemon-reload",
+        f"--user enable --now {timer.name}",
+    ]
+    assert cli("notify", "--remove-timer")[1] == f"{service.stem}: removed\n"
+    assert units(systemctl) == []
+    assert cli("notify", "--remove-timer")[1] == f"{service.stem}: is not installed\n"
+    assert not (site / "runs").joinpath("x").exists()
+
+
+def test_what_a_timer_cannot_have(ansible: Ansible, cli: Cli, systemctl: Path) -> None:
+    code, _, err = cli("notify", "--install-timer")
+    assert code == 2
+    assert "mail: is missing" in err
+    prepare(ansible, None, user="gpu", host="localhost")
+    code, _, err = cli("notify", "--install-timer")
+    assert code == 2
+    assert "mail.password_file: is missing" in err
+    assert units(systemctl) == []
+    assert cli("notify", "--install-timer", "--remove-timer")[0] == 2
+
+
+def test_without_a_user_manager(ansible: Ansible, cli: Cli, systemctl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(ansible, None)
+    (systemctl / "fail").touch()
+    code, _, err = cli("notify", "--install-timer")
+    assert code == 1
+    assert "Failed to connect to bus" in err
+    assert "cron" in err
+    monkeypatch.setenv("PATH", "/nonexistent")
+    code, _, err = cli("notify", "--install-timer")
+    assert code == 1
+    assert "no systemctl" in err
+
+
+def test_each_site_has_its_own() -> None:
+    first, second = notify_timer(Path("/home/a/cluster")), notify_timer(Path("/home/b/cluster"))
+    assert first.name.startswith("gpuadmin-notify-cluster-")
+    assert first.name != second.name
+    assert notify_timer(Path("/사이트")).name.startswith("gpuadmin-notify-site-")
+
+
+def test_any_path_stands_in_a_unit_as_it_is() -> None:
+    assert quoted('/a b/100%/"x"/$HOME/\\') == '"/a b/100%%/\\"x\\"/$$HOME/\\\\"'
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    timer = notify_timer(tmp_path / "my site", python="/bin/true")
+    for name, text in timer.files.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in timer.files]
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *paths], capture_output=True, text=True, check=False
+    )
+    assert not [line for line in done.stderr.splitlines() if timer.name in line], done.stderr
