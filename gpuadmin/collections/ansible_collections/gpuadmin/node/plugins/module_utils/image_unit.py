@@ -16,8 +16,9 @@ from .units import start_unit
 
 UNIT = "gpuadmin-image.service"
 REQUEST, RESULT, PROGRESS = "image-request.json", "image-result.json", "image-progress"
-#: A build's mounts must be seen by the admin's own commands; those of other work end with it, whatever ends it.
-SHARED_MOUNTS = ("build",)
+#: A build's mounts are seen by the admin's own commands, and ended where they were made; those of other work are its
+#: own, and end with it, whatever ends it.
+SHARED_MOUNTS = ("build", "finish")
 
 
 def serve(places: Places) -> int:
