@@ -18,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     image_prune,
     image_records,
     image_work,
+    root_facts,
     stream,
     subvolumes,
     switch,
@@ -27,7 +28,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import render
 
-from .conftest import PASSWD, PERSON, Node, World, confirm, run, sign
+from .conftest import PASSWD, PERSON, Node, World, confirm, fill, run, sign
 
 pytestmark = pytest.mark.btrfs
 ENGINE_POINTS = [
@@ -452,3 +453,23 @@ def test_a_root_that_runs_unconfirmed_is_not_pushed_over(node: Node) -> None:
     odd = replace(node, places=replace(node.places, running=replace(node.places.running, id=9999)))  # type: ignore[type-var]
     with pytest.raises(NodeError, match="is not one of roots/"):
         odd.push("one")
+
+
+@pytest.mark.parametrize(
+    ("remove", "words"),
+    [
+        ("initrd.img", "has no initrd.img to boot"),
+        ("etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service", "no unit that would judge its trial"),
+        ("etc/initramfs-tools/scripts/init-top/gpuadmin-trial", "nothing that would end a trial that hangs"),
+        ("usr/lib/modules/6.1.0/modules.dep", "has no modules for its kernel"),
+    ],
+)
+def test_what_an_image_needs_to_be_tried(tmp_path: Path, remove: str, words: str) -> None:
+    fill(tmp_path, "node1")
+    script = tmp_path / root_facts.EARLY
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    root_facts.check_boots(str(tmp_path), "one")
+    (tmp_path / remove).unlink()
+    with pytest.raises(NodeError, match=words):
+        root_facts.check_boots(str(tmp_path), "one")
