@@ -51,10 +51,13 @@ def new_name(taken: Sequence[str], now: datetime | None = None) -> str:
 def choose_parent(golden: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], facts: Facts) -> str | None:
     """The newest image that the golden node and every target hold as the very same one; None: only a full stream does.
 
-    Images that are not in the store count as the oldest.
+    Images that are not in the store count as the oldest; what a node has refused is nobody's parent.
     """
+    refused = {name for node in (golden, *nodes) for name in node.get("refused", {})}
     common = {
-        name: uuid for name, uuid in golden["held"].items() if all(node["held"].get(name) == uuid for node in nodes)
+        name: uuid
+        for name, uuid in golden["held"].items()
+        if name not in refused and all(node["held"].get(name) == uuid for node in nodes)
     }
     created = {name: float(manifest["created"]) for name, manifest in facts.complete.items()}
     return max(common, key=lambda name: (created.get(name, 0.0), name), default=None)

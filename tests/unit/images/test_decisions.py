@@ -77,6 +77,13 @@ def test_the_parent_is_the_newest_that_all_hold(
     assert choose_parent(node(held=golden), [*held.values()], facts) == expected
 
 
+def test_what_was_refused_is_nobodys_parent() -> None:
+    facts = Facts({"a": entry("a", 1), "b": entry("b", 2)})
+    both = {"a": A, "b": B}
+    assert choose_parent(node(held=both), [node(held=both)], facts) == "b"
+    assert choose_parent(node(held=both), [node(held=both, refused={"b": "panicked"})], facts) == "a"
+
+
 @pytest.mark.parametrize(
     ("count", "canary", "batch", "expected"),
     [
