@@ -18,11 +18,12 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) system-demo ## a virtual cluster, two accounts on it, and a container
+demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, and an image on all nodes
 	@$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: $(READY) system-test lint test-fast molecule ## checks, unit, contract, install; every role, and the verbs, on the lab
+test: $(READY) system-test lint test-fast ## checks, unit, contract, install; roles and verbs on the lab
+	@scripts/molecule node_state accounts homes rootless_docker
 	@$(PYTEST) -v -m "lab and not slow" tests/e2e
 
 .PHONY: test-all
@@ -39,6 +40,10 @@ molecule: $(READY) system-test ## every role on the virtual cluster
 .PHONY: e2e
 e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
 	@$(PYTEST) -v -m lab tests
+
+.PHONY: test-faults
+test-faults: $(READY) system-test ## power cuts at every step, bad images, lost hosts: the whole matrix on the lab (hours)
+	@$(PYTEST) -v -m lab tests/e2e/test_*_faults.py
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, ansible-lint, yamllint, codespell

@@ -56,6 +56,8 @@ class Progress:
         self._verbose = verbose
         self._spoke = time.monotonic()
         self._status = console.status("Starting…") if console.is_terminal else None
+        self._task = ""
+        self._far: dict[str, str] = {}  # host → how far it is in the task that runs
 
     def __enter__(self) -> Progress:
         if self._status is not None:
@@ -70,6 +72,7 @@ class Progress:
         """A task has begun on all hosts."""
         from rich.markup import escape
 
+        self._task, self._far = name, {}
         if self._status is not None:
             self._status.update(escape(name))
         elif self._verbose or time.monotonic() - self._spoke >= self.SPARING:
@@ -77,9 +80,23 @@ class Progress:
             self._spoke = time.monotonic()
 
     def host(self, host: str, outcome: str, detail: str) -> None:
-        """A host did something worth a line: changed, failed, unreachable."""
+        """A host did something worth a line: changed, failed, unreachable; or says how far it is: progress."""
         from rich.markup import escape
 
+        if outcome == "progress":
+            if self._far.get(host) != detail:
+                self._far[host] = detail
+                self._show_progress(host, detail)
+            return
         colour = {"changed": "green", "failed": "red", "unreachable": "red"}.get(outcome, "white")
         if outcome != "changed" or self._verbose:
             self._console.print(f"  [{colour}]{outcome:<11}[/{colour}] {escape(host)}: {escape(detail)}")
+
+    def _show_progress(self, host: str, detail: str) -> None:
+        if self._status is not None:
+            from rich.markup import escape
+
+            lines = [f"  {name}: {words}" for name, words in self._far.items()]
+            self._status.update(escape("\n".join([self._task, *lines[:12]])))
+        else:
+            self._console.print(f"  {'working':<11} {host}: {detail}", markup=False)

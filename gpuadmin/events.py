@@ -69,12 +69,17 @@ class Collector:
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                host.message = failure_in_words(result, items, _task_name(data))
-                self._on_host(name, "failed", host.message)
+                told, host.message = host.message, failure_in_words(result, items, _task_name(data))
+                # a role that goes on after a failure, for the sake of the other hosts, ends with the same words
+                if told is None or told.rpartition(" (")[0] != host.message.rpartition(" (")[0]:
+                    self._on_host(name, "failed", host.message)
             case "runner_on_unreachable":
                 host.status = "unreachable"
                 host.message = unreachable_in_words(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
+            case "runner_retry":
+                if result.get("progress"):
+                    self._on_host(name, "progress", str(result["progress"]))
             case "runner_item_on_failed":
                 message = str(result.get("msg") or "failed")
                 self._items.setdefault((name, str(data.get("task_uuid"))), []).append(message)

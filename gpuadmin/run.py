@@ -40,7 +40,7 @@ class Secrets:
 class Invocation:
     """Everything that one run of a playbook is made from."""
 
-    playbook: str
+    playbook: str | Path  # a name of ours, or the path of an admin's own
     inventory: tuple[Path, ...]
     known_hosts: Path
     hosts: int
@@ -146,7 +146,11 @@ def run(
             "this machine has no ssh",
             hint="Debian, Ubuntu: apt install openssh-client; Fedora: dnf install openssh-clients; Arch: openssh",
         )
-    playbook = content_path("playbooks", f"{invocation.playbook}.yml")
+    playbook = (
+        invocation.playbook
+        if isinstance(invocation.playbook, Path)
+        else content_path("playbooks", f"{invocation.playbook}.yml")
+    )
     collector = Collector(on_task=on_task, on_host=on_host)
     work = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     control = connections.directory(invocation.known_hosts)

@@ -16,7 +16,6 @@ from pathlib import Path
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
 LAB = "demo"
-TERM = "2025-2"
 PEOPLE = ("minji", "jiho")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
@@ -72,13 +71,6 @@ def expect(condition: bool, text: str) -> None:
     print(f"{GREEN}✓ {text}{RESET}", flush=True)
 
 
-def end_the_term() -> None:
-    """A term whose last day has come."""
-    settings = SITE / "gpuadmin.yml"
-    if TERM not in settings.read_text():
-        settings.write_text(f"{settings.read_text()}\nterm: {{name: {TERM}, deadline: 2026-01-31}}\n")
-
-
 def main() -> None:
     started = time.monotonic()
     minji, jiho = PEOPLE
@@ -117,21 +109,6 @@ def main() -> None:
         root = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "sudo btrfs property get -ts / ro", capture=True)
         expect("ro=true" in root, f"the root of {host} is read-only")
     run(GPUADMIN, "list-users")
-
-    title(7, f"The semester ends: {minji} leaves, {jiho} was extended")
-    end_the_term()
-    run(GPUADMIN, "extend-term", jiho, "--yes")
-    run(GPUADMIN, "semester-reset", "--yes", "--term", TERM, "--grace", "5")
-    homes = run(*(GPUADMIN, "lab", "ssh", "--name", LAB, "storage1", "ls /srv/storage/homes"), capture=True)
-    expect(homes.split() == [jiho], f"of the homes only {jiho}'s is left")
-    refused = person(minji, "node1", "true", check=False)
-    expect("Permission denied" in refused or "closed" in refused, f"{minji} cannot log in any more")
-
-    title(8, f"{minji} comes back, and so does her home")
-    run(GPUADMIN, "add-user", minji, "--key", f"{key(minji)}.pub", "--yes")
-    run(GPUADMIN, "restore-home", minji, "--in-place", "--yes")
-    back = person(minji, "node2", "cat hello.txt")
-    expect(back == there, "the file from the beginning is there again")
 
     print(f"\n{BOLD}Done in {time.monotonic() - started:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))

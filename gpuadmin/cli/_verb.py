@@ -53,6 +53,8 @@ class Work:
     exit_code: Callable[[RunResult], int] | None = None  # where a verb has an opinion of its own
     check_only: bool = False  # the verb only looks: no plan is shown, nothing is asked or changed
     show_table: bool = True
+    playbook: Path | None = None  # the admin's own, instead of the verb's
+    last: bool = True  # of the verb's works; only that one prints the document
     observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
 
 
@@ -117,7 +119,7 @@ def perform(verb: Verb, work: Work) -> int:
     if work.show_table:
         show_hosts(console, result.hosts, check=check)
     _closing_words(verb, result, record.id)
-    if options.json:
+    if options.json and (work.last or code != 0):
         click.echo(as_json(body))
     return int(code)
 
@@ -131,7 +133,7 @@ def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: b
     with Progress(console, verbose=options.verbose) as progress:
         return run(
             Invocation(
-                playbook=verb.name,
+                playbook=work.playbook or verb.name,
                 inventory=site.inventory.sources,
                 known_hosts=site.known_hosts,
                 hosts=len(verb.hosts),

@@ -33,6 +33,12 @@ class Host:
         return str(self.variables.get("ansible_host", self.name))
 
     @property
+    def cluster_address(self) -> str:
+        """What other hosts of the site connect to; inventory/groups.yml has the default, which is a template."""
+        value = str(self.variables.get("gpuadmin_address", ""))
+        return value if value and "{{" not in value else self.address
+
+    @property
     def port(self) -> int:
         return int(self.variables.get("ansible_port", 22))
 

@@ -112,6 +112,47 @@ class Docker(Model):
     ] = None
 
 
+class Images(Model):
+    """Images: built on the golden node, kept on the storage host, run by the nodes."""
+
+    store: Annotated[Path, Field(description="Where the storage host keeps images, outside the homes.")] = (
+        "/srv/storage/images"
+    )
+    server: Annotated[
+        HostName | None,
+        Field(description="The storage host's inventory name; without it the first of group `storage`."),
+    ] = None
+    signing_key: Annotated[
+        Text | None,
+        Field(
+            description="Private ssh key that signs images, on the controller. Without it `image_signing_key` in the "
+            "site; it is made when it is first needed."
+        ),
+    ] = None
+    signers: Annotated[list[SshKey], Field(description="Public keys of others whose images nodes accept as well.")] = []
+    identity: Annotated[
+        list[Text],
+        Field(description="Further paths that belong to a node and not to an image: patterns such as etc/foo/*.key."),
+    ] = []
+    deadline: Annotated[
+        int,
+        Field(ge=60, le=86400, description="Seconds that the first boot of a new root may take before it is ended."),
+    ] = 600
+    settle: Annotated[
+        int, Field(ge=0, le=3600, description="Seconds for which required health checks are tried again.")
+    ] = 60
+    relay_port: Annotated[
+        int | None,
+        Field(
+            ge=1024,
+            le=65535,
+            description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
+            "store.",
+        ),
+    ] = 7370
+    keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3
+
+
 class NextTerm(Model):
     """The semester after the running one."""
 
@@ -300,6 +341,7 @@ class Settings(Model):
     subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
+    images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     protected: Annotated[
         list[Text],
         Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are."),

@@ -16,6 +16,7 @@ def main(directory: str) -> None:
     said = {
         "gpuadmin_site": site.settings.model_dump(mode="json"),
         **variables(site.registry, site.settings, site.registry.registry.users),
+        "gpuadmin_signers": "",
         "gpuadmin_known_hosts": str(site.known_hosts),
     }
     target = Path(directory) / "inventory" / "group_vars" / "all" / "gpuadmin.json"

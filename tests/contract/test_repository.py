@@ -143,3 +143,20 @@ def test_links_between_pages_lead_somewhere() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 dead.append(f"{page.relative_to(ROOT)}: {target}")
     assert dead == []
+
+
+def test_the_steps_of_the_switch_are_in_the_docs() -> None:
+    import sys
+
+    sys.path.insert(0, str(ROOT / "gpuadmin" / "collections"))
+    from ansible_collections.gpuadmin.node.plugins.module_utils.switch import STEPS
+
+    page = (ROOT / "docs/images.md").read_text()
+    rows = [
+        tuple(cell.strip() for cell in line.strip("|").split("|"))
+        for line in page.splitlines()
+        if (line.count("|") == 4 and "unit" in line) or "gpuadmin, GRUB" in line
+    ]
+    told = [(row[0], row[2]) for row in rows if row[0] in {step.name for step in STEPS}]
+    assert told == [(step.name, step.cut_leaves) for step in STEPS]
+    assert all(step.name in page.partition("```mermaid")[2].partition("```")[0] for step in STEPS)

@@ -76,6 +76,7 @@ def test_every_option_says_what_it_does() -> None:
 
 
 PLAY_KEYS = {
+    "max_fail_percentage",
     "name",
     "hosts",
     "gather_facts",

@@ -59,12 +59,20 @@ class Cluster:
         document: dict[str, Any] = json.loads(out)
         return document
 
+    def ssh_command(self, login: str, host: str) -> list[str]:
+        """The command that logs in to a host, as the admin or a person; what to run there follows."""
+        options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
+        return [GPUADMIN, "lab", "ssh", "--name", LAB, *options, host]
+
+    def settle(self, host: str) -> None:
+        """Wait until a host has come up whole."""
+        self.admin(host, "systemctl is-system-running --wait || true")
+
     def ssh(self, login: str, host: str, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command on a host, in a login shell, as the admin or a person."""
-        options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
         quoted = "bash -lc '" + command.replace("'", "'\\''") + "'"
         return subprocess.run(
-            [GPUADMIN, "lab", "ssh", "--name", LAB, *options, host, quoted],
+            [*self.ssh_command(login, host), quoted],
             text=True,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -154,3 +162,27 @@ def cluster(provisioned: Cluster) -> Cluster:
     settings = provisioned.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: directory", "source: registry"))
     return provisioned
+
+
+@pytest.fixture(scope="session")
+def with_image(provisioned: Cluster) -> Cluster:
+    """The cluster prepared for images, with the image `one`, a package more, built: node1 runs it, node2 `base`."""
+    provisioned.lab("restore", "provisioned")
+    (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
+    provisioned.gpuadmin("prepare-root", "--yes")
+    provisioned.add("minji")
+    provisioned.gpuadmin("build-image", "one", "--install", "rsync", "--yes")
+    provisioned.lab("save", "imaged")
+    return provisioned
+
+
+@pytest.fixture
+def imaged(with_image: Cluster) -> Cluster:
+    """That cluster as it was, with minji on it."""
+    with_image.lab("restore", "imaged")
+    keep = with_image.site / "users.yml"
+    saved = with_image.site.parent / "users-imaged.yml"
+    if not saved.exists():
+        shutil.copy(keep, saved)
+    shutil.copy(saved, keep)
+    return with_image

@@ -151,3 +151,17 @@ CODES = [
 def test_exit_codes(states: tuple[str, ...], interrupted: bool, error: str | None, code: int) -> None:
     hosts = {str(index): HostResult(state) for index, state in enumerate(states)}
     assert exit_code(RunResult(hosts, interrupted=interrupted, error=error)) == ExitCode(code)
+
+
+def test_progress_is_told_and_a_failure_once() -> None:
+    told: list[tuple[str, str, str]] = []
+    collector = Collector(on_task=lambda name: None, on_host=lambda *words: told.append(words))
+
+    def event(kind: str, task: str, **result: Any) -> None:
+        collector.event({"event": kind, "event_data": {"host": "n", "task": f"role : {task}", "res": result}})
+
+    event("runner_retry", "Fetch", progress="fetching 1.0 of 2.0 MB")
+    event("runner_retry", "Fetch")
+    event("runner_on_failed", "Fetch", msg="no store")
+    event("runner_on_failed", "Report what went wrong", msg="no store")
+    assert told == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]

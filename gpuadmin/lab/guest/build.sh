@@ -52,6 +52,8 @@ node() {
 	step "writing"
 	btrfs filesystem sync /target
 	btrfs property set -ts $root ro true || give_up "setting the root read-only"
+	# What every node has in common, under one uuid: the first image that is built goes out as its difference to this.
+	btrfs subvolume snapshot -r $root /target/images/base || give_up "snapshot"
 	btrfs filesystem sync /target
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
-from . import btrfs, homes, manifest, mounts
+from . import btrfs, home_manifest, homes, mounts
 from .backup_set import LOCK, NAME, Backup, Home, check_directory, complete, load, names, now, remove, source, store
 from .errors import NodeError
 from .fields import shown, valid_name
@@ -139,16 +139,16 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
     return replace(backup, homes=found, problems=problems)
 
 
-def _earlier(request: Request, name: str, uid: int) -> Iterator[manifest.Line] | None:
+def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
     """The newest manifest of the same person's home: what has not changed since is not read again."""
     for backup in reversed(complete(request.directory)):
         home = backup.homes.get(name)
         if home is not None and home.uid == uid and backup.root == request.root:
-            return manifest.read(backup.manifest(name))
+            return home_manifest.read(backup.manifest(name))
     return None
 
 
-def _write_manifest(task: tuple[Request, Backup, str]) -> tuple[str, manifest.Total | None, str | None]:
+def _write_manifest(task: tuple[Request, Backup, str]) -> tuple[str, home_manifest.Total | None, str | None]:
     import gzip
 
     request, backup, name = task
@@ -156,7 +156,7 @@ def _write_manifest(task: tuple[Request, Backup, str]) -> tuple[str, manifest.To
     try:
         earlier = _earlier(request, name, backup.homes[name].uid)
         with gzip.open(backup.manifest(name), "wt", compresslevel=1, encoding="ascii") as stream:
-            return name, manifest.total(manifest.lines(top, nested, earlier=earlier), stream.write), None
+            return name, home_manifest.total(home_manifest.lines(top, nested, earlier=earlier), stream.write), None
     except NodeError as error:
         return name, None, str(error)
     except OSError as error:
@@ -190,13 +190,15 @@ def _differences(task: tuple[Backup, str]) -> tuple[str, list[str]]:
     top, nested = source(backup, name)
     home = backup.homes[name]
     try:
-        recorded = manifest.total(manifest.read(backup.manifest(name)))
+        recorded = home_manifest.total(home_manifest.read(backup.manifest(name)))
         if recorded.checksum != home.checksum:
             return name, ["its manifest is not the one that was recorded"]
-        found = manifest.total(manifest.lines(top, nested))
+        found = home_manifest.total(home_manifest.lines(top, nested))
         if found.checksum == home.checksum:
             return name, []
-        return name, manifest.compare(manifest.read(backup.manifest(name)), manifest.lines(top, nested)) or ["differs"]
+        return name, home_manifest.compare(
+            home_manifest.read(backup.manifest(name)), home_manifest.lines(top, nested)
+        ) or ["differs"]
     except (NodeError, OSError) as error:
         return name, [str(error)]
 

@@ -13,8 +13,19 @@ from .plan import Request
 from .truth import load
 
 USAGE = (
-    "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS] | backup | "
-    "serve-backups DIRECTORY"
+    "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
+    "       cli.py backup | serve-backups DIRECTORY\n"
+    "       cli.py image-work | image-relay | image-outcome | image-check NAME\n"
+    "       cli.py take-identity | trial-gate | trial-deadline"
+)
+IMAGE_COMMANDS = (
+    "image-work",
+    "take-identity",
+    "trial-gate",
+    "trial-deadline",
+    "image-outcome",
+    "image-check",
+    "image-relay",
 )
 
 
@@ -97,6 +108,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             return transfer.main(rest[0])
         if command in ("close-root", "hold-root"):
             return root.main(given)
+        if command in IMAGE_COMMANDS:
+            from .image_commands import main as images
+
+            return images(given)
     except NodeError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 
-from . import backup_set, btrfs, manifest, mounts
+from . import backup_set, btrfs, home_manifest, mounts
 from .archive_home import tar_command
 from .backup_set import Backup
 from .descend import Entry, walk
@@ -120,7 +120,7 @@ def _no_links(top: str, rest: str, inner: str) -> None:
             raise NodeError(f"{inner} leads through a symbolic link")
 
 
-def _copy(request: Request, backup: Backup, part: str) -> manifest.Total:
+def _copy(request: Request, backup: Backup, part: str) -> home_manifest.Total:
     inner = inner_path(request.path)
     home = backup.homes[request.user]
     place, nested = _source(backup, request.user, inner)
@@ -136,7 +136,7 @@ def _copy(request: Request, backup: Backup, part: str) -> manifest.Total:
     owner = translated(request, home.uid)
     facts = os.lstat(part)
     os.chown(part, owner(facts.st_uid), owner(facts.st_gid), follow_symlinks=False)
-    return manifest.Total(files=1, bytes=facts.st_size, entries=1)
+    return home_manifest.Total(files=1, bytes=facts.st_size, entries=1)
 
 
 def _cp(source: str, target: str) -> None:
@@ -147,7 +147,7 @@ def _cp(source: str, target: str) -> None:
         raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()[-300:]}")
 
 
-def _give(top: str, owner: manifest.Owner) -> None:
+def _give(top: str, owner: home_manifest.Owner) -> None:
     if owner(1) == 1 and all(owner(one) == one for one in (0, os.lstat(top).st_uid, os.lstat(top).st_gid)):
         return
     handle = btrfs.open_directory(top)
@@ -161,7 +161,7 @@ def _give(top: str, owner: manifest.Owner) -> None:
         os.close(handle)
 
 
-def _chown(entry: Entry, owner: manifest.Owner) -> None:
+def _chown(entry: Entry, owner: home_manifest.Owner) -> None:
     uid, gid = owner(entry.facts.st_uid), owner(entry.facts.st_gid)
     if (uid, gid) == (entry.facts.st_uid, entry.facts.st_gid):
         return
@@ -170,10 +170,10 @@ def _chown(entry: Entry, owner: manifest.Owner) -> None:
         os.chmod(entry.name, stat.S_IMODE(entry.facts.st_mode), dir_fd=entry.at)
 
 
-def _part(found: Iterator[manifest.Line], inner: str) -> Iterator[manifest.Line]:
+def _part(found: Iterator[home_manifest.Line], inner: str) -> Iterator[home_manifest.Line]:
     """The lines of a part of a home, as if it were a home; hard links to what lies outside are files there."""
     first: dict[str, str] = {}
-    contents: dict[str, manifest.Line] = {}
+    contents: dict[str, home_manifest.Line] = {}
     for line in found:
         if not inner:
             yield line
@@ -196,13 +196,13 @@ def _part(found: Iterator[manifest.Line], inner: str) -> Iterator[manifest.Line]
                 yield replace(line, path=path)
 
 
-def _verify(request: Request, backup: Backup, part: str, inner: str) -> manifest.Total:
+def _verify(request: Request, backup: Backup, part: str, inner: str) -> home_manifest.Total:
     back = translated(request, backup.homes[request.user].uid, back=True)
-    expected = manifest.total(_part(manifest.read(backup.manifest(request.user)), inner))
-    found = manifest.total(manifest.lines(part, owner=back))
+    expected = home_manifest.total(_part(home_manifest.read(backup.manifest(request.user)), inner))
+    found = home_manifest.total(home_manifest.lines(part, owner=back))
     if expected.checksum != found.checksum:
-        lines = manifest.compare(
-            _part(manifest.read(backup.manifest(request.user)), inner), manifest.lines(part, owner=back)
+        lines = home_manifest.compare(
+            _part(home_manifest.read(backup.manifest(request.user)), inner), home_manifest.lines(part, owner=back)
         )
         raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
     return found

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import backup_set, homes, manifest
+from . import backup_set, home_manifest, homes
 from .backup_set import Backup
 from .errors import NodeError
 from .fields import shown, valid_name
@@ -112,7 +112,7 @@ def owners(request: Request, old: int) -> Mapping[int, int]:
     return {} if request.uid in (None, old) else {old: int(str(request.uid))}
 
 
-def translated(request: Request, old: int, *, back: bool = False) -> manifest.Owner:
+def translated(request: Request, old: int, *, back: bool = False) -> home_manifest.Owner:
     """Ids as they are to be, or with ``back`` as they were: the person's own, and subordinate ones by their place."""
     single = owners(request, old)
     if back:

@@ -1,0 +1,132 @@
+"""What the verbs about images share: the signing key, the playbook's variables, and looking at store and nodes."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuadmin.errors import ConfigError, GpuadminError
+
+if TYPE_CHECKING:
+    from gpuadmin.cli._verb import Verb
+    from gpuadmin.config.load import Site
+    from gpuadmin.images import Facts
+    from gpuadmin.run import RunResult
+
+
+#: What people on a node read before it reboots.
+NOTICE = (
+    "This node reboots now into another system ({name}). Your files stay as they are.\n"
+    "이 서버는 지금 다른 시스템({name})으로 재부팅됩니다. 파일은 그대로 유지됩니다."
+)
+
+
+def signing_key(site: Site, *, make: bool = False) -> Path:
+    """The private key that signs the site's images; with `make` it is made where there is none."""
+    named = site.settings.images.signing_key
+    path = Path(named).expanduser() if named else Path("image_signing_key")
+    path = path if path.is_absolute() else site.directory / path
+    if not path.exists() and make:
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"images of {site.settings.name}", "-f", str(path)],
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+        ignore = site.directory / ".gitignore"
+        text = ignore.read_text() if ignore.exists() else ""
+        if path.parent == site.directory and f"/{path.name}\n" not in text:
+            ignore.write_text(f"{text}/{path.name}\n")
+    return path
+
+
+def signers(site: Site) -> str:
+    """Who may sign, as ssh-keygen's allowed signers: the site's own key, and those that it names."""
+    public = signing_key(site).with_name(signing_key(site).name + ".pub")
+    keys = [public.read_text().strip()] if public.exists() else []
+    keys += list(site.settings.images.signers)
+    lines = [f'gpuadmin namespaces="gpuadmin-image" {" ".join(key.split()[:2])}' for key in keys]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def variables(site: Site, **more: Any) -> dict[str, Any]:
+    """What every playbook about images is given."""
+    checks = site.directory / "checks"
+    return {
+        "gpuadmin_run_id": secrets.token_hex(8),
+        "gpuadmin_signers": signers(site),
+        "gpuadmin_site_checks": str(checks) if checks.is_dir() else "",
+        **more,
+    }
+
+
+def look(verb: Verb, image: str = "", *, playbook: str = "list-images") -> Facts:
+    """Ask the storage host and the nodes. `image`: also ask what each node would receive for it."""
+    from gpuadmin.cli._verb import ask_secrets
+    from gpuadmin.console import Progress, make_console
+    from gpuadmin.run import Invocation, run
+
+    console = make_console(json=verb.options.json)
+    with Progress(console, verbose=verb.options.verbose) as progress:
+        result = run(
+            Invocation(
+                playbook=playbook,
+                inventory=verb.site.inventory.sources,
+                known_hosts=verb.site.known_hosts,
+                hosts=len(verb.site.inventory.hosts),
+                variables={
+                    "gpuadmin_site": verb.site.settings.model_dump(mode="json"),
+                    **variables(verb.site, gpuadmin_image=image),
+                },
+                check=True,
+                verbosity=verb.options.verbose,
+                secrets=ask_secrets(verb.options),
+            ),
+            on_task=progress.task,
+        )
+    if result.error or result.interrupted:
+        raise GpuadminError(result.error or "interrupted while looking; nothing was changed")
+    return facts(result)
+
+
+def facts(result: RunResult) -> Facts:
+    """Given a run of list-images, return what it found."""
+    from gpuadmin.images import Facts
+
+    store: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
+    silent: dict[str, str] = {}
+    for name, host in result.hosts.items():
+        if host.bad:
+            silent[name] = host.message or host.status
+        if "store" in host.reports:
+            store.update(host.reports["store"])
+        if "node" in host.reports:
+            nodes[name] = host.reports["node"]
+    return Facts(store, nodes, silent)
+
+
+def in_store(found: Facts, name: str) -> dict[str, Any]:
+    """The manifest of an image in the store. Raises ConfigError with the names there are."""
+    entry = found.store.get(name)
+    if entry is None or entry["manifest"] is None:
+        there = ", ".join(found.complete) or "none"
+        why = f": {entry['problem']}" if entry else ""
+        raise ConfigError(f"the store has no complete image {name}{why}", hint=f"it has: {there}")
+    manifest: dict[str, Any] = entry["manifest"]
+    return manifest
+
+
+def only(verb: Verb, hosts: list[str]) -> Verb:
+    """The verb, limited to the hosts that were planned."""
+    return replace(verb, options=replace(verb.options, limit=",".join(hosts))) if hosts else verb
+
+
+def require_storage(verb: Verb) -> None:
+    """Images need a storage host."""
+    if not verb.site.inventory.group("storage"):
+        raise ConfigError(
+            "this site has no storage host, which keeps the images", hint="put one into the group storage"
+        )

@@ -1,0 +1,53 @@
+"""What a node has written down about its images and roots: the last switch, confirmed roots, manifests."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping
+
+from . import subvolumes
+from .files import write_atomic
+from .image_places import ImageSettings, Places, read_json
+from .manifest import Manifest, load, parse
+
+
+def journal(places: Places) -> dict[str, object]:
+    """What is known of the last switch: image, root, previous, boot_id, stage (pending|confirmed|failed), reason."""
+    return read_json(places.in_state("switch.json")) or {}
+
+
+def records(places: Places) -> dict[str, object]:
+    """Confirmed roots (newest first), and which image every root was made from."""
+    return read_json(places.in_state("roots.json")) or {"confirmed": [], "images": {}, "refused": {}}
+
+
+def held_images(places: Places) -> dict[str, str]:
+    """Image name → uuid, of the pristine images on this node."""
+    found = subvolumes.listing(places.in_top("images"))
+    return {name: one.received_uuid or one.uuid for name, one in found.items() if one.read_only}
+
+
+def image_of(places: Places, root: str) -> str:
+    """The image that a root was made from; the root's own name where that is not recorded."""
+    return str(records(places)["images"].get(root, root))  # type: ignore[attr-defined]
+
+
+def load_manifest(places: Places, name: str, settings: ImageSettings) -> Manifest:
+    """The manifest of an image, verified: from the store, or kept on the node where the image already is."""
+    manifest = load(os.path.join(places.store, name), settings.signers)
+    directory = places.in_state("manifests")
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    with open(os.path.join(places.store, name, "manifest.json"), "rb") as stream:
+        write_atomic(os.path.join(directory, f"{name}.json"), stream.read(), mode=0o644)
+    return manifest
+
+
+def known_manifests(places: Places) -> Mapping[str, Manifest]:
+    """The manifests kept on this node, by image name."""
+    found = {}
+    for path in sorted(glob.glob(places.in_state("manifests", "*.json"))):
+        with open(path, "rb") as stream:
+            manifest = parse(stream.read(), path)
+        found[manifest.name] = manifest
+    return found

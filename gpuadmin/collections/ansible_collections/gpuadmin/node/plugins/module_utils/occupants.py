@@ -1,0 +1,57 @@
+"""Who is on a node: people who are logged in, and people's processes that hold a GPU."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import re
+import subprocess
+
+#: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
+GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w\d+)")
+#: Since systemd 256 a user's own manager, which lingers without anybody there, is listed as a session.
+NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
+
+
+def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
+    """Names of people with a session (loginctl), without system accounts."""
+    if text is None:
+        command = ("loginctl", "list-sessions", "--no-legend")
+        text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    names = set()
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 3 or not words[1].isdigit() or NO_SESSIONS & set(words[3:]):
+            continue
+        if uid_first <= int(words[1]) <= uid_last:
+            names.add(words[2])
+    return sorted(names)
+
+
+def gpu_work(uid_first: int, proc: str = "/proc") -> list[str]:
+    """Names of people whose processes hold a GPU; those of system accounts do not count.
+
+    In a rootless container a process has a subuid: its owner is then in the path of its cgroup.
+    """
+    names = set()
+    for path in glob.glob(f"{proc}/[0-9]*"):
+        try:
+            uid = os.stat(path).st_uid
+            if uid < uid_first or not any(
+                GPU_DEVICE.fullmatch(os.readlink(one)) for one in glob.glob(f"{path}/fd/*") if os.path.islink(one)
+            ):
+                continue
+            with open(f"{path}/cgroup", encoding="ascii", errors="replace") as stream:
+                owner = re.search(r"/user-(\d+)\.slice/", stream.read())
+        except OSError:
+            continue  # it has ended meanwhile
+        names.add(_name(int(owner.group(1)) if owner else uid))
+    return sorted(names)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

@@ -1,0 +1,123 @@
+"""What a root or a node is: whether it can boot, its system, its space, its units and GPUs. Looks, changes nothing."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+
+from . import subvolumes
+from .errors import NodeError
+
+#: Reboots a trial that is not confirmed in time, from before the root is mounted (role btrfs_root).
+EARLY = "etc/initramfs-tools/scripts/init-top/gpuadmin-trial"
+
+
+def check_boots(root: str, name: str) -> None:
+    """Refuse an image without kernel and initramfs, or without the modules of that kernel."""
+    for link in ("vmlinuz", "initrd.img"):
+        target = os.path.join(root, link)
+        if os.path.islink(target):
+            target = os.path.join(root, os.readlink(target).lstrip("/"))
+        if not os.path.isfile(target) or os.path.getsize(target) == 0:
+            raise NodeError(f"image {name} has no {link} to boot; it is not used")
+    if not os.path.lexists(os.path.join(root, "etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service")):
+        raise NodeError(f"image {name} has no unit that would judge its trial (gpuadmin-trial.service); it is not used")
+    if os.path.isdir(os.path.join(root, "etc/initramfs-tools")) and not os.path.exists(os.path.join(root, EARLY)):
+        raise NodeError(f"image {name} has nothing that would end a trial that hangs (/{EARLY}); it is not used")
+    version = kernel_version(root)
+    if not os.path.isfile(os.path.join(root, "usr/lib/modules", version, "modules.dep")):
+        raise NodeError(f"image {name} has no modules for its kernel {version}; it is not used")
+
+
+def kernel_version(root: str) -> str:
+    """The version of the kernel that a root boots, by the name that /vmlinuz points to."""
+    path = os.path.join(root, "vmlinuz")
+    name = os.path.basename(os.readlink(path)) if os.path.islink(path) else ""
+    return name.partition("-")[2] or (sorted(os.listdir(os.path.join(root, "usr/lib/modules"))) or [""])[-1]
+
+
+def os_release(root: str) -> dict[str, str]:
+    """os-release(5) of a root."""
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        try:
+            with open(os.path.join(root, name), encoding="utf-8") as stream:
+                pairs = (line.strip().partition("=") for line in stream)
+                return {key: value.strip("\"'") for key, equals, value in pairs if equals}
+        except OSError:
+            continue
+    return {}
+
+
+def free_bytes(top: str) -> dict[str, int]:
+    """Bytes that data and metadata can still take, from `btrfs filesystem usage`."""
+    known = {}
+    for line in subvolumes.run(("btrfs", "filesystem", "usage", "-b", top)).splitlines():
+        key, colon, value = line.strip().partition(":")
+        if colon and value.split():
+            known[key] = value.split()[0] if not key.startswith(("Data,", "Metadata,")) else value
+    facts = os.statvfs(top)
+    unallocated = int(known.get("Device unallocated", "0"))
+    left = 0
+    for key, value in known.items():
+        if key.startswith("Metadata,"):
+            words = dict(word.strip(" ,").split(":", 1) for word in value.replace(", ", ",").split(",") if ":" in word)
+            left = int(words.get("Size", "0").split()[0]) - int(words.get("Used", "0").split()[0])
+    return {"data": facts.f_bavail * facts.f_frsize, "metadata": left + unallocated}
+
+
+def baseline() -> dict[str, object]:
+    """How the node is before a switch, for the health checks to compare with."""
+    return {"failed_units": failed_units(), "gpus": gpus()}
+
+
+def send_version() -> int:
+    """The highest version of send streams that kernel and btrfs-progs here can take (2: kernel 6.0, progs 6.0)."""
+    try:
+        with open("/sys/fs/btrfs/features/send_stream_version", encoding="ascii") as stream:
+            kernel = int(stream.read())
+    except (OSError, ValueError):
+        return 1
+    progs = re.search(r"v(\d+)\.", subvolumes.run(("btrfs", "--version")))
+    return min(kernel, 2) if progs and int(progs.group(1)) >= 6 else 1
+
+
+def failed_units() -> list[str]:
+    if not os.path.isdir("/run/systemd/system"):
+        return []
+    done = subprocess.run(
+        ("systemctl", "list-units", "--failed", "--plain", "--no-legend"), capture_output=True, text=True, check=False
+    )
+    return sorted(line.split()[0] for line in done.stdout.splitlines() if line.split())
+
+
+def gpus() -> list[str]:
+    """The GPUs on the PCI bus (NVIDIA and AMD display controllers), each with the driver that it has."""
+    found = []
+    for path in sorted(glob.glob("/sys/bus/pci/devices/*/class")):
+        with open(path, encoding="ascii") as stream:
+            kind = stream.read().strip()
+        device = os.path.dirname(path)
+        with open(os.path.join(device, "vendor"), encoding="ascii") as stream:
+            vendor = stream.read().strip()
+        if kind.startswith(("0x0302", "0x0300")) and vendor in ("0x10de", "0x1002"):
+            driver = os.path.join(device, "driver")
+            name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else "none"
+            found.append(f"{os.path.basename(device)} {name}")
+    return found
+
+
+def packages(root: str) -> dict[str, str]:
+    """The packages of a root: name → version."""
+    dpkg = os.path.join(root, "usr/lib/sysimage/dpkg")
+    if os.path.isdir(dpkg):
+        command: tuple[str, ...] = ("dpkg-query", f"--admindir={dpkg}", "-W", "-f", "${Package} ${Version}\n")
+    elif os.path.isdir(os.path.join(root, "usr/lib/sysimage/pacman")):
+        command = ("pacman", "-Q", "-b", os.path.join(root, "usr/lib/sysimage/pacman"))
+    elif os.path.isdir(os.path.join(root, "usr/lib/sysimage/rpm")):
+        command = ("rpm", "--root", root, "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n")
+    else:
+        return {}
+    lines = (line.split() for line in subvolumes.run(command).splitlines())
+    return {words[0]: words[1] for words in lines if len(words) == 2}

@@ -1,0 +1,234 @@
+"""The image switch: a list of steps, each of which can be cut off at any moment and done again.
+
+STEPS is the one place that lists them: the engine runs them in this order, tests cut the power at each, the docs and
+the picture are held against it. What decides what boots is one word in grubenv; roots never move.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from . import faults, grubenv, identity, subvolumes
+from .errors import NodeError
+from .files import flocked
+from .image_places import ImageSettings, Places, boot_id, write_json
+from .image_records import image_of, journal, records
+from .manifest import Manifest, Stream
+from .relay import Follower, Link, await_end
+from .root_facts import baseline, check_boots
+from .stream import Say, clean, fetch, receive, stream_path
+from .switch_preflight import preflight, preflight_image
+
+EARLY_SLACK = 120  # seconds that the initramfs gives a trial beyond what the node itself gives it
+
+
+@dataclass
+class Switch:
+    """A switch in progress. ``manifest`` None: back to a root that is there (rollback, or the golden node's own)."""
+
+    places: Places
+    settings: ImageSettings
+    manifest: Manifest | None = None
+    full: bool = False
+    target: str = ""  # the root to switch to; made by the step `root`
+    kind: str = "push"
+    stream: Stream | None = None
+    link: Link | None = None  # this node's place in a chain that brings the stream
+    say: Say = lambda text: None
+    done: list[str] = field(default_factory=list)  # what was done, in words
+    seconds: dict[str, float] = field(default_factory=dict)
+    armed: str | None = None  # the root that the next boot takes, or the trial that runs
+    booted: bool = False  # that root runs already
+
+
+def _preflight(work: Switch) -> None:
+    """Refuse before anything is touched."""
+    preflight(work.places, work.settings)
+    if work.manifest is not None:
+        work.stream = preflight_image(work.places, work.manifest, full=work.full)
+
+
+def _clean(work: Switch) -> None:
+    """Delete what earlier attempts left."""
+    removed = clean(work.places, work.stream)
+    if removed:
+        work.done.append(f"removed what an earlier attempt left: {', '.join(removed)}")
+
+
+def _fetch(work: Switch) -> None:
+    """Copy the stream from the store, and prove it."""
+    if work.manifest is None or work.stream is None:
+        return
+    link = work.link if work.stream.parent is None else None
+    if link is not None and link.previous is not None:
+        await_end(work.say, f"{stream_path(work.places, work.stream)}.part", work.stream.bytes)
+    follower = Follower(link) if link is not None and link.previous is None and link.next else None
+    try:
+        rate = fetch(work.places, work.manifest, work.stream, work.say, follower)
+    finally:
+        if follower is not None:
+            follower.close()
+    kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
+    speed = f", {rate / 1e6:.1f} MB/s" if rate else " (was here already)"
+    work.done.append(f"fetched {work.stream.bytes / 1e6:.1f} MB, {kind}{speed}")
+
+
+def _receive(work: Switch) -> None:
+    """Receive it into incoming/, prove its uuid, move it to images/."""
+    if work.manifest is None:
+        return
+    if work.stream is not None:
+        work.say(f"receiving {work.manifest.name}")
+        receive(work.places, work.manifest, work.stream)
+        work.done.append(f"received image {work.manifest.name}")
+    check_boots(work.places.in_top("images", work.manifest.name), work.manifest.name)
+
+
+def _root(work: Switch) -> None:
+    """A writable snapshot with the node's identity: synced, read back, read-only, and then named."""
+    if work.manifest is None:
+        if subvolumes.inspect(work.places.in_top("roots", work.target)) is None:
+            raise NodeError(f"this node has no root {work.target} any more")
+        return
+    places, name = work.places, work.manifest.name
+    identity.capture(places.root, places.state, work.settings.identity)
+    known = records(places)
+    running = subvolumes.running_root(places).name
+    work.target = free_root(places, name)
+    new = places.in_top("roots", f"{work.target}.new")
+    subvolumes.snapshot(places.in_top("images", name), new)
+    identity.apply(new, places.state, work.settings.identity)
+    subvolumes.sync(places.top)
+    wrong = identity.differences(new, places.state, work.settings.identity)
+    if wrong:
+        raise NodeError(f"the new root does not read back with this node's identity: {', '.join(wrong)}")
+    faults.at("root:written")
+    # both in one transaction: a root of this name is complete and read-only, or not there
+    subvolumes.set_read_only(new, True)
+    os.rename(new, places.in_top("roots", work.target))
+    subvolumes.sync(places.top)
+    images = dict(known["images"])  # type: ignore[call-overload]
+    images[work.target] = name
+    write_json(places.in_state("roots.json"), {**known, "images": images})
+    work.done.append(f"made root {work.target} of it, beside {running}")
+
+
+def _record(work: Switch) -> None:
+    """Write down what is about to be tried, and how the node was before."""
+    places = work.places
+    running = subvolumes.running_root(places).name
+    write_json(
+        places.in_state("switch.json"),
+        {
+            "stage": "pending",
+            "kind": work.kind,
+            "image": work.manifest.name if work.manifest else image_of(places, work.target),
+            "root": work.target,
+            "previous": running,
+            "boot_id": boot_id(places),
+            "time": time.time(),
+            "deadline": work.settings.deadline,
+            "before": baseline(),
+        },
+    )
+
+
+def _trial(work: Switch) -> None:
+    """Set `trial` in grubenv: the next boot, and only that one, takes the new root."""
+    grubenv.write(work.places.boot, trial=work.target, deadline=str(work.settings.deadline + EARLY_SLACK))
+    work.armed = work.target
+    work.done.append(f"the next boot tries {work.target}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its name, what does it (None: the controller or GRUB), and what a power cut after it leaves."""
+
+    name: str
+    action: Callable[[Switch], None] | None
+    where: str  # engine | controller | boot
+    cut_leaves: str
+
+
+STEPS: tuple[Step, ...] = (
+    Step("preflight", _preflight, "engine", "the old root"),
+    Step("clean", _clean, "engine", "the old root"),
+    Step("fetch", _fetch, "engine", "the old root, and a stream or a part of one"),
+    Step("receive", _receive, "engine", "the old root, and the image or a part of it"),
+    Step("root", _root, "engine", "the old root, and the new one beside it"),
+    Step("record", _record, "engine", "the old root; the switch counts as failed"),
+    Step("trial", _trial, "engine", "the new root, on trial"),
+    Step("reboot", None, "controller", "the new root, on trial; the old one if it does not come up"),
+    Step("health", None, "boot", "the old root; the switch counts as failed"),
+    Step("commit", None, "boot", "the new root"),
+    Step("prune", None, "boot", "the new root, and a subvolume too many"),
+)
+#: Points within a step at which it matters as well.
+INNER_POINTS = ("fetch:middle", "receive:moved", "root:written")
+
+
+def fault_points() -> list[str]:
+    """Where tests cut the power: before and after every step that runs on the node, and within some."""
+    around = [f"{step.name}:{when}" for step in STEPS if step.where != "controller" for when in ("before", "after")]
+    return [*around, *INNER_POINTS]
+
+
+def run_switch(work: Switch) -> Switch:
+    """Take all steps up to the reboot. Raises NodeError; what was done then is harmless, and the next try cleans it."""
+    os.makedirs(work.places.run, mode=0o755, exist_ok=True)
+    with flocked(os.path.join(work.places.run, "image.lock"), 5.0):
+        if already_there(work) or waiting(work):
+            return work
+        for step in STEPS:
+            if step.where != "engine" or step.action is None:
+                continue
+            faults.at(f"{step.name}:before")
+            begin = time.monotonic()
+            work.say(step.name)
+            step.action(work)
+            work.seconds[step.name] = round(time.monotonic() - begin, 2)
+            faults.at(f"{step.name}:after")
+    return work
+
+
+def already_there(work: Switch) -> bool:
+    """Whether the wanted image runs and is confirmed."""
+    running = subvolumes.running_root(work.places).name
+    if grubenv.read(work.places.boot).get("current") != running:
+        return False
+    if work.manifest is None:
+        return running == work.target
+    image = subvolumes.inspect(work.places.in_top("images", work.manifest.name))
+    return (
+        image_of(work.places, running) == work.manifest.name
+        and image is not None
+        and image.is_image(work.manifest.uuid)
+    )
+
+
+def waiting(work: Switch) -> bool:
+    """Whether an earlier run got as far as the reboot for the very same: nothing is done then but what follows it."""
+    last = journal(work.places)
+    if last.get("stage") != "pending":
+        return False
+    wanted = work.manifest.name if work.manifest is not None else work.target
+    if last.get("image" if work.manifest is not None else "root") != wanted:
+        return False
+    root = str(last.get("root"))
+    work.booted = subvolumes.running_root(work.places).name == root
+    ready = last.get("boot_id") == boot_id(work.places) and grubenv.read(work.places.boot).get("trial") == root
+    if ready or work.booted:
+        work.armed = root
+    return ready or work.booted
+
+
+def free_root(places: Places, image: str) -> str:
+    """A name for a root of an image that none has: NAME, NAME+2, NAME+3 …"""
+    name, number = image, 1
+    while os.path.lexists(places.in_top("roots", name)):
+        number += 1
+        name = f"{image}+{number}"
+    return name

@@ -1,0 +1,95 @@
+#!/usr/bin/python
+"""gpuadmin.node.image_layout: a node's disk layout, checked and completed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: image_layout
+short_description: Check and complete the layout that images need
+version_added: "0.2.0"
+description:
+  - Looks at how a node boots and where its root, C(/var) and C(/local) lie.
+  - Completes a node that is fit, and notes its identity. A node that is not is reported and not touched.
+options:
+  settings:
+    description: What C(images.json) on the node is to say.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: The same code makes the plan.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Check the layout
+  gpuadmin.node.image_layout:
+    settings: {store: "10.77.0.10:/srv/storage/images", deadline: 600}
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be.
+  returned: success
+  type: list
+  elements: str
+report:
+  description: Under the key C(layout), what was found and what would have to change.
+  returned: success
+  type: dict
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import layout
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_mounts import mounted
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import (
+    FORMAT,
+    ImageSettings,
+    Places,
+    read_json,
+    write_json,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"settings": {"type": "dict", "required": True}}, supports_check_mode=True)
+    wanted = {"format": FORMAT, **module.params["settings"]}
+    places = Places(top="/run/gpuadmin/look")
+    known = {key: value for key, value in wanted.items() if key in ImageSettings.__dataclass_fields__}
+    settings = ImageSettings(**{**known, "identity": tuple(wanted.get("identity") or ())})
+    try:
+        first = layout.examine(places, settings)
+        if first.problems:
+            found = first
+        else:
+            with mounted(places, settings, store=None):
+                found = layout.prepare(places, settings, check=module.check_mode)
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error))
+        return
+    report = {"layout": {"problems": found.problems, **found.facts}}
+    if found.problems:
+        words = "; ".join(found.problems)
+        module.fail_json(msg=f"this node is not made for images, and was not touched: {words}", report=report)
+        return
+    path = places.in_state("images.json")
+    if read_json(path) != wanted:
+        found.operations.append("note the site's settings for images")
+        if not module.check_mode:
+            os.makedirs(places.state, mode=0o755, exist_ok=True)
+            write_json(path, wanted)
+    module.exit_json(changed=bool(found.operations), operations=found.operations, report=report)
+
+
+if __name__ == "__main__":
+    main()

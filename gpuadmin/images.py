@@ -1,0 +1,251 @@
+"""Decisions about images: which parent, in which batches, what may be deleted, and the plan in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.plan import Plan, PlanBuilder
+
+# as the node-side code has it: it becomes a path, a word of GRUB and a kernel argument
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What list-images found: the store's images by name, and what each node reports; hosts that did not answer."""
+
+    store: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> dict[str, Mapping[str, Any]]:
+        """The manifests of the images that are complete, newest first."""
+        found = {name: entry["manifest"] for name, entry in self.store.items() if entry.get("manifest")}
+        return dict(sorted(found.items(), key=lambda item: -float(item[1]["created"])))
+
+
+def check_name(name: str) -> str:
+    """Given an image's name, return it. Raises ConfigError."""
+    if len(name) > 64 or not NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name of an image", hint="lower-case letters, digits and . _ -, 64 at most")
+    return name
+
+
+def new_name(taken: Sequence[str], now: datetime | None = None) -> str:
+    """A name for an image of today that none has: 2026-11-21, 2026-11-21.2, …"""
+    base = f"{now or datetime.now(UTC):%Y-%m-%d}"
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}.{number}"
+    return name
+
+
+def choose_parent(golden: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], facts: Facts) -> str | None:
+    """The newest image that the golden node and every target hold as the very same one; None: only a full stream does.
+
+    Images that are not in the store count as the oldest; what a node has refused is nobody's parent.
+    """
+    refused = {name for node in (golden, *nodes) for name in node.get("refused", {})}
+    common = {
+        name: uuid
+        for name, uuid in golden["held"].items()
+        if name not in refused and all(node["held"].get(name) == uuid for node in nodes)
+    }
+    created = {name: float(manifest["created"]) for name, manifest in facts.complete.items()}
+    return max(common, key=lambda name: (created.get(name, 0.0), name), default=None)
+
+
+def batches(count: int, *, canary: int, batch: str) -> list[int]:
+    """How many nodes go at a time: `canary` first, then `batch` (a number or a percentage of all) until all have been.
+
+    `[1, 2, 2]` for five nodes, canary 1, batch 2.
+    """
+    match = re.fullmatch(r"(\d+)(%?)", batch)
+    if match is None or int(match[1]) < 1 or (match[2] and int(match[1]) > 100):
+        raise ConfigError(f"--batch {batch}: is neither a number of nodes nor a percentage")
+    size = max(1, count * int(match[1]) // 100) if match[2] else int(match[1])
+    sizes = [min(canary, count)] if canary > 0 and count > 0 else []
+    while sum(sizes) < count:
+        sizes.append(min(size, count - sum(sizes)))
+    return sizes
+
+
+#: Bytes below which a full stream is not worth a chain.
+CHAIN_FROM = 100_000_000
+
+
+def chains(nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], *, full: bool) -> list[list[str]]:
+    """Given nodes (in order) with what each receives, and the batches, return the chains that full streams go along.
+
+    A chain is of one batch, in its order; a batch with less than two nodes that need all of it has none.
+    """
+    names, found = list(nodes), []
+    for size in sizes:
+        batch, names = names[:size], names[size:]
+        chain = []
+        for name in batch:
+            receives = nodes[name]["receives"]
+            if not receives["held"] and (full or receives["parent"] is None) and receives["bytes"] >= CHAIN_FROM:
+                chain.append(name)
+        if len(chain) > 1:
+            found.append(chain)
+    return found
+
+
+def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str], port: int) -> dict[str, dict[str, Any]]:
+    """Given chains of hosts, return host → its place: the port, and the addresses of the one before and the next."""
+    places = {}
+    for chain in found:
+        ends = ["", *(addresses[name] for name in chain), ""]
+        for number, name in enumerate(chain):
+            places[name] = {"port": port, "previous": ends[number], "next": ends[number + 2]}
+    return places
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What a push does to one node: `action` is push, none or refuse; `words` say it."""
+
+    action: str
+    words: tuple[str, ...]
+
+
+def plan_push(
+    node: Mapping[str, Any], name: str, *, reboot: bool, force: bool = False, when_idle: bool = False
+) -> NodePlan:
+    """Given a node's report and an image, return what a push would do there."""
+    runs = f"runs {node['running']}" + ("" if node["current"] == node["running"] else ", which is not confirmed")
+    if node.get("problem"):
+        return NodePlan("refuse", (f"{runs}; {node['problem']}",))
+    if node["image"] == name and node["current"] == node["running"] and node["receives"]["held"]:
+        return NodePlan("none", (f"runs {name} already",))
+    ready, settled = _pending(node, name, runs, reboot=reboot)
+    if settled is not None:
+        return settled
+    there = sorted({*(node.get("people") or ()), *(node.get("gpu_work") or ())})
+    if there and reboot and not force and not when_idle:
+        choice = "--when-idle waits, --force reboots all the same, --no-reboot only prepares"
+        return NodePlan("refuse", (f"{runs}; in use by {', '.join(there)}: {choice}",))
+    words = [f"{runs}; {'is ready since an earlier run' if ready else _receives(node['receives'])}"]
+    if there and reboot:
+        words.append(f"{'waits for' if when_idle else 'sends away'}: {', '.join(there)}")
+    words.append(f"boots {name} on trial" if reboot else f"tries {name} at its next boot")
+    if name in (node.get("refused") or {}):
+        words.append(f"tries again what failed there: {node['refused'][name]}")
+    return NodePlan("push", tuple(words))
+
+
+def _pending(node: Mapping[str, Any], name: str, runs: str, *, reboot: bool) -> tuple[bool, NodePlan | None]:
+    """Whether an earlier run left the node ready for its reboot; and the plan where that alone settles it."""
+    last = node.get("last") or {}
+    tried = last.get("stage") == "pending" and node["running"] == last.get("root")
+    ready = last.get("stage") == "pending" and not tried and node["trial"] == last.get("root")
+    if (ready or tried) and last.get("image") != name:
+        waits = "is on trial" if tried else "waits for its reboot (gpuadmin rollback-image calls it off)"
+        return ready, NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} {waits}",))
+    if tried:
+        return ready, NodePlan("push", (f"{runs}, on trial since an earlier run; its outcome is waited for",))
+    if ready and not reboot:
+        return ready, NodePlan("none", (f"tries {name} at its next boot already",))
+    return ready, None
+
+
+def _receives(receives: Mapping[str, Any]) -> str:
+    if receives["held"]:
+        return "holds the image already"
+    kind = "in full" if receives["parent"] is None else f"as the difference to {receives['parent']}"
+    return f"receives {receives['bytes'] / 1e6:.1f} MB {kind}"
+
+
+def prune_store(facts: Facts, keep: int) -> list[str]:
+    """The images to delete from the store: not the `keep` newest, not what a node runs, has confirmed or is to try, and
+    not the parent of a difference that is kept. With a node that did not answer, nothing is deleted."""
+    if facts.silent:
+        return []
+    manifests = facts.complete
+    kept = set(list(manifests)[: max(keep, 1)])
+    for node in facts.nodes.values():
+        kept.add(str(node["image"]))
+        kept |= {str(name).partition("+")[0] for name in (node["current"], node["trial"], *node["confirmed"][:2])}
+    todo = [name for name in kept if name in manifests]
+    while todo:
+        manifest = manifests[todo.pop()]
+        # whoever needs it as a difference needs the parent; one that is there in full needs none
+        if any(stream["parent"] is None for stream in manifest["streams"]):
+            continue
+        for stream in manifest["streams"]:
+            parent = stream["parent"]["name"]
+            if parent in manifests and parent not in kept:
+                kept.add(parent)
+                todo.append(parent)
+    return sorted(set(manifests) - kept)
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What an admin wants built, and how."""
+
+    name: str
+    upgrade: bool = False
+    packages: tuple[str, ...] = ()
+    playbook: Path | None = None
+    shell: bool = False
+    full: bool = False
+    trial: bool = True
+
+
+def without(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A node's report as if it did not hold an image: nothing is its own parent."""
+    return {**node, "held": {other: uuid for other, uuid in node["held"].items() if other != name}}
+
+
+def build_phases(golden: Mapping[str, Any], name: str) -> list[str]:
+    """What of a build is still to be done, by what the golden node has: a build that was cut off goes on."""
+    if name in golden["held"] or (golden["running"] == name and golden["current"] == name):
+        return ["seal"]
+    if name in golden.get("refused", {}):
+        raise ConfigError(
+            f"the root {name} was built, and {golden['refused'][name]}", hint="build again under another name"
+        )
+    if name in golden["roots"]:
+        return ["finish", "seal"]
+    return ["main", "finish", "seal"]
+
+
+def build_plan(
+    host: str,
+    node: Mapping[str, Any],
+    request: BuildRequest,
+    phases: Sequence[str],
+    parent: str | None,
+    silent: Mapping[str, str],
+) -> Plan:
+    """What a build will do, in words."""
+    builder = PlanBuilder(f"Build the image {request.name} on {host}")
+    if "main" in phases:
+        changes = ["upgrade all packages"] if request.upgrade else []
+        changes += [f"install {', '.join(request.packages)}"] if request.packages else []
+        changes += [f"run {request.playbook}"] if request.playbook else []
+        changes += ["whatever you do in a shell"] if request.shell else []
+        builder.add(host, f"copy the root {node['running']}, and in the copy: {'; '.join(changes) or 'nothing'}")
+    if "finish" in phases and request.trial:
+        builder.add(host, f"reboot into {request.name} on trial; it comes back by itself if that fails")
+        there = sorted({*node["people"], *node["gpu_work"]})
+        if there:
+            builder.warn(f"on {host}, and warned a minute before the reboot: {', '.join(there)}")
+    if not request.trial:
+        builder.warn("the golden node does not try the image; nodes do")
+    ways = [f"as its difference to {parent}"] if parent else []
+    ways += ["in full"] if request.full or not parent else []
+    builder.add(host, f"seal {request.name} and send it to the store, {' and '.join(ways)}")
+    for other, why in silent.items():
+        builder.warn(f"{other} was not asked what it holds ({why}); it may need a full stream")
+    return builder.build()

@@ -1,0 +1,113 @@
+"""What tests about images share: a cluster with an image in its store, broken images, power cuts at a step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.conftest import Cluster
+
+#: In the lab's base image but not installed: what images differ by.
+PACKAGE = "rsync"
+GRUBENV = "grub-editenv /boot/grub/grubenv list"
+FAULT = "/var/lib/gpuadmin-lab/fault"
+
+#: What makes an image bad → the tasks that do it, in the root that is being built.
+BROKEN = {
+    "panics-without-init": ["rm -f /usr/sbin/init /usr/bin/sh"],
+    "panics-in-userspace": [
+        'printf \'[Unit]\\nDefaultDependencies=no\\n[Service]\\nExecStart=/bin/sh -c "echo c >/proc/sysrq-trigger"\\n'
+        "[Install]\\nWantedBy=sysinit.target\\n' >/etc/systemd/system/crash.service",
+        "systemctl enable crash.service",
+    ],
+    "hangs-as-init": [
+        "printf '#!/bin/sh\\nwhile :; do sleep 100; done\\n' >/usr/sbin/hang; chmod 755 /usr/sbin/hang",
+        "ln -sf hang /usr/sbin/init",
+    ],
+    "hangs-before-login": [
+        "printf '[Unit]\\nDefaultDependencies=no\\nBefore=sysinit.target\\nAfter=local-fs.target\\n"
+        "[Service]\\nType=oneshot\\nTimeoutStartSec=infinity\\nExecStart=/bin/sleep infinity\\n"
+        "[Install]\\nWantedBy=sysinit.target\\n'"
+        " >/etc/systemd/system/hang.service",
+        "systemctl enable hang.service",
+    ],
+    "sshd-is-broken": ["echo 'NoSuchOption yes' >/etc/ssh/sshd_config.d/00-broken.conf"],
+    "a-unit-fails": [
+        "printf '[Service]\\nType=oneshot\\nExecStart=/bin/false\\n[Install]\\nWantedBy=multi-user.target\\n'"
+        " >/etc/systemd/system/fails.service",
+        "systemctl enable fails.service",
+    ],
+}
+
+
+def build_broken(cluster: Cluster, name: str) -> None:
+    """Put a broken image into the store, without a trial on the golden node."""
+    tasks = [{"name": "Break it", "ansible.builtin.shell": command} for command in BROKEN[name]]
+    playbook = cluster.site.parent / f"{name}.yml"
+    playbook.write_text(json.dumps([{"hosts": "golden", "gather_facts": False, "tasks": tasks}]))
+    cluster.gpuadmin("build-image", name, "--run", str(playbook), "--no-trial", "--yes")
+
+
+def running(cluster: Cluster, host: str) -> str:
+    """The root that a host runs."""
+    return cluster.admin(host, "findmnt -no FSROOT /").strip().removeprefix("/roots/")
+
+
+def words(cluster: Cluster, host: str) -> dict[str, str]:
+    """What stands in a host's grubenv."""
+    return dict(line.split("=", 1) for line in cluster.admin(host, GRUBENV).splitlines() if "=" in line)
+
+
+def identity(cluster: Cluster, host: str) -> str:
+    """What makes a host that host."""
+    return cluster.admin(host, "cat /etc/hostname /etc/machine-id; sha256sum /etc/ssh/ssh_host_*; cat /etc/fstab")
+
+
+def node_report(cluster: Cluster, host: str) -> dict[str, Any]:
+    """What list-images says of a host."""
+    report: dict[str, Any] = cluster.gpuadmin("list-images")["result"]["nodes"][host]
+    return report
+
+
+def assert_sound(cluster: Cluster, host: str, identity_before: str, verified: str) -> None:
+    """A host that has come through: itself, closed, its packages whole, nothing failed."""
+    assert identity(cluster, host) == identity_before
+    assert cluster.root_is_read_only(host)
+    assert dpkg_verify(cluster, host) == verified
+    assert cluster.admin(host, "systemctl --failed --no-legend").strip() == ""
+
+
+def dpkg_verify(cluster: Cluster, host: str) -> str:
+    """What differs from the packages; the lab's base image leaves documentation out."""
+    said = cluster.admin(host, "dpkg --verify || true")
+    return "\n".join(line for line in said.splitlines() if "/usr/share/" not in line)
+
+
+def arm(cluster: Cluster, host: str, point: str, action: str = "hold") -> int:
+    """Stop the work on a host at a point: hold it there, or kill it. Returns how long the host's console is now."""
+    cluster.admin(host, f"echo '{point} {action}' >{FAULT}; sync")
+    return console_of(cluster, host).stat().st_size
+
+
+def disarm(cluster: Cluster, host: str) -> None:
+    cluster.admin(host, f"rm -f {FAULT}; sync")
+
+
+def wait_for_fault(
+    cluster: Cluster, host: str, point: str, process: subprocess.Popen[str], since: int, seconds: float = 600
+) -> None:
+    """Wait until a host says on its console, after the first ``since`` bytes, that it is at a point."""
+    console = console_of(cluster, host)
+    end = time.monotonic() + seconds
+    while f"gpuadmin-fault: {point}".encode() not in console.read_bytes()[since:]:
+        assert process.poll() is None, f"push ended before {point}: {process.communicate()}"
+        assert time.monotonic() < end, f"{host} did not come to {point} in {seconds} s"
+        time.sleep(0.5)
+
+
+def console_of(cluster: Cluster, host: str) -> Path:
+    directory = Path(json.loads(cluster.lab("status", "--json"))["directory"])
+    return directory / "hosts" / host / "console.log"

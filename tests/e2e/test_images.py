@@ -1,0 +1,146 @@
+"""Images as an admin uses them, on real boots: built on one node, pushed to the other, gone back from."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.e2e.conftest import Cluster
+from tests.e2e.imaging import (
+    PACKAGE,
+    assert_sound,
+    build_broken,
+    dpkg_verify,
+    identity,
+    node_report,
+    running,
+    words,
+)
+
+pytestmark = pytest.mark.lab
+SLOW = pytest.mark.slow
+
+
+def test_push_rollback_and_the_people_on_it(imaged: Cluster) -> None:
+    """A user added before the push, before the reboot and after it is there after push and rollback."""
+    before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
+    assert imaged.admin("node2", f"dpkg-query -W {PACKAGE} 2>/dev/null || true") == ""
+    imaged.gpuadmin("push-image", "one", "--no-reboot", "--yes")
+    assert words(imaged, "node2")["trial"] == "one"
+    assert running(imaged, "node2") == "base"
+    imaged.add("jiho")
+    document = imaged.gpuadmin("push-image", "one", "--yes")
+    assert {host["status"] for host in document["hosts"].values()} == {"ok"}, "all was ready; only the reboot was left"
+    assert running(imaged, "node2") == words(imaged, "node2")["current"] == "one"
+    assert imaged.admin("node2", f"dpkg-query -W -f '${{Status}}' {PACKAGE}") == "install ok installed"
+    assert_sound(imaged, "node2", before, verified)
+    imaged.add("sora")
+    for name in ("minji", "jiho", "sora"):
+        assert imaged.person(name, "node2", "touch ~/here && id -un").strip() == name
+
+    # once more is nothing
+    again = imaged.gpuadmin("push-image", "one", "--yes")
+    assert again["status"] == "ok"
+    assert again["hosts"] == {}
+
+    imaged.gpuadmin("rollback-image", "--limit", "node2", "--yes")
+    assert running(imaged, "node2") == "base"
+    assert_sound(imaged, "node2", before, verified)
+    assert imaged.admin("node2", f"dpkg-query -W {PACKAGE} 2>/dev/null || true") == ""
+    for name in ("minji", "jiho", "sora"):
+        assert imaged.person(name, "node2", "id -un").strip() == name
+    report = node_report(imaged, "node2")
+    assert report["running"] == report["current"] == "base"
+    assert report["held"].keys() >= {"base", "one"}
+
+
+def test_what_the_store_says(imaged: Cluster) -> None:
+    store = imaged.gpuadmin("list-images")["result"]["store"]
+    manifest = store["one"]["manifest"]
+    assert [stream["parent"]["name"] for stream in manifest["streams"]] == ["base"]
+    assert PACKAGE in imaged.gpuadmin("show-image", "one")["result"]["changes"]["added"]
+    assert imaged.gpuadmin("verify-image", "one")["result"]["problems"] == []
+    assert imaged.admin("storage1", "stat -c '%a %U' /srv/storage/images").split() == ["700", "root"]
+    # nothing of the golden node is in it
+    mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
+    image = "/run/top/images/one"
+    left = imaged.admin(
+        "node1",
+        f"{mount}; ls {image}/etc/ssh; stat -c %s {image}/etc/machine-id; ls {image}/etc/hostname || true; "
+        f"grep -c minji {image}/etc/passwd || true; umount /run/top",
+    )
+    assert "ssh_host" not in left
+    assert left.split()[-2:] == ["0", "0"]
+
+
+def test_a_flipped_byte_in_the_store(imaged: Cluster) -> None:
+    stream = "/srv/storage/images/one/from-base.btrfs.zst"
+    imaged.admin("storage1", f"printf x | dd of={stream} bs=1 seek=100000 conv=notrunc status=none; sync")
+    assert imaged.gpuadmin("verify-image", "one", code=1)["result"]["problems"] == [
+        "from-base.btrfs.zst has another sha256 than its manifest says"
+    ]
+    document = imaged.gpuadmin("push-image", "one", "--yes", code=3)
+    assert "another sha256 than its manifest says" in document["hosts"]["node2"]["message"]
+    assert running(imaged, "node2") == "base"
+    assert words(imaged, "node2").get("trial", "") == ""
+
+
+def test_an_image_whose_sshd_is_broken_falls_back(imaged: Cluster) -> None:
+    before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
+    build_broken(imaged, "sshd-is-broken")
+    document = imaged.gpuadmin("push-image", "sshd-is-broken", "--limit", "node2", "--yes", code=3)
+    assert "sshd" in document["hosts"]["node2"]["message"]
+    assert running(imaged, "node2") == "base"
+    assert_sound(imaged, "node2", before, verified)
+    assert "sshd" in node_report(imaged, "node2")["refused"]["sshd-is-broken"]
+    # and the node is none the worse for it
+    imaged.gpuadmin("push-image", "one", "--yes")
+    assert running(imaged, "node2") == "one"
+
+
+def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
+    session = subprocess.Popen(
+        [*imaged.ssh_command("minji", "node2"), "sleep 1000"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    try:
+        imaged.wait(lambda: imaged.ssh("admin", "node2", "loginctl list-sessions | grep minji"))
+        refused = imaged.gpuadmin("push-image", "one", "--yes", code=5)
+        assert "in use by minji" in refused["result"]["error"]
+        assert running(imaged, "node2") == "base"
+        waiting = imaged.start("push-image", "one", "--when-idle", "--yes", "--json")
+        imaged.wait(lambda: imaged.ssh("admin", "node2", "sudo grep trial=one /boot/grub/grubenv"))
+        assert running(imaged, "node2") == "base"
+    finally:
+        session.kill()
+        session.wait()
+    out, err = waiting.communicate(timeout=900)
+    assert waiting.returncode == 0, out + err
+    assert running(imaged, "node2") == "one"
+
+
+@SLOW
+def test_drift_is_seen(imaged: Cluster) -> None:
+    assert node_report(imaged, "node1")["drift"] == []
+    imaged.admin("node1", "btrfs property set -ts / ro false; apt-get -y remove rsync >/dev/null; sync")
+    (writable, packages) = node_report(imaged, "node1")["drift"]
+    assert writable == "its root is writable"
+    assert packages == f"1 packages differ from its image: {PACKAGE}"
+
+
+@SLOW
+def test_prune_keeps_what_is_needed(imaged: Cluster) -> None:
+    imaged.gpuadmin("push-image", "one", "--yes")
+    for name in ("two", "three"):
+        imaged.gpuadmin("build-image", name, "--no-trial", "--yes")
+    document = imaged.gpuadmin("prune-images", "--keep", "1", "--yes")
+    assert document["status"] == "ok"
+    left = imaged.gpuadmin("list-images")["result"]
+    # `three` is the newest, `two` its parent or not needed; `one` runs on both nodes
+    assert "one" in left["store"]
+    assert "three" in left["store"]
+    for node in ("node1", "node2"):
+        assert left["nodes"][node]["running"] == "one"
+        assert left["nodes"][node]["rollback"] == "base"
+    imaged.gpuadmin("rollback-image", "--limit", "node2", "--yes")
+    assert running(imaged, "node2") == "base"

@@ -1,0 +1,367 @@
+"""Decisions about images, as tables: parents, batches, plans, pruning, streams, and what grubenv and grub.cfg hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, image_prune, layout, manifest, occupants
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.images import (
+    BuildRequest,
+    Facts,
+    batches,
+    build_phases,
+    build_plan,
+    chains,
+    check_name,
+    choose_parent,
+    links,
+    new_name,
+    plan_push,
+    prune_store,
+)
+
+A, B, C = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "abc")
+
+
+def entry(name: str, created: int, *parents: str, full: bool = False) -> dict[str, Any]:
+    streams = [{"file": f"from-{one}.btrfs.zst", "parent": {"name": one, "uuid": A}} for one in parents]
+    streams += [{"file": "full.btrfs.zst", "parent": None}] if full else []
+    return {"manifest": {"name": name, "created": created, "streams": streams}, "problem": None}
+
+
+def pending(root: str, image: str) -> dict[str, str]:
+    return {"stage": "pending", "root": root, "image": image}
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    return {
+        "running": "a",
+        "current": "a",
+        "trial": "",
+        "image": "a",
+        "held": {"a": A},
+        "roots": ["a"],
+        "confirmed": ["a"],
+        "refused": {},
+        "last": {},
+        "people": [],
+        "gpu_work": [],
+        "receives": {"bytes": 6_250_000, "parent": "a", "held": False},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("golden", "nodes", "store", "expected"),
+    [
+        ({"a": A}, {}, {}, "a"),
+        ({"a": A, "b": B}, {"n": {"a": A, "b": B}}, {"a": 1, "b": 2}, "b"),
+        ({"a": A, "b": B}, {"n": {"a": A}}, {"a": 1, "b": 2}, "a"),
+        ({"a": A, "b": B}, {"n": {"b": B}, "m": {"a": A}}, {"a": 1, "b": 2}, None),
+        ({"a": A}, {"n": {"a": B}}, {"a": 1}, None),
+        ({"base": A, "b": B}, {"n": {"base": A, "b": B}}, {"b": 5}, "b"),
+        ({}, {"n": {"a": A}}, {}, None),
+    ],
+)
+def test_the_parent_is_the_newest_that_all_hold(
+    golden: dict[str, str], nodes: dict[str, dict[str, str]], store: dict[str, int], expected: str | None
+) -> None:
+    facts = Facts({name: entry(name, created) for name, created in store.items()})
+    held = {name: node(held=images) for name, images in nodes.items()}
+    assert choose_parent(node(held=golden), [*held.values()], facts) == expected
+
+
+def test_what_was_refused_is_nobodys_parent() -> None:
+    facts = Facts({"a": entry("a", 1), "b": entry("b", 2)})
+    both = {"a": A, "b": B}
+    assert choose_parent(node(held=both), [node(held=both)], facts) == "b"
+    assert choose_parent(node(held=both), [node(held=both, refused={"b": "panicked"})], facts) == "a"
+
+
+@pytest.mark.parametrize(
+    ("count", "canary", "batch", "expected"),
+    [
+        (5, 1, "2", [1, 2, 2]),
+        (5, 1, "100%", [1, 4]),
+        (6, 0, "50%", [3, 3]),
+        (1, 1, "10", [1]),
+        (3, 5, "1", [3]),
+        (0, 1, "2", []),
+        (200, 1, "10%", [1, *[20] * 9, 19]),
+        (3, 1, "1%", [1, 1, 1]),
+    ],
+)
+def test_batches(count: int, canary: int, batch: str, expected: list[int]) -> None:
+    assert batches(count, canary=canary, batch=batch) == expected
+    assert sum(expected) == count
+
+
+@pytest.mark.parametrize("batch", ["0", "0%", "101%", "-1", "x", ""])
+def test_batches_that_are_none(batch: str) -> None:
+    with pytest.raises(ConfigError):
+        batches(3, canary=1, batch=batch)
+
+
+FULL = {"receives": {"bytes": 5e8, "parent": None, "held": False}}
+SMALL = {"receives": {"bytes": 5e6, "parent": None, "held": False}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes", "full", "expected"),
+    [
+        ([FULL] * 5, [1, 4], False, [["n2", "n3", "n4", "n5"]]),
+        ([FULL] * 4, [2, 2], False, [["n1", "n2"], ["n3", "n4"]]),
+        ([FULL, {}, FULL], [3], False, [["n1", "n3"]]),
+        ([SMALL] * 3, [3], False, []),
+        ([{}] * 3, [3], False, []),
+        ([{"receives": {"bytes": 5e8, "parent": "a", "held": False}}] * 3, [3], True, [["n1", "n2", "n3"]]),
+        ([FULL, {"receives": {"bytes": 0, "parent": None, "held": True}}], [2], True, []),
+        ([], [], False, []),
+    ],
+)
+def test_chains(changes: list[dict[str, Any]], sizes: list[int], full: bool, expected: list[list[str]]) -> None:
+    nodes = {f"n{number}": node(**one) for number, one in enumerate(changes, 1)}
+    assert chains(nodes, sizes, full=full) == expected
+
+
+def test_links_of_a_chain() -> None:
+    assert links([["a", "b", "c"]], {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}, 7370) == {
+        "a": {"port": 7370, "previous": "", "next": "10.0.0.2"},
+        "b": {"port": 7370, "previous": "10.0.0.1", "next": "10.0.0.3"},
+        "c": {"port": 7370, "previous": "10.0.0.2", "next": ""},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "force", "action", "words"),
+    [
+        ({}, False, "push", "receives 6.2 MB as the difference to a"),
+        ({"receives": {"bytes": 5e8, "parent": None, "held": False}}, False, "push", "receives 500.0 MB in full"),
+        ({"receives": {"bytes": 0, "parent": None, "held": True}}, False, "push", "holds the image already"),
+        ({"image": "b", "receives": {"bytes": 0, "parent": None, "held": True}}, False, "none", "already"),
+        ({"people": ["minji"], "gpu_work": ["jiho"]}, False, "refuse", "in use by jiho, minji: --when-idle waits"),
+        ({"people": ["minji"]}, True, "push", "sends away: minji"),
+        ({"refused": {"b": "it panicked"}}, False, "push", "tries again what failed there: it panicked"),
+        ({"problem": "the parent is missing"}, True, "refuse", "the parent is missing"),
+        (
+            {"last": {"stage": "pending", "root": "c", "image": "c"}, "trial": "c"},
+            False,
+            "refuse",
+            "waits for its reboot",
+        ),
+        (
+            {"last": {"stage": "pending", "root": "b", "image": "b"}, "trial": "b"},
+            False,
+            "push",
+            "ready since an earlier",
+        ),
+        ({"last": pending("c", "c"), "trial": "c"}, False, "refuse", "waits for its reboot"),
+        ({"last": pending("b", "b"), "trial": "b"}, False, "push", "ready since an earlier"),
+        ({"last": pending("a", "b")}, False, "push", "its outcome is waited for"),
+        ({"last": pending("a", "c")}, False, "refuse", "a switch to a is on trial"),
+    ],
+)
+def test_the_plan_of_a_push(changes: dict[str, Any], force: bool, action: str, words: str) -> None:
+    plan = plan_push(node(**changes), "b", reboot=True, force=force)
+    assert plan.action == action
+    assert words in " ".join(plan.words)
+
+
+@pytest.mark.parametrize(
+    ("store", "nodes", "keep", "expected"),
+    [
+        ({"a": entry("a", 1, full=True), "b": entry("b", 2, full=True)}, {}, 1, ["a"]),
+        ({"a": entry("a", 1, full=True), "b": entry("b", 2, "a")}, {}, 1, []),
+        ({"a": entry("a", 1, full=True), "b": entry("b", 2, "a", full=True)}, {}, 1, ["a"]),
+        ({"a": entry("a", 1, full=True), "b": entry("b", 2, full=True)}, {"n": node(image="a")}, 1, []),
+        (
+            {"a": entry("a", 1, full=True), "b": entry("b", 2, full=True)},
+            {"n": node(image="b", current="b", confirmed=["b", "a+2"])},
+            1,
+            [],
+        ),
+        ({"a": entry("a", 1), "b": entry("b", 2, "a"), "c": entry("c", 3, "b")}, {}, 1, []),
+        ({"a": entry("a", 1), "b": entry("b", 2), "c": entry("c", 3)}, {}, 2, ["a"]),
+    ],
+)
+def test_what_the_store_loses(store: dict[str, Any], nodes: dict[str, Any], keep: int, expected: list[str]) -> None:
+    assert prune_store(Facts(store, nodes), keep) == expected
+    assert prune_store(Facts(store, nodes, {"n9": "does not answer"}), keep) == []
+
+
+@pytest.mark.parametrize(
+    ("roots", "images", "keyword", "expected"),
+    [
+        (["a"], {"a": None}, {}, ([], [])),
+        (
+            ["a", "b", "c"],
+            {"a": None, "b": "a", "c": "b"},
+            {"running": "c", "current": "c", "confirmed": ["c", "b", "a"]},
+            (["a"], ["a"]),
+        ),
+        (["a", "b"], {"a": None, "b": "a"}, {"running": "a", "current": "b", "confirmed": ["b", "a"]}, ([], [])),
+        (
+            ["a", "b", "b+2"],
+            {"a": None, "b": "a"},
+            {"running": "b+2", "current": "b+2", "confirmed": ["b+2", "a"], "image_of": {"b+2": "b"}},
+            (["b"], []),
+        ),
+        (["a", "b"], {"a": None, "b": "a", "c": "a"}, {"newest": ["c", "b", "a"], "keep": 1}, (["b"], ["b"])),
+        (["a", "t"], {"a": None}, {"trial": "t"}, ([], [])),
+    ],
+)
+def test_what_a_node_loses(
+    roots: list[str], images: dict[str, str | None], keyword: dict[str, Any], expected: tuple[list[str], list[str]]
+) -> None:
+    given: dict[str, Any] = {
+        "running": "a",
+        "current": "a",
+        "trial": "",
+        "confirmed": ["a"],
+        "image_of": {},
+        "newest": sorted(images, reverse=True),
+        **keyword,
+    }
+    assert image_prune.decide(roots, images, **given) == expected
+
+
+def test_phases_of_a_build_that_was_cut_off() -> None:
+    assert build_phases(node(), "b") == ["main", "finish", "seal"]
+    assert build_phases(node(running="b", current="b", roots=["a", "b"]), "b") == ["seal"]
+    assert build_phases(node(held={"a": A, "b": B}), "b") == ["seal"]
+    with pytest.raises(ConfigError, match="sshd does not greet"):
+        build_phases(node(roots=["a", "b"], refused={"b": "sshd does not greet"}), "b")
+
+
+def test_a_build_that_was_cut_off_after_it_was_finished_is_tried() -> None:
+    assert build_phases(node(roots=["a", "b"]), "b") == ["finish", "seal"]
+    assert build_phases(node(roots=["a", "b.new"]), "b") == ["main", "finish", "seal"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "phases", "parent", "words"),
+    [
+        (
+            BuildRequest("b", upgrade=True),
+            ["main", "finish", "seal"],
+            "a",
+            ["upgrade all", "on trial", "difference to a"],
+        ),
+        (BuildRequest("b", shell=True, full=True), ["main", "seal"], "a", ["in a shell", "and in full"]),
+        (BuildRequest("b", playbook=Path("/x.yml")), ["main"], None, ["run /x.yml", "in full"]),
+        (BuildRequest("b"), ["seal"], None, ["seal b"]),
+    ],
+)
+def test_the_plan_of_a_build(request_: BuildRequest, phases: list[str], parent: str | None, words: list[str]) -> None:
+    plan = build_plan("node1", node(people=["minji"]), request_, phases, parent, {"node2": "no answer"})
+    text = " ".join(step.action for step in plan.steps)
+    assert all(word in text for word in words)
+    assert ("minji" in " ".join(plan.warnings)) == ("finish" in phases)
+    assert "node2 was not asked" in plan.warnings[-1]
+
+
+def test_who_is_on_a_node(tmp_path: Path) -> None:
+    listed = (
+        "5 20001 minji - 812 user pts/0 no -\n6 20001 minji - 813 manager - no -\n7 20002 jiho - 9 manager - no -\n"
+        "c1 900 gpuadmin - 4 user - no -\n8 20003 sora seat0\n"
+    )
+    assert occupants.people(20000, 49999, listed) == ["minji", "sora"]
+    process = tmp_path / "42"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd/3").symlink_to("/dev/nvidia3")
+    (process / "cgroup").write_text("0::/user.slice/user-20007.slice/user@20007.service/user.slice/docker-1.scope\n")
+    uid = process.stat().st_uid
+    assert occupants.gpu_work(uid, str(tmp_path)) == ["uid 20007"]
+    assert occupants.gpu_work(uid + 1, str(tmp_path)) == []
+    (process / "fd/3").unlink()
+    (process / "fd/3").symlink_to("/dev/nvidiactl")
+    assert occupants.gpu_work(uid, str(tmp_path)) == []
+
+
+def test_names() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    assert new_name([], now) == "2026-11-21"
+    assert new_name(["2026-11-21", "2026-11-21.2"], now) == "2026-11-21.3"
+    for bad in ("", "A", "a+2", "../x", "a b", ".a", "a..b", "a/b", "x" * 65, "-a", "$(x)"):
+        with pytest.raises(ConfigError):
+            check_name(bad)
+
+
+STREAMS = (
+    manifest.Stream("full.btrfs.zst", None, 500, 900, "0" * 64),
+    manifest.Stream("from-a.btrfs.zst", ("a", A), 6, 9, "1" * 64),
+    manifest.Stream("from-b.btrfs.zst", ("b", B), 4, 9, "2" * 64),
+)
+
+
+@pytest.mark.parametrize(
+    ("held", "full", "streams", "expected"),
+    [
+        ({}, False, STREAMS, "full.btrfs.zst"),
+        ({"a": A}, False, STREAMS, "from-a.btrfs.zst"),
+        ({"a": A, "b": B}, False, STREAMS, "from-b.btrfs.zst"),
+        ({"a": A}, True, STREAMS, "full.btrfs.zst"),
+        ({"a": C}, False, STREAMS, "full.btrfs.zst"),
+        ({"a": C}, False, STREAMS[1:], "is another one"),
+        ({}, False, STREAMS[1:], "is not on this node"),
+    ],
+)
+def test_the_stream_a_node_receives(
+    held: dict[str, str], full: bool, streams: tuple[manifest.Stream, ...], expected: str
+) -> None:
+    image = manifest.Manifest("c", C, None, 0.0, "debian", "x86_64", "6.1", 1, streams, {})
+    if expected.endswith(".zst"):
+        assert manifest.choose_stream(image, held, full=full).file == expected
+    else:
+        with pytest.raises(NodeError, match=expected):
+            manifest.choose_stream(image, held, full=full)
+
+
+def test_package_changes() -> None:
+    assert manifest.package_changes({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "3"}) == {
+        "added": {"d": "3"},
+        "removed": {"c": "1"},
+        "changed": {"b": ["1", "2"]},
+    }
+
+
+def test_grubenv_is_a_block_of_1024_bytes() -> None:
+    block = grubenv.render({"current": "a", "trial": "b+2"})
+    assert len(block) == 1024
+    assert grubenv.parse(block) == {"current": "a", "trial": "b+2"}
+    for bad in (block[:-1], b"x" * 1024, b""):
+        with pytest.raises(NodeError, match="damaged"):
+            grubenv.parse(bad)
+    with pytest.raises(NodeError, match="do not fit"):
+        grubenv.render({"current": "a" * 1100})
+
+
+LINE = "linux /roots/$name/vmlinuz rootflags=subvol=/roots/$name gpuadmin.trial=$deadline panic=5\n"
+GOOD = f"load_env\nsave_env trial\n{LINE}"
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "words"),
+    [
+        (GOOD, "ext4", []),
+        (GOOD, "vfat", []),
+        (GOOD, "btrfs", ["GRUB cannot write"]),
+        (GOOD.replace("panic=5", ""), "ext4", ["panic="]),
+        (GOOD.replace("/roots/", "/"), "ext4", ["takes no root from /roots"]),
+        (
+            "linux /boot/vmlinuz root=LABEL=x",
+            "",
+            ["GRUB cannot write", "load_env", "save_env", "/roots", "of a trial", "panic"],
+        ),
+    ],
+)
+def test_what_grub_must_do(config: str, kind: str, words: list[str]) -> None:
+    found = layout.boot_problems(config, kind)
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))

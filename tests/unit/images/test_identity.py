@@ -1,0 +1,134 @@
+"""What belongs to a node: taken, put into other roots, and never in an image."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import identity, trial
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import ImageSettings, Places
+
+from .conftest import fill
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    fill(tmp_path / "root", "node2")
+    (tmp_path / "root/etc/systemd/network").mkdir()
+    (tmp_path / "root/etc/systemd/network/10-x.network").write_text("[Match]\nMACAddress=x\n")
+    (tmp_path / "state").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    fill(tmp_path / "other", "node1")
+    return tmp_path / "other"
+
+
+def state(root: Path) -> str:
+    return str(root.parent / "state")
+
+
+def test_taken_from_one_root_and_put_into_another(root: Path, other: Path) -> None:
+    assert "etc/machine-id" in identity.capture(str(root), state(root))
+    assert identity.capture(str(root), state(root)) == []
+    assert identity.differences(str(root), state(root)) == []
+    # what only the other had goes, what only this node has comes
+    (other / "etc/ssh/ssh_host_rsa_key").write_text("node1's\n")
+    assert "etc/ssh/ssh_host_rsa_key" in identity.differences(str(other), state(root))
+    identity.apply(str(other), state(root))
+    assert identity.differences(str(other), state(root)) == []
+    assert (other / "etc/hostname").read_text() == "node2\n"
+    assert not (other / "etc/ssh/ssh_host_rsa_key").exists()
+    assert (other / "etc/systemd/network/10-x.network").exists()
+    key = other / "etc/ssh/ssh_host_ed25519_key"
+    assert key.read_text() == "node2 secret\n"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert (root.parent / "state/identity").stat().st_mode & 0o777 == 0o700
+
+
+def test_further_paths_of_the_site(root: Path, other: Path) -> None:
+    (root / "etc/licence").mkdir()
+    (root / "etc/licence/a.key").write_text("1")
+    identity.capture(str(root), state(root), ("etc/licence/*.key",))
+    assert identity.apply(str(other), state(root), ("etc/licence/*.key",))
+    assert (other / "etc/licence/a.key").read_text() == "1"
+
+
+@pytest.mark.parametrize("lost", ["etc/machine-id", "etc/hostname", "etc/fstab", "etc/ssh/ssh_host_ed25519_key"])
+def test_a_root_that_is_nobody_is_not_taken_for_the_node(root: Path, lost: str) -> None:
+    identity.capture(str(root), state(root))
+    (root / lost).unlink()
+    if lost == "etc/machine-id":
+        (root / lost).write_text("")
+    with pytest.raises(NodeError, match="identity is not taken"):
+        identity.capture(str(root), state(root))
+    assert (root.parent / "state/identity" / lost).exists()
+
+
+def test_an_incomplete_truth_is_not_applied(root: Path, other: Path) -> None:
+    with pytest.raises(NodeError, match="not complete"):
+        identity.apply(str(other), state(root))
+    assert (other / "etc/hostname").read_text() == "node1\n"
+
+
+def test_an_image_is_nobody(root: Path) -> None:
+    for path in (
+        "root/.bash_history",
+        "root/.ssh/authorized_keys",
+        "var/log/syslog",
+        "etc/shadow-",
+        "tmp/x",
+        "home/minji/x",
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("secret")
+    found = " ".join(identity.leftovers(str(root), 20000, 49999))
+    for word in ("/etc/hostname", "machine-id", "ssh_host", "history", "syslog", "minji", "shadow-"):
+        assert word in found
+    identity.strip(str(root), 20000, 49999)
+    assert identity.leftovers(str(root), 20000, 49999) == []
+    assert (root / "etc/machine-id").read_bytes() == b""
+    assert (root / "etc/systemd/network").is_dir(), "a package's directory stays"
+    assert (root / "etc/passwd").read_text().splitlines()[-1].startswith("gpuadmin:")
+    assert (root / "etc/group").read_text() == "root:x:0:\nvideo:x:44:\n"
+    assert (root / "etc/subuid").read_text() == ""
+
+
+def test_var_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
+    factory, var = tmp_path / "factory", tmp_path / "var"
+    (factory / "lib/new").mkdir(parents=True)
+    (factory / "lib/new/file").write_text("from the image")
+    (factory / "lib/both").write_text("from the image")
+    (factory / "lib/link").symlink_to("new")
+    (factory / "lib/new").chmod(0o750)
+    (var / "lib").mkdir(parents=True)
+    (var / "lib/both").write_text("the node's")
+    trial.fill_var(str(factory), str(var))
+    assert (var / "lib/both").read_text() == "the node's"
+    assert (var / "lib/new/file").read_text() == "from the image"
+    assert (var / "lib/link").readlink() == Path("new")
+    assert (var / "lib/new").stat().st_mode & 0o777 == 0o750
+    assert trial.fill_var(str(factory), str(var)) == []
+
+
+def test_at_boot_a_root_takes_the_identity(root: Path, other: Path, tmp_path: Path) -> None:
+    identity.capture(str(root), state(root))
+    (tmp_path / "var").mkdir()
+    places = Places(root=str(other), var=str(tmp_path / "var"), state=state(root), run=str(tmp_path / "run"))
+    assert "/etc/hostname" in trial.take_identity(places, ImageSettings())
+    assert (other / "etc/hostname").read_text() == "node2\n"
+    assert trial.take_identity(places, ImageSettings()) == []
+
+
+def test_running_the_checks(tmp_path: Path) -> None:
+    for name, text in (("10-good", "exit 0"), ("20-bad", "echo first\necho the reason\nexit 1"), ("30-no-program", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n" if text else "#!/no/such/program\n")
+        (tmp_path / name).chmod(0o755)
+    failed = trial.run_checks([str(path) for path in sorted(tmp_path.iterdir())])
+    assert failed["20-bad"] == "the reason"
+    assert set(failed) == {"20-bad", "30-no-program"}
+    assert os.access(tmp_path / "10-good", os.X_OK)

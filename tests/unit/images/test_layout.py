@@ -1,0 +1,70 @@
+"""What prepare-root says of a node's disk, and that it touches none that is unfit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import image_records, layout
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import write_json
+
+from .conftest import Node
+
+pytestmark = pytest.mark.btrfs
+GRUB = (
+    "load_env\nsave_env trial\n"
+    "linux /roots/$name/vmlinuz rootflags=subvol=/roots/$name panic=5 gpuadmin.trial=$deadline\n"
+)
+MOUNTS = """30 1 0:25 /roots/base / rw - btrfs /dev/vda2 rw,subvolid=256
+31 30 0:25 {var} /var rw - {kind} /dev/vda2 rw,subvolid=257
+32 30 0:25 /local /local rw - btrfs /dev/vda2 rw,subvolid=258
+33 30 254:1 / {boot} ro - ext4 /dev/vda1 ro
+"""
+
+
+def mounts(monkeypatch: pytest.MonkeyPatch, node: Node, *, var: str = "/state", kind: str = "btrfs") -> None:
+    text = MOUNTS.format(var=var, kind=kind, boot=node.places.boot)
+    monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
+
+
+def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts(monkeypatch, node)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    (node.top / "incoming").rmdir()
+    write_json(node.places.in_state("roots.json"), {"confirmed": [], "images": {}, "refused": {}})
+    planned = layout.prepare(node.places, node.settings, check=True)
+    assert not (node.top / "incoming").exists()
+    done = layout.prepare(node.places, node.settings, check=False)
+    assert done.operations == planned.operations
+    assert done.problems == []
+    assert (node.top / "incoming").is_dir()
+    assert image_records.records(node.places)["confirmed"] == ["base"]
+    assert (Path(node.places.state) / "identity/etc/machine-id").exists()
+    assert layout.prepare(node.places, node.settings, check=False).operations == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"var": "/"}, "on /var; it would have to be the subvolume state"),
+        ({"kind": "ext4"}, "on /var; it would have to be the subvolume state"),
+        ({}, "panic="),
+    ],
+)
+def test_an_unfit_node_is_not_touched(
+    node: Node, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], words: str
+) -> None:
+    mounts(monkeypatch, node, **change)
+    config = GRUB if change else GRUB.replace("panic=5", "")
+    (Path(node.places.boot) / "grub.cfg").write_text(config)
+    (node.top / "incoming").rmdir()
+    found = layout.prepare(node.places, node.settings, check=False)
+    assert any(words in problem for problem in found.problems)
+    assert found.operations == []
+    assert not (node.top / "incoming").exists()
+
+
+def test_a_node_without_a_static_entry(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts(monkeypatch, node)
+    found = layout.examine(node.places, node.settings)
+    assert any("does not boot by GRUB with a static entry" in problem for problem in found.problems)

@@ -1,0 +1,217 @@
+"""The verbs about images, from their command line to what Ansible would be asked, and what people are told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.cli import main
+from gpuadmin.events import HostResult
+from gpuadmin.run import Invocation, RunResult
+from tests.unit.support import make_site
+
+A, B = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "ab")
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def manifest(name: str, uuid: str, parent: str | None) -> dict[str, Any]:
+    stream = {"file": "x", "parent": parent and {"name": parent, "uuid": A}, "bytes": 6_000_000, "sha256": "0" * 64}
+    return {
+        "name": name, "uuid": uuid, "created": 1.0, "by": "somebody", "parent": parent and {"name": parent, "uuid": A},
+        "distribution": "debian", "version": "13", "machine": "x86_64", "kernel": "6.12", "size": 9,
+        "packages": {"rsync": "3"}, "changes": {"added": {"rsync": "3"}, "removed": {}, "changed": {}},
+        "streams": [stream],
+    }  # fmt: skip
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    return {
+        "running": "a", "current": "a", "trial": "", "image": "a", "held": {"a": A}, "roots": ["a"], "confirmed": ["a"],
+        "refused": {}, "last": {}, "rollback": None, "people": [], "gpu_work": [], "drift": [], "send_version": 2,
+        "prunable": {"roots": [], "images": []}, "receives": {"bytes": 6_000_000, "parent": "a", "held": False},
+        **changes,
+    }  # fmt: skip
+
+
+class Cluster:
+    """Answers for Ansible: what the store and the nodes say, and how the work goes."""
+
+    def __init__(self) -> None:
+        self.asked: list[Invocation] = []
+        self.nodes: dict[str, dict[str, Any]] = {"node1": node(), "node2": node()}
+        entry = {"manifest": manifest("b", B, "a"), "text": "{}", "problem": None}
+        self.store: dict[str, Any] = {"b": entry}
+        self.answer: dict[str, HostResult] = {"node1": HostResult("changed"), "node2": HostResult("changed")}
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        self.asked.append(invocation)
+        if invocation.playbook != "list-images":
+            return RunResult(self.answer)
+        hosts = {"storage1": HostResult("ok", reports={"store": self.store})}
+        hosts |= {name: HostResult("ok", reports={"node": report}) for name, report in self.nodes.items()}
+        return RunResult(hosts)
+
+    @property
+    def work(self) -> list[Invocation]:
+        return [one for one in self.asked if one.playbook != "list-images"]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    fake = Cluster()
+    site = make_site(tmp_path / "site", "users: []\nretired: []\n")
+    (site / "image_signing_key").write_text("a key")
+    monkeypatch.setattr("gpuadmin.run.run", fake.run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    return fake
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    def go(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gpuadmin", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return int(left.value.code), captured.out, captured.err
+
+    return go
+
+
+def test_push(cli: Cli, cluster: Cluster) -> None:
+    code, out, _ = cli("push-image", "b", "--yes", "--deadline", "90")
+    assert code == 0
+    assert "runs a; receives 6.0 MB as the difference to a" in out
+    assert "in batches of 1, 1" in out
+    (asked,) = cluster.work
+    assert (asked.playbook, asked.limit, asked.check) == ("push-image", "node1,node2", False)
+    assert asked.variables["gpuadmin_batches"] == [1, 1]
+    assert asked.variables["gpuadmin_deadline"] == 90
+    assert asked.variables["gpuadmin_links"] == {}
+    assert "재부팅" in asked.variables["gpuadmin_reason"]
+
+
+def test_push_leaves_out_whoever_is_busy_and_stops_where_a_batch_failed(cli: Cli, cluster: Cluster) -> None:
+    cluster.nodes["node1"] = node(people=["minji"])
+    code, out, _ = cli("push-image", "b", "--yes")
+    assert code == 0
+    assert "node1 is left out: runs a; in use by minji" in out
+    assert cluster.work[0].limit == "node2"
+    cluster.nodes = {"node1": node(), "node2": node()}
+    cluster.answer = {"node1": HostResult("failed", message="sshd does not greet")}
+    code, _, err = cli("push-image", "b", "--yes", "--json")
+    assert code == 3
+    assert "Not touched: node2" in err
+
+
+def test_push_where_everybody_is_busy_or_done(cli: Cli, cluster: Cluster) -> None:
+    cluster.nodes = {name: node(gpu_work=["minji"]) for name in ("node1", "node2")}
+    code, _, err = cli("push-image", "b", "--yes")
+    assert code == 5
+    assert "--when-idle waits" in err
+    done = {"bytes": 0, "parent": None, "held": True}
+    cluster.nodes = {name: node(running="b", current="b", image="b", receives=done) for name in ("node1", "node2")}
+    code, out, _ = cli("push-image", "b", "--yes")
+    assert code == 0
+    assert "Nothing to do" in out
+    assert cluster.work == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["c"], "the store has no complete image c"),
+        (["../b"], "is no name of an image"),
+        (["b", "--batch", "0"], "neither a number of nodes nor a percentage"),
+        (["b", "--force", "--when-idle"], "give one of them"),
+    ],
+)
+def test_push_of_what_there_is_not(cli: Cli, cluster: Cluster, arguments: list[str], words: str) -> None:
+    code, _, err = cli("push-image", *arguments, "--yes")
+    assert code == 2
+    assert words in err
+    assert cluster.work == []
+
+
+def test_a_full_image_goes_along_a_chain(cli: Cli, cluster: Cluster) -> None:
+    whole = {"bytes": 5e8, "parent": None, "held": False}
+    cluster.nodes = {name: node(receives=whole) for name in ("node1", "node2")}
+    code, out, _ = cli("push-image", "b", "--yes", "--canary", "0")
+    assert code == 0
+    assert "the full image goes along node1 → node2" in out
+    links = cluster.work[0].variables["gpuadmin_links"]
+    assert links["node1"]["next"]
+    assert links["node2"]["previous"]
+
+
+def test_build(cli: Cli, cluster: Cluster) -> None:
+    code, out, _ = cli("build-image", "c", "--install", "rsync", "--yes")
+    assert code == 0
+    assert "install rsync" in out
+    assert "as its difference to a" in out
+    (asked,) = cluster.work
+    assert asked.limit == "node1"
+    assert asked.variables["gpuadmin_phases"] == ["main", "finish", "seal"]
+    assert asked.variables["gpuadmin_parents"] == ["a"]
+    assert asked.variables["gpuadmin_protocol"] == 2
+
+
+def test_build_with_a_playbook_of_ones_own(cli: Cli, cluster: Cluster, tmp_path: Path) -> None:
+    playbook = tmp_path / "mine.yml"
+    playbook.write_text("- hosts: golden\n")
+    code, out, _ = cli("build-image", "c", "--run", str(playbook), "--yes", "--json")
+    assert code == 0
+    assert json.loads(out)["result"] == {"image": "c"}, "one document, though there were three runs"
+    first, own, last = cluster.work
+    assert first.variables["gpuadmin_phases"] == ["main"]
+    assert (own.playbook, own.limit) == (playbook, "node1")
+    assert "chroot /run/gpuadmin/build" in own.variables["ansible_become_exe"]
+    assert last.variables["gpuadmin_phases"] == ["finish", "seal"]
+
+
+def test_a_playbook_of_ones_own_that_fails_ends_the_build(cli: Cli, cluster: Cluster, tmp_path: Path) -> None:
+    playbook = tmp_path / "mine.yml"
+    playbook.write_text("- hosts: golden\n")
+    cluster.answer = {"node1": HostResult("failed", message="no")}
+    code, _, _ = cli("build-image", "c", "--run", str(playbook), "--yes")
+    assert code == 3
+    assert len(cluster.work) == 1
+
+
+def test_rollback(cli: Cli, cluster: Cluster) -> None:
+    cluster.nodes = {"node1": node(rollback="z"), "node2": node(trial="b")}
+    code, out, _ = cli("rollback-image", "--yes")
+    assert code == 0
+    assert "reboot from a into z" in out
+    assert "call off the switch to b" in out
+    assert cluster.work[0].variables["gpuadmin_switch_action"] == "rollback"
+
+
+def test_list_show_and_verify(cli: Cli, cluster: Cluster) -> None:
+    cluster.nodes["node2"] = node(drift=["its root is writable"])
+    code, out, _ = cli("list-images")
+    assert code == 0
+    assert "node2 runs a; its root is writable" in out
+    cluster.answer = {"storage1": HostResult("ok", reports={"store": cluster.store, "verified": {"b": ["bad"]}})}
+    code, out, _ = cli("show-image", "b")
+    assert code == 0
+    assert "+ rsync 3" in out
+    code, out, _ = cli("verify-image", "b")
+    assert code == 1
+    assert "b: bad" in out
+
+
+def test_prune(cli: Cli, cluster: Cluster) -> None:
+    cluster.store["c"] = {"manifest": {**manifest("c", B, None), "created": 2.0}, "text": "", "problem": None}
+    cluster.nodes["node2"] = node(prunable={"roots": ["old"], "images": []})
+    code, out, _ = cli("prune-images", "--keep", "1", "--yes")
+    assert code == 0
+    assert "delete the image b from the store" in out
+    assert "delete the root old" in out
+    assert cluster.work[0].variables["gpuadmin_delete_images"] == ["b"]
