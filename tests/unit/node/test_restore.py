@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     backup_set,
     backups,
     btrfs,
-    manifest,
+    home_manifest,
     restore,
     transfer,
 )
@@ -40,7 +40,7 @@ def wanted(storage: Storage, **more: object) -> restore.Request:
 
 
 def checksum(path: Path) -> str:
-    return manifest.total(manifest.lines(str(path))).checksum
+    return home_manifest.total(home_manifest.lines(str(path))).checksum
 
 
 def test_beside_what_is_there(storage: Storage) -> None:
@@ -66,12 +66,12 @@ def test_a_wiped_home_comes_back_with_what_was_nested(storage: Storage) -> None:
     (home / "data/set").write_bytes(b"1")
     (home / "data/link").symlink_to("set")
     os.chown(home / "data", 20001, 20001)
-    before = sorted(line.sealed() for line in manifest.lines(str(storage_copy(storage))))
+    before = sorted(line.sealed() for line in home_manifest.lines(str(storage_copy(storage))))
     storage.backup()
     storage.wipe_all(MINJI)
     done = restore.execute(wanted(storage, mode="in-place"))
     assert done["aside"] is None
-    assert sorted(line.sealed() for line in manifest.lines(str(home))) == before
+    assert sorted(line.sealed() for line in home_manifest.lines(str(home))) == before
     done = restore.execute(wanted(storage, path="data"))
     assert Path(str(done["target"]), "set").read_bytes() == b"1"
 
@@ -190,7 +190,7 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
     first = storage.backup(verify=[])
     (home / "z").write_bytes(b"5")
     read: list[int] = []
-    real = manifest._content
+    real = home_manifest._content
     monkeypatch.setattr(manifest, "_content", lambda handle, size: read.append(size) or real(handle, size))
     second = storage.backup(SECOND, verify=[])
     assert len(read) == 1
