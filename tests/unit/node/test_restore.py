@@ -191,7 +191,7 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
     (home / "z").write_bytes(b"5")
     read: list[int] = []
     real = home_manifest._content
-    monkeypatch.setattr(manifest, "_content", lambda handle, size: read.append(size) or real(handle, size))
+    monkeypatch.setattr(home_manifest, "_content", lambda handle, size: read.append(size) or real(handle, size))
     second = storage.backup(SECOND, verify=[])
     assert len(read) == 1
     assert first.homes["minji"].checksum != second.homes["minji"].checksum
