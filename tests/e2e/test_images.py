@@ -18,7 +18,7 @@ from tests.e2e.imaging import (
     words,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 SLOW = pytest.mark.slow
 
 

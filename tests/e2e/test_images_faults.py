@@ -27,7 +27,7 @@ from tests.e2e.imaging import (
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "collections"))
 from ansible_collections.gpuadmin.node.plugins.module_utils import switch
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 SLOW = pytest.mark.slow
 #: The most telling ones run in `make test`, too.
 TELLING = {"root:written", "trial:after", "health:after"}
