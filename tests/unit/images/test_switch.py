@@ -362,8 +362,12 @@ def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
     back = node.running("base", "boot-3")
     trial.gate(back.places, back.settings)
     assert image_records.journal(back.places)["stage"] == "failed"
+    assert "one" in image_records.records(back.places)["refused"]  # type: ignore[operator]
     back.push("one")
     assert back.grub["trial"] == "one+2"
+    again = back.boot("boot-4")
+    confirm(again)
+    assert image_records.records(again.places)["refused"] == {}, "what has been confirmed is not refused any more"
 
 
 def test_without_required_checks_nothing_is_confirmed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

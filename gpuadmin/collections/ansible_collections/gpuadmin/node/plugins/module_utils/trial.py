@@ -150,7 +150,10 @@ def _confirmed(places: Places, running: str, wanted: dict[str, str] | None = Non
     previous = str(journal(places).get("previous") or "")
     if previous and previous not in before and previous != running:
         before.insert(0, previous)
-    write_json(places.in_state("roots.json"), {**known, "confirmed": [running, *before]})
+    image = str(journal(places).get("image"))
+    # an attempt that a power cut ended counted as failed; this one says otherwise
+    refused = {name: why for name, why in known.get("refused", {}).items() if name != image}  # type: ignore[attr-defined]
+    write_json(places.in_state("roots.json"), {**known, "confirmed": [running, *before], "refused": refused})
     words = "; ".join(f"{name}: {said}" for name, said in (wanted or {}).items())
     _finish(places, "confirmed", f"not as wanted: {words}" if words else "")
 
