@@ -110,6 +110,36 @@ def test_a_person_with_another_uid(storage: Storage) -> None:
     assert (copy / "program").stat().st_mode & 0o7777 == 0o4755
 
 
+def test_a_part_of_a_home_that_is_shared_and_of_another_uid(storage: Storage) -> None:
+    """The part's top belongs to nobody in question; what is in it does."""
+    home = storage.home(*MINJI)
+    (home / "shared").mkdir()
+    (home / "shared/hers").write_bytes(b"x")
+    os.chown(home / "shared/hers", 20001, 20001)
+    storage.backup()
+    done = restore.execute(wanted(storage, path="shared", uid=20077))
+    assert Path(str(done["target"]), "hers").stat().st_uid == 20077
+
+
+def test_one_file_is_compared_with_the_manifest(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"a/program": b"x" * 3_000_000, "z": b"z"})
+    (home / "a/program").chmod(0o4755)
+    os.link(home / "a/program", home / "b")  # a further name of the same file
+    (home / "link").symlink_to("z")
+    os.chown(home / "link", 20001, 20001, follow_symlinks=False)
+    backup = storage.backup()
+    for number, (path, files) in enumerate((("a/program", 1), ("b", 1), ("link", 0))):
+        target = storage.point / f"out{number}"
+        done = restore.execute(wanted(storage, path=path, mode="directory", target=str(target), uid=20077))
+        assert (done["files"], target.lstat().st_uid) == (files, 20077)
+        assert done["checksum"]
+    assert (storage.point / "out1").stat().st_mode & 0o7777 == 0o4755
+    flip(backup.home("minji"), "z", b"Z")
+    with pytest.raises(NodeError, match="'.' differs in content"):
+        restore.execute(wanted(storage, path="z"))
+    assert "minji.restored-20261221T010203Z" not in storage.names
+
+
 def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
@@ -174,13 +204,13 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     assert "not verified" in storage.wipe(MINJI).conflicts[0]
 
 
-def flip(home: str) -> None:
+def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> None:
     """Change a byte of a snapshot, leaving size and times."""
     volume = str(Path(home).parent)
     run("btrfs", "property", "set", "-f", "-ts", volume, "ro", "false")
-    path = Path(home, "thesis")
+    path = Path(home, name)
     facts = path.stat()
-    path.write_bytes(b"Precious\n")
+    path.write_bytes(content)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     run("btrfs", "property", "set", "-ts", volume, "ro", "true")
 

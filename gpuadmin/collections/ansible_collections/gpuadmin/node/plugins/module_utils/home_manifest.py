@@ -208,6 +208,17 @@ def lines(
         os.close(handle)
 
 
+def single(place: str, *, owner: Owner = lambda one: one) -> Line:
+    """The line of one entry that is no directory, as if it were all there is (path ``.``); ``owner`` translates ids."""
+    above, name = os.path.split(place)
+    handle = open_directory(above)
+    try:
+        entry = Entry(b".", os.fsencode(name), handle, os.stat(name, dir_fd=handle, follow_symlinks=False))
+        return _Reader(owner, _Earlier(iter(()))).line(entry, ".")
+    finally:
+        os.close(handle)
+
+
 def _top(handle: int, path: str, owner: Owner) -> Line:
     facts = os.fstat(handle)
     return Line(path, "d", stat.S_IMODE(facts.st_mode), owner(facts.st_uid), owner(facts.st_gid),

@@ -20,7 +20,7 @@ from .descend import Entry, walk
 from .errors import NodeError
 from .files import flocked, make_directory, sync_directory, sync_filesystem
 from .purge import purge
-from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
+from .restore_plan import RESTORING, Plan, Request, compute, inner_path, owners, translated
 
 
 def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]:
@@ -130,13 +130,9 @@ def _copy(request: Request, backup: Backup, part: str) -> home_manifest.Total:
         if os.path.lexists(target):
             os.rmdir(target)  # the empty directory that stands for a subvolume in a snapshot
         _cp(where, target)
-    if os.path.isdir(part) and not os.path.islink(part):
+    if owners(request, home.uid):
         _give(part, translated(request, home.uid))
-        return _verify(request, backup, part, inner)
-    owner = translated(request, home.uid)
-    facts = os.lstat(part)
-    os.chown(part, owner(facts.st_uid), owner(facts.st_gid), follow_symlinks=False)
-    return home_manifest.Total(files=1, bytes=facts.st_size, entries=1)
+    return _verify(request, backup, part, inner)
 
 
 def _cp(source: str, target: str) -> None:
@@ -148,7 +144,14 @@ def _cp(source: str, target: str) -> None:
 
 
 def _give(top: str, owner: home_manifest.Owner) -> None:
-    if owner(1) == 1 and all(owner(one) == one for one in (0, os.lstat(top).st_uid, os.lstat(top).st_gid)):
+    facts = os.lstat(top)
+    if not stat.S_ISDIR(facts.st_mode):
+        above, name = os.path.split(top)
+        handle = btrfs.open_directory(above)
+        try:
+            _chown(Entry(b"", os.fsencode(name), handle, facts), owner)
+        finally:
+            os.close(handle)
         return
     handle = btrfs.open_directory(top)
     try:
@@ -181,7 +184,7 @@ def _part(found: Iterator[home_manifest.Line], inner: str) -> Iterator[home_mani
         if line.kind == "f":
             contents[line.path] = line
         if line.path == inner:
-            yield replace(line, path=".")
+            yield replace(contents[line.link] if line.kind == "h" else line, path=".")
         elif line.path.startswith(inner + "/"):
             path = line.path[len(inner) + 1 :]
             if line.kind == "h" and not line.link.startswith(inner + "/"):
@@ -198,12 +201,16 @@ def _part(found: Iterator[home_manifest.Line], inner: str) -> Iterator[home_mani
 
 def _verify(request: Request, backup: Backup, part: str, inner: str) -> home_manifest.Total:
     back = translated(request, backup.homes[request.user].uid, back=True)
+
+    def there() -> Iterator[home_manifest.Line]:
+        if os.path.isdir(part) and not os.path.islink(part):
+            return home_manifest.lines(part, owner=back)
+        return iter([home_manifest.single(part, owner=back)])
+
     expected = home_manifest.total(_part(home_manifest.read(backup.manifest(request.user)), inner))
-    found = home_manifest.total(home_manifest.lines(part, owner=back))
+    found = home_manifest.total(there())
     if expected.checksum != found.checksum:
-        lines = home_manifest.compare(
-            _part(home_manifest.read(backup.manifest(request.user)), inner), home_manifest.lines(part, owner=back)
-        )
+        lines = home_manifest.compare(_part(home_manifest.read(backup.manifest(request.user)), inner), there())
         raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
     return found
 
