@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import (
@@ -17,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     btrfs,
     home_manifest,
     restore,
+    restore_plan,
     transfer,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -234,7 +238,7 @@ sys.path.insert(0, {collections!r})
 from ansible_collections.gpuadmin.node.plugins.module_utils import transfer
 import os
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
-sys.exit(transfer.main({directory!r}))
+sys.exit(transfer.main({directory!r}, 1))
 """
 
 
@@ -297,7 +301,125 @@ def test_a_copy_that_breaks_is_none(storage: Storage, remote: tuple[transfer.Rem
         transfer.send(backup, there, [])
 
 
-@pytest.mark.parametrize("asked", ["", "rm -rf /", "receive ../x homes", "begin x", "verify 20200101T000000Z-x minji",
+def test_what_is_lost_here_comes_back_from_the_other_host(
+    storage: Storage, remote: tuple[transfer.Remote, Path]
+) -> None:
+    there, _directory = remote
+    home = storage.home("minji", 20001, {"thesis": b"precious", "big": os.urandom(1_000_000)})
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"1")
+    Storage.give(home, 20001)
+    sums = {FIRST: checksum_of(storage.backup())}
+    transfer.send(storage_set(storage, FIRST), there, [])
+    (home / "thesis").write_bytes(b"more")
+    sums[SECOND] = checksum_of(storage.backup(SECOND))
+    transfer.send(storage_set(storage, SECOND), there, [storage_set(storage, FIRST)])
+    # what is here and verified is taken from here
+    assert restore_plan.locate(wanted(storage), there)[1] is False
+    for name in (FIRST, SECOND):
+        backup_set.remove(str(storage.directory), name)
+    # after the disk was exchanged, the timer has backed an empty home up; nobody means that one
+    shutil.rmtree(home)
+    storage.home("minji", 20001, {})
+    storage.backup("20261229T010203Z-daily", verify=[])
+    found, fetch = restore_plan.locate(wanted(storage), there)
+    assert (found.name, fetch, found.homes["minji"].verified) == (SECOND, True, None)
+    for name in (SECOND, FIRST):  # the first one as a difference to the second
+        fetched = transfer.fetch(name, str(storage.directory), there)
+        assert transfer.fetch(name, str(storage.directory), there).name == name
+        assert backups.verify(fetched, ["minji"]).homes["minji"].verified
+        assert checksum_of(fetched) == sums[name]
+    assert (home.exists(), list(home.iterdir())) == (True, [])
+    restore.execute(wanted(storage, mode="in-place"))
+    assert (home / "thesis").read_bytes() == b"more"
+    assert (home / "data/set").read_bytes() == b"1"
+    # and a new one goes there as a difference to what came back
+    third = storage.backup("20261230T010203Z-manual")
+    assert transfer.send(third, there, [storage_set(storage, SECOND)]).strip()
+
+
+def storage_set(storage: Storage, name: str) -> backup_set.Backup:
+    found = backup_set.load(str(storage.directory), name)
+    assert found is not None
+    return found
+
+
+def checksum_of(backup: backup_set.Backup) -> str:
+    return backup.homes["minji"].checksum
+
+
+def test_a_fetch_that_breaks_leaves_nothing(storage: Storage, remote: tuple[transfer.Remote, Path]) -> None:
+    there, directory = remote
+    storage.home("minji", 20001, {"big": os.urandom(1_000_000)})
+    transfer.send(storage.backup(), there, [])
+    backup_set.remove(str(storage.directory), FIRST)
+    cutting = transfer.Remote(
+        "nas2", ("sh", "-c", 'case "$4" in send*) "$@" | head -c 3000;; *) exec "$@";; esac', "sh", *there.command)
+    )
+    with pytest.raises(NodeError, match="did not come from nas2"):
+        transfer.fetch(FIRST, str(storage.directory), cutting)
+    late = transfer.Remote(
+        "nas2", ("sh", "-c", 'case "$4" in send*) "$@"; exit 3;; *) exec "$@";; esac', "sh", *there.command)
+    )
+    with pytest.raises(NodeError, match="did not come whole"):
+        transfer.fetch(FIRST, str(storage.directory), late)
+    assert backup_set.names(str(storage.directory)) == []
+    deaf = transfer.Remote("nas2", ("false",))
+    with pytest.raises(NodeError, match="no backup with a home of minji .*; and nas2: list"):
+        restore_plan.locate(wanted(storage), deaf)
+    with pytest.raises(NodeError, match="nor on nas2"):
+        restore_plan.locate(wanted(storage, user="jiho"), there)
+    flip(backup_set.complete(str(directory))[0].home("minji"), "big", b"x" * 1_000_000)
+    transfer.fetch(FIRST, str(storage.directory), there)
+    with pytest.raises(NodeError, match="is not what was backed up"):
+        restore.execute(wanted(storage))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"homes": {"../../etc/x": {}}},
+        {"nested": {"": "../../x"}},
+        {"inside": "../.."},
+        {"inside": "/etc"},
+        {"format": 2},
+        None,
+    ],
+)
+def test_what_the_other_host_says_is_not_trusted(storage: Storage, tmp_path: Path, lie: dict[str, Any] | None) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup()
+    document = json.loads(Path(backup.path, "backup.json").read_text())
+    uuids = {"homes": "12345678-1234-1234-1234-123456789012"}
+    if lie is None:
+        uuids = {}
+    elif "homes" in lie:
+        document["homes"] = {name: document["homes"]["minji"] for name in lie["homes"]}
+    elif "nested" in lie:
+        document["homes"]["minji"]["nested"] = lie["nested"]
+    else:
+        document |= lie
+    (tmp_path / "said").write_text(json.dumps({"backup": json.dumps(document), "uuids": uuids}))
+    liar = transfer.Remote("nas2", ("sh", "-c", f"cat {tmp_path}/said"))
+    with pytest.raises(NodeError, match="refused|format"):
+        transfer.describe(FIRST, str(storage.directory), liar)
+
+
+def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
+    storage: Storage, remote: tuple[transfer.Remote, Path]
+) -> None:
+    """It keeps one, as its role says. What a reset or an admin made stays, and so does what nobody else has."""
+    there, directory = remote
+    storage.home(*MINJI)
+    sent = [storage.backup()]
+    transfer.send(sent[0], there, [])
+    for day in ("22", "23", "24"):
+        sent.append(storage.backup(f"202612{day}T010203Z-daily", verify=[]))
+        transfer.send(sent[-1], there, sent[-2::-1])
+    assert [one.name for one in backup_set.complete(str(directory))] == [FIRST, "20261224T010203Z-daily"]
+
+
+@pytest.mark.parametrize("asked", ["", "rm -rf /", "send 20200101T000000Z-x ../x", "show ../x", "receive ../x homes", "begin x", "verify 20200101T000000Z-x minji",
                                    "manifest 20200101T000000Z-x ../../etc/passwd", "list x"])  # fmt: skip
 def test_the_other_host_takes_names_and_no_paths(tmp_path: Path, asked: str) -> None:
     with pytest.raises(NodeError):

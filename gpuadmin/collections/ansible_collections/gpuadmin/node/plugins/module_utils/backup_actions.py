@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import backup_set, backups, jobs, work
+from . import backup_set, backups, jobs, pruning, work
 from .backup_set import Backup
 from .errors import NodeError
 
@@ -78,7 +78,7 @@ def _copy(given: Mapping[str, Any], check: bool) -> Done:
 
 def _prune(given: Mapping[str, Any], check: bool) -> Done:
     arguments = {key: given[key] for key in ("directory", "days", "ordinary", "only")}
-    gone = work.expired(given["directory"], given["days"], given["ordinary"], given["only"])
+    gone = pruning.expired(given["directory"], given["days"], given["ordinary"], given["only"])
     done = Done([f"delete the backup {name}" for name in gone])
     done.report["pruned"] = gone
     if not check and gone:

@@ -98,8 +98,12 @@ def load(directory: str, name: str) -> Backup | None:
         raise NodeError(f"{shown(name)} is not the name of a backup")
     path = os.path.join(directory, name)
     data = read_bytes(os.path.join(path, "backup.json")) if os.path.isdir(path) else None
-    if data is None:
-        return None
+    return None if data is None else parse(directory, name, data)
+
+
+def parse(directory: str, name: str, data: bytes | str) -> Backup:
+    """What a backup.json says of the set ``name``, whose place is in ``directory``. Raises NodeError."""
+    path = os.path.join(directory, name)
     try:
         raw = json.loads(data)
         if raw["format"] != FORMAT:

@@ -14,7 +14,7 @@ from .truth import load
 
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
-    "       cli.py backup | serve-backups DIRECTORY\n"
+    "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
     "       cli.py image-work | image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -102,10 +102,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from . import timed_backup
 
             return timed_backup.main(host.path(host.state))
-        if command == "serve-backups" and len(rest) == 1:
+        if command == "serve-backups" and len(rest) in (1, 2) and all(one.isdecimal() for one in rest[1:]):
             from . import transfer
 
-            return transfer.main(rest[0])
+            return transfer.main(rest[0], *(int(one) for one in rest[1:]))
         if command in ("close-root", "hold-root"):
             return root.main(given)
         if command in IMAGE_COMMANDS:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import backup_set, home_manifest, homes
+from . import backup_set, home_manifest, homes, transfer
 from .backup_set import Backup
 from .errors import NodeError
 from .fields import shown, valid_name
@@ -43,12 +43,41 @@ class Plan:
     aside: str | None = None
 
 
-def newest(directory: str, user: str) -> Backup:
+def newest(directory: str, user: str) -> Backup | None:
     """The newest backup that a person's home was verified in, else the newest that has it."""
     having = [one for one in backup_set.complete(directory) if user in one.homes]
-    if not having:
-        raise NodeError(f"no backup in {directory} has a home of {user}")
-    return next((one for one in reversed(having) if one.homes[user].verified), having[-1])
+    return next((one for one in reversed(having) if one.homes[user].verified), having[-1] if having else None)
+
+
+def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Backup, bool]:
+    """The backup to restore from, and whether it has to be fetched from the host of the second copies first.
+
+    That host is asked where nothing here will do: the backup that was named is not here, or no home of that person
+    was verified in any that is. Where it does not answer, what is here has to do.
+    """
+    user, directory = request.user, request.directory
+    backup_set.check_directory(directory)
+    here = backup_set.load(directory, request.backup) if request.backup else newest(directory, user)
+    if here is not None and user in here.homes and (request.backup or here.homes[user].verified):
+        return here, False
+    wanted = f"complete backup {request.backup} with" if request.backup else "backup with"
+    lacking = f"no {wanted} a home of {user} in {directory}"
+    if remote is not None:
+        there = None
+        try:
+            if not request.backup:
+                there = transfer.newest(user, directory, remote)
+            elif request.backup in transfer.names(remote):
+                there = transfer.describe(request.backup, directory, remote)[0]
+        except NodeError as error:
+            lacking += f"; and {error}"
+        else:
+            lacking += f", nor on {remote.name}"
+        if there is not None and user in there.homes:
+            return there, True
+    if here is not None and user in here.homes:
+        return here, False
+    raise NodeError(lacking)
 
 
 def inner_path(path: str) -> str:
@@ -59,20 +88,21 @@ def inner_path(path: str) -> str:
     return "" if clean == "." else clean
 
 
-def compute(request: Request, mountinfo: str) -> tuple[Plan, Backup]:
-    """Decide where it goes; refuse where something is in the way."""
+def refuse_nonsense(request: Request) -> None:
+    """Raise NodeError for a name or a mode that nobody has."""
     if not valid_name(request.user) or request.mode not in MODES:
         raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
+    if request.backup and not backup_set.NAME.match(request.backup):
+        raise NodeError(f"{shown(request.backup)} is not the name of a backup")
+
+
+def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tuple[Plan, Backup]:
+    """Decide where it goes; refuse where something is in the way. ``found``: the backup, without it one that is here."""
+    refuse_nonsense(request)
     if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), mountinfo):
         raise NodeError(f"there is no {request.root}")
-    backup_set.check_directory(request.directory)
-    found = (
-        backup_set.load(request.directory, request.backup)
-        if request.backup
-        else newest(request.directory, request.user)
-    )
-    if found is None or request.user not in found.homes:
-        raise NodeError(f"no complete backup {request.backup} with a home of {request.user} in {request.directory}")
+    if found is None:
+        found = locate(request)[0]
     inner = inner_path(request.path)
     what = f"{request.user}'s {inner or 'home'} from {found.name}"
     home = os.path.join(request.root, request.user)
@@ -93,7 +123,8 @@ def compute(request: Request, mountinfo: str) -> tuple[Plan, Backup]:
             aside = f"{target}.before-{stamp}"
     if os.path.lexists(aside or target):
         raise NodeError(f"{aside or target} is there already; move it away first")
-    words = [f"restore {what} to {target}"]
+    saved = found.homes[request.user]
+    words = [f"restore {what} ({saved.files} files in the whole home, {saved.bytes} bytes) to {target}"]
     if aside:
         words.insert(0, f"keep what is there now as {aside}")
     return Plan(tuple(words), target, aside), found

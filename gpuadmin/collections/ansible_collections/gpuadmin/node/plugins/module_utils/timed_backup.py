@@ -7,12 +7,11 @@ import os
 import sys
 import time
 
-from . import backups, work
+from . import backups, pruning, work
 from .errors import NodeError
 from .files import read_bytes
 
 FILE = "backups.json"
-FOR_EVER = 36500  # days: what a reset or an admin made goes only when an admin says so
 
 
 def main(state: str) -> int:
@@ -42,10 +41,8 @@ def make(settings: dict[str, object], name: str | None = None) -> str:
     print(f"{name}: {len(made.homes)} homes")
     for who, problem in sorted(made.problems.items()):
         print(f"Warning: {who} {problem}: not backed up", file=sys.stderr)
-    gone = work.prune_backups(
-        {"directory": directory, "days": FOR_EVER, "ordinary": int(str(settings["ordinary"])), "only": None}
-    )
-    print(f"deleted: {', '.join(gone) or 'none'}")  # type: ignore[arg-type]
+    gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))
+    print(f"deleted: {', '.join(gone) or 'none'}")
     if settings.get("remote"):
         remote = dict(settings["remote"], directory=directory, backup=name)  # type: ignore[call-overload]
         work.copy_backup(remote)

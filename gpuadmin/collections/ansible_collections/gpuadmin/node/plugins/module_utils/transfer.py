@@ -2,20 +2,23 @@
 
 The storage host calls; what it may do on the other host is decided there by ``serve``, which an ssh key with a forced
 command runs: it takes a name and a stream, never a path. A copy counts when its homes were read there and held
-against the manifests.
+against the manifests. The storage host can have a copy back, and can neither change nor delete one: the other host
+itself lets the oldest of the timer's go when it has got a new one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from . import backup_set, backups, btrfs
+from . import backup_set, backups, btrfs, pruning, retention
 from .backup_set import Backup
 from .errors import NodeError
 from .fields import valid_name
@@ -102,8 +105,145 @@ def _send_part(backup: Backup, part: str, remote: Remote, parent: Backup | None)
         raise NodeError(f"{remote.name}: {part} of {backup.name} was not copied (send {status}): {words[-400:]}")
 
 
-def serve(directory: str, request: str, stdin: int = 0) -> str:
-    """On the other host: do what was asked for in SSH_ORIGINAL_COMMAND; return what to print."""
+def names(remote: Remote) -> list[str]:
+    """The complete sets on the other host, oldest first."""
+    return sorted(name for name in _call(remote, "list").split() if backup_set.NAME.match(name))
+
+
+def describe(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, str]]:
+    """Given a set of the other host, return it as it would lie in ``directory`` here, and the uuid of each part.
+
+    Nothing of it was verified here. Raises NodeError also where what the other host says is no set of names.
+    """
+    try:
+        said = json.loads(_call(remote, "show", name))
+        found = backup_set.parse(directory, name, said["backup"])
+        uuids = {str(part): str(uuid) for part, uuid in said["uuids"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NodeError(f"{remote.name}: {name} cannot be read: {error}") from error
+    inside = os.path.normpath(found.inside)
+    if (
+        not all(valid_name(one) for one in found.homes)
+        or not all(PART.match(part) for part in parts(found))
+        or any(not UUID.match(uuids.get(part, "")) for part in parts(found))
+        or inside.startswith(("/", "../"))
+        or inside == ".."
+    ):
+        raise NodeError(f"{remote.name}: what {name} says of itself is refused")
+    homes = {one: replace(home, verified=None) for one, home in found.homes.items()}
+    return replace(found, homes=homes), uuids
+
+
+def newest(user: str, directory: str, remote: Remote) -> Backup | None:
+    """The newest set of the other host that a person's home was verified in, else the newest that has it."""
+    having = None
+    for name in reversed(names(remote)):
+        said = json.loads(_call(remote, "show", name))
+        home = backup_set.parse(directory, name, said["backup"]).homes.get(user)
+        if home is not None and (home.verified or having is None):
+            having = describe(name, directory, remote)[0]
+            if home.verified:
+                break
+    return having
+
+
+def fetch(name: str, directory: str, remote: Remote) -> Backup:
+    """Bring a set back from the other host, only the difference where one is here that is there, too.
+
+    The caller holds the lock. Raises NodeError, and then nothing here calls itself a backup.
+    """
+    found = backup_set.load(directory, name)
+    if found is not None:
+        return found
+    found, uuids = describe(name, directory, remote)
+    there = set(names(remote))
+    parent = next((one for one in reversed(backup_set.complete(directory)) if one.name in there), None)
+    try:
+        _begin(directory, name)
+        for part in parts(found):
+            _fetch_part(found, part, uuids[part], remote, parent if part == "homes" else None)
+        for one in sorted(found.homes):
+            with open(found.manifest(one), "wb") as target:
+                _stream(remote, ("manifest-of", name, one), target.fileno())
+        sync_filesystem(found.path)
+        backup_set.store(found)
+        sync_directory(directory)
+        return found
+    except BaseException:
+        backup_set.remove(directory, name)
+        raise
+
+
+def _fetch_part(found: Backup, part: str, uuid: str, remote: Remote, parent: Backup | None) -> None:
+    words = ("send", found.name, part, *((parent.name,) if parent else ()))
+    command = (*remote.command, shlex.join(words))
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as sender:
+        assert sender.stdout is not None
+        assert sender.stderr is not None
+        try:
+            _receive(found.path, part, uuid, sender.stdout.fileno())
+        except NodeError as error:
+            sender.kill()
+            said = sender.stderr.read().decode(errors="replace").strip()
+            raise NodeError(f"{part} of {found.name} did not come from {remote.name}: {error} {said}"[:400]) from error
+        sender.stdout.close()
+        said = sender.stderr.read().decode(errors="replace").strip()
+        if sender.wait() != 0:
+            raise NodeError(f"{remote.name}: {part} of {found.name} did not come whole: {said[-400:]}")
+
+
+def _stream(remote: Remote, words: Sequence[str], target: int) -> None:
+    command = (*remote.command, shlex.join(words))
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=target, stderr=subprocess.PIPE, check=False)
+    if result.returncode != 0:
+        raise NodeError(f"{remote.name}: {words[0]}: {result.stderr.decode(errors='replace').strip()[-400:]}")
+
+
+def _begin(directory: str, name: str) -> None:
+    """An empty place for a set; what an interruption left of others goes."""
+    os.makedirs(os.path.dirname(directory), exist_ok=True)
+    make_directory(directory, 0o700, os.geteuid(), os.getegid())
+    for one in backup_set.names(directory):
+        if backup_set.load(directory, one) is None:
+            backup_set.remove(directory, one)
+    path = os.path.join(directory, name)
+    for place in (path, f"{path}/nested", f"{path}/manifest"):
+        make_directory(place, 0o700, os.geteuid(), os.getegid())
+
+
+def _show(found: Backup) -> str:
+    """A set in its own words, and by which uuid each of its snapshots was sent."""
+    uuids = {}
+    for part in parts(found):
+        volume = btrfs.subvolume(os.path.join(found.path, part))
+        if volume is None:
+            raise NodeError(f"{part} of {found.name} is not there")
+        uuids[part] = volume.received_uuid or volume.uuid
+    with open(os.path.join(found.path, "backup.json"), encoding="utf-8") as stream:
+        return json.dumps({"backup": stream.read(), "uuids": uuids})
+
+
+def _give(directory: str, found: Backup, verb: str, rest: Sequence[str], stdout: int) -> None:
+    """Stream a part of a set, or a manifest of it."""
+    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and valid_name(rest[0]):
+        with open(found.manifest(rest[0]), "rb") as stream, os.fdopen(os.dup(stdout), "wb") as target:
+            shutil.copyfileobj(stream, target)
+    elif verb == "send" and len(rest) in (1, 2) and rest[0] in parts(found):
+        parent = backup_set.load(directory, rest[1]) if len(rest) == 2 else None
+        before = None if parent is None else os.path.join(parent.path, rest[0])
+        command = send_command(os.path.join(found.path, rest[0]), before)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, check=False)
+        if result.returncode != 0:
+            raise NodeError(result.stderr.decode(errors="replace").strip()[-400:])
+    else:
+        raise NodeError("not understood")
+
+
+def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, *, ordinary: int | None = None) -> str:
+    """On the other host: do what was asked for in SSH_ORIGINAL_COMMAND; return what to print.
+
+    ``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
+    """
     words = shlex.split(request)
     verb, rest = (words[0], words[1:]) if words else ("", [])
     backup_set.check_directory(directory)
@@ -114,20 +254,25 @@ def serve(directory: str, request: str, stdin: int = 0) -> str:
     if not rest or not backup_set.NAME.match(rest[0]):
         raise NodeError("not understood")
     name, path = rest[0], os.path.join(directory, rest[0])
-    if verb == "verify":
+    if verb in ("verify", "show", "send", "manifest-of"):
         found = backup_set.load(directory, name)
-        if found is None or any(one not in found.homes for one in rest[1:]):
+        if found is None:
             raise NodeError(f"there is no complete {name} here")
+        if verb == "show" and len(rest) == 1:
+            return _show(found)
+        if verb != "verify":
+            _give(directory, found, verb, rest[1:], stdout)
+            return ""
+        if any(one not in found.homes for one in rest[1:]):
+            raise NodeError(f"{name} has not all of these homes")
         backups.verify(found, rest[1:], again=True)
+        if ordinary is not None and retention.view(found.as_dict()).ordinary:
+            pruning.prune(directory, pruning.FOR_EVER, ordinary)
         return backup_set.now()
     if backup_set.load(directory, name) is not None:
         raise NodeError(f"{name} is complete here")
     if verb == "begin" and len(rest) == 1:
-        for one in backup_set.names(directory):
-            if backup_set.load(directory, one) is None:
-                backup_set.remove(directory, one)
-        for place in (path, f"{path}/nested", f"{path}/manifest"):
-            make_directory(place, 0o700, os.geteuid(), os.getegid())
+        _begin(directory, name)
     elif verb == "receive" and len(rest) == 3 and PART.match(rest[1]) and UUID.match(rest[2]):
         _receive(path, rest[1], rest[2], stdin)
     elif verb == "manifest" and len(rest) == 2 and valid_name(rest[1]):
@@ -171,10 +316,12 @@ def _commit(path: str, stdin: int) -> None:
     sync_directory(path)
 
 
-def main(directory: str) -> int:
+def main(directory: str, ordinary: int | None = None) -> int:
     """What the forced command runs."""
     try:
-        print(serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", "")))
+        said = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), ordinary=ordinary)
+        if said:  # after a stream nothing may follow
+            print(said)
     except (NodeError, OSError, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import backup_set, backups, people, restore, retention, scratch, transfer, wipe
+from . import backup_set, backups, people, pruning, restore, scratch, transfer, wipe
 from .errors import NodeError
 from .files import flocked, read_bytes, write_atomic
 from .jobs import NEW, Work
@@ -60,31 +60,34 @@ def copy_backup(arguments: Mapping[str, Any]) -> object:
     found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
     if found is None:
         raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
-    command = transfer.ssh_command(arguments["address"], arguments["key"], arguments["known_hosts"], arguments["port"])
     earlier = [one for one in reversed(sets) if one.name < found.name]
     with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
-        when = transfer.send(found, transfer.Remote(arguments["host"], command), earlier)
+        when = transfer.send(found, remote_of(arguments), earlier)
     return backup_set.copied(found, arguments["host"], when).as_dict()
 
 
-def expired(directory: str, days: int, ordinary: int, only: list[str] | None = None) -> list[str]:
-    """Sets that the policy lets go; ``only``: those that were decided before, of which some may now have to stay."""
-    views = [retention.view(one.as_dict()) for one in backup_set.complete(directory)]
-    gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backup_set.now()))
-    return [name for name in gone if only is None or name in only]
+def fetch_backup(arguments: Mapping[str, Any]) -> object:
+    """Bring a set back from the other host."""
+    remote = remote_of(arguments)
+    with flocked(COPY_LOCK, 3600), flocked(backup_set.LOCK, 3600):  # seconds; what is not complete is anybody's rubbish
+        return transfer.fetch(arguments["backup"], arguments["directory"], remote).as_dict()
+
+
+def remote_of(arguments: Mapping[str, Any]) -> transfer.Remote:
+    """The other host, as the role describes it."""
+    command = transfer.ssh_command(
+        arguments["address"], arguments["key"], arguments["known_hosts"], int(arguments["port"])
+    )  # fmt: skip
+    return transfer.Remote(arguments["host"], command)
 
 
 def prune_backups(arguments: Mapping[str, Any]) -> object:
-    with flocked(backup_set.LOCK):
-        gone = expired(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
-        for name in gone:
-            backup_set.remove(arguments["directory"], name)
-    return gone
+    return pruning.prune(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
 
 
 WORK: Mapping[str, Work] = {
     one.__name__: one
-    for one in (make_backup, verify_backup, copy_backup, prune_backups, empty_trash, wipe_scratch, restore_home)
+    for one in (make_backup, verify_backup, copy_backup, fetch_backup, prune_backups, empty_trash, wipe_scratch, restore_home)
 }
 
 

@@ -29,7 +29,10 @@ options:
     type: str
     required: true
   backup:
-    description: Name of the backup; without it the newest in which the home was verified.
+    description:
+      - Name of the backup; without it the newest in which the home was verified.
+      - One that is not here is fetched from the host of the second copies first. So is the newest verified one, where
+        none that is here has the home verified.
     type: str
     default: ""
   mode:
@@ -51,6 +54,9 @@ options:
     description: Base, size and first uid of the site's subordinate ids; they move with the uid.
     type: list
     elements: int
+  remote:
+    description: The host of the second copies, with host, address, port, key and known_hosts; none for no such host.
+    type: dict
 attributes:
   check_mode:
     description: The plan of check mode is made by the code that does the work.
@@ -86,7 +92,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts, restore, work
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts, restore_plan, work
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 ARGUMENTS = {
@@ -100,6 +106,7 @@ ARGUMENTS = {
     "target": {"type": "path"},
     "uid": {"type": "int"},
     "subids": {"type": "list", "elements": "int"},
+    "remote": {"type": "dict"},
 }
 
 
@@ -108,15 +115,28 @@ def main() -> None:
     try:
         given = module.params
         subids = tuple(given["subids"]) if given["subids"] else None
-        plan, backup = restore.compute(restore.Request(**{**given, "subids": subids}), mounts.read_mountinfo())
+        remote = given.pop("remote")
+        request = restore_plan.Request(**{**given, "subids": subids})
+        restore_plan.refuse_nonsense(request)
+        backup, fetch = restore_plan.locate(request, None if remote is None else work.remote_of(remote))
+        plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
+        operations = list(plan.operations)
         report = {"restored": {"target": plan.target, "backup": backup.name}, "problems": []}
+        if fetch:
+            size = sum(home.bytes for home in backup.homes.values())
+            operations.insert(
+                0, f"fetch the backup {backup.name} from {remote['host']} ({len(backup.homes)} homes, {size} bytes)"
+            )
         if not module.check_mode:
+            if fetch:
+                wanted = {**remote, "directory": given["directory"], "backup": backup.name}
+                jobs.perform("backup-fetch", work.fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
             report["restored"] = jobs.perform(f"restore-{given['user']}", work.restore_home, arguments)
     except (NodeError, OSError) as error:
         module.fail_json(msg=str(error), operations=[], report={"problems": [str(error)]})
         return
-    module.exit_json(changed=True, operations=list(plan.operations), report=report)
+    module.exit_json(changed=True, operations=operations, report=report)
 
 
 if __name__ == "__main__":
