@@ -97,7 +97,7 @@ def refuse_nonsense(request: Request) -> None:
 
 
 def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tuple[Plan, Backup]:
-    """Decide where it goes; refuse where something is in the way. ``found``: the backup, without it one that is here."""
+    """Decide where it goes; refuse what is in the way. ``found``: the backup; without it one that is here."""
     refuse_nonsense(request)
     if not homes.check_root(homes.Request(request.root, mountpoint=request.mountpoint), mountinfo):
         raise NodeError(f"there is no {request.root}")

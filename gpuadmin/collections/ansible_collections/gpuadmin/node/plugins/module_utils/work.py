@@ -87,7 +87,16 @@ def prune_backups(arguments: Mapping[str, Any]) -> object:
 
 WORK: Mapping[str, Work] = {
     one.__name__: one
-    for one in (make_backup, verify_backup, copy_backup, fetch_backup, prune_backups, empty_trash, wipe_scratch, restore_home)
+    for one in (
+        make_backup,
+        verify_backup,
+        copy_backup,
+        fetch_backup,
+        prune_backups,
+        empty_trash,
+        wipe_scratch,
+        restore_home,
+    )
 }
 
 
