@@ -44,6 +44,7 @@ VERBS: dict[str, str] = {
     "list-backups": "Show backups and whose homes are in them.",
     "verify-backup": "Read a backup and compare it with its manifests.",
     "restore-home": "Bring a home, or a part of it, back.",
+    "clear-leftovers": "Pack what a wipe could not delete.",
     "runs": "List past runs, or show one.",
     "lab": "A virtual cluster on this machine.",
     "schema": "Print the JSON Schema of a site's files.",

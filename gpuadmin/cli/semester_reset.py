@@ -105,7 +105,7 @@ def _go(reset: Reset, phases: list[str]) -> int:
     from gpuadmin.cli._semester_phases import HANDLERS
     from gpuadmin.semester.plans import of_decision
 
-    reset.planned("decision", of_decision(reset.decision).build())
+    reset.planned("decision", of_decision(reset.decision, reset.facts.waiting()).build())
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
@@ -188,7 +188,7 @@ def _report(reset: Reset) -> dict[str, Any]:
     state = reset.state
     if state.decision is None:
         return {}
-    return document(state, reset.verb.site.settings, reset.facts.backups(), reset.journal.entries())
+    return document(state, reset.verb.site.settings, reset.facts, reset.journal.entries())
 
 
 def _finish(reset: Reset) -> None:

@@ -47,6 +47,10 @@ class Facts:
         """The complete backups on the storage host, oldest first."""
         return next((list(said["backups"]) for said in self.hosts.values() if said is not None and "homes" in said), [])
 
+    def waiting(self) -> list[str]:
+        """Homes that are out of sight and not deleted (yet), as BACKUP/USER."""
+        return next((list(said["waiting"]) for said in self.hosts.values() if said and "waiting" in said), [])
+
     def scratch(self, host: str) -> list[Mapping[str, Any]]:
         said = self.hosts.get(host)
         return list(said["scratch"]["items"]) if said is not None and "scratch" in said else []

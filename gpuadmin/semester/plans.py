@@ -11,8 +11,8 @@ from gpuadmin.semester.planner import Decision
 from gpuadmin.semester.report import size
 
 
-def of_decision(decision: Decision) -> PlanBuilder:
-    """Who leaves, who stays, what is kept: the head of every plan of a reset."""
+def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
+    """Who leaves, who stays, what is kept: the head of every plan of a reset. ``waiting``: what wipes left."""
     builder = PlanBuilder(f"End of {decision.term}: {len(decision.leaving)} leave, {len(decision.staying)} stay")
     for one in decision.leaving:
         builder.add("leaves", f"{one.name} (uid {one.uid})" + ("" if one.home else ", no home to wipe"))
@@ -23,6 +23,9 @@ def of_decision(decision: Decision) -> PlanBuilder:
             builder.add("kept", f"home {name}: {reason}")
     for host, reason in decision.silent.items():
         builder.warn(f"{host} could not be looked at ({reason}); what it holds stays until it can be")
+    for name in waiting:
+        if name.partition("/")[0] != decision.backup:
+            builder.warn(f"{name}: an earlier wipe left something that its backup lacks (gpuadmin clear-leftovers)")
     return builder
 
 

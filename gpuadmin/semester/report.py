@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuadmin.config.schema import Settings
+    from gpuadmin.semester.facts import Facts
 
 
 def document(
-    state: State, settings: Settings, backups: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Given a journal's state and the backups there are, return the whole report."""
+    state: State, settings: Settings, facts: Facts, entries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:  # fmt: skip
+    """Given a journal's state and what the hosts say now, return the whole report."""
     decision = state.decision
     assert decision is not None
-    found = next((one for one in backups if one["name"] == decision.backup), None)
+    found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
     wiped = []
     gone = "wipe" in state.done
     refused = state.done.get("wipe", {}).get("kept", {})
@@ -60,6 +61,7 @@ def document(
             "name": found["name"], "path": found["path"], "created": found["created"],
             "until": until(found["created"], settings.backups.days), "copies": dict(found["copies"]),
         },
+        "leftovers": facts.waiting(),
         "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
     }  # fmt: skip
 
@@ -125,6 +127,10 @@ def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None
             f"Second copy: {escape(copies)}" if copies else "[yellow]No second copy on another host.[/yellow]"
         )
     console.print(f"Freed: {size(report['bytes_freed'])}")
+    for name in report["leftovers"]:
+        console.print(
+            f"[yellow]Left by a wipe, because its backup lacks it:[/yellow] {escape(name)} (gpuadmin clear-leftovers)"
+        )
     for phase, hosts in report["pending"].items():
         for host, reason in hosts.items():
             console.print(f"[yellow]Pending:[/yellow] {phase} on {escape(host)}: {escape(reason)}")

@@ -23,7 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 PLUGINS = Path(session.__file__).resolve().parents[1]
 MODULES = (
     "accounts", "files", "homes", "host_facts", "packages", "root_session",
-    "backup", "doors", "restore_home", "sessions", "term_facts", "wipe_homes", "wipe_scratch",
+    "backup", "doors", "leftovers", "restore_home", "sessions", "term_facts", "wipe_homes", "wipe_scratch",
 )  # fmt: skip
 
 

@@ -370,3 +370,28 @@ def test_the_command_line_knows_the_phases() -> None:
     from gpuadmin.cli._semester_phases import HANDLERS
 
     assert tuple(semester_reset.PHASES) == PHASES == tuple(HANDLERS)
+
+
+def test_what_the_backup_lacks_is_reported_until_it_is_cleared(cluster: Cluster, cli: Cli) -> None:
+    """minji's program still wrote into an open file when the backup was made."""
+
+    def write(phase: str) -> None:
+        if phase == "wipe":
+            (cluster.storage.root / "minji/thesis").write_bytes(b"one more line")
+
+    cluster.before_phase = write
+    code, out, err = cli(*ALL)
+    assert code == 0, err
+    document = json.loads(out)["result"]
+    report, name = document["report"], document["decision"]["backup"]
+    (minji,) = [one for one in report["leaving"] if one["name"] == "minji"]
+    assert minji["home"] == "kept"
+    assert report["leftovers"] == [f"{name}/minji"]
+    assert "clear-leftovers" in (cluster.site / "runs/term-2026-2/report.html").read_text()
+    assert (cluster.storage.root / ".gpuadmin-wiping" / name / "minji/thesis").read_bytes() == b"one more line"
+    # who has something left keeps the account, and the next term's reset says why
+    cluster.before_phase = lambda phase: None
+    settings = cluster.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("2099-06-30", "2026-02-28"))
+    warnings = json.loads(cli("semester-reset", "--check", "--json")[1])["result"]["phases"]["decision"]["plan"]
+    assert any("minji" in one and "clear-leftovers" in one for one in warnings["warnings"])

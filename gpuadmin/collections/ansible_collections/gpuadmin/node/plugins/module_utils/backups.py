@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
-from . import btrfs, home_manifest, homes, mounts
+from . import btrfs, home_manifest, homes, leftovers, mounts
 from .backup_set import LOCK, NAME, Backup, Home, check_directory, complete, load, names, now, remove, source, store
 from .errors import NodeError
 from .fields import shown, valid_name
@@ -63,6 +63,7 @@ def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dic
         missing = [name for name in _to_verify(request, done.homes) if done.homes[name].verified is None]
         return [f"backup {request.name}: verify {name}" for name in missing], dict(done.problems)
     found, other = observe(request)
+    other |= leftovers.problems(request.root)
     words = [f"backup {request.name}: snapshot of {request.root} with {len(found)} homes"]
     wanted = set(_to_verify(request, found))
     words += [f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found]
@@ -122,7 +123,7 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
         where = f"nested/{number}"
         btrfs.snapshot(os.path.join(holder, relative), os.path.join(path, where))
         nested.setdefault(name, {})[rest] = where
-    problems: dict[str, str] = {}
+    problems = leftovers.problems(request.root)
     found: dict[str, Home] = {}
     top = os.path.normpath(os.path.join(path, "homes", inside))
     for name, entry in sorted(homes.scan(top).items()):

@@ -123,7 +123,7 @@ def owned_by(uids: range, *more: int) -> Judge:
     return judge
 
 
-def _enter(entry: Entry, parent: os.stat_result) -> bool:
+def enter(entry: Entry, parent: os.stat_result) -> bool:
     """Into directories of the same file system, and into subvolumes of it, which have a device of their own."""
     if entry.facts.st_dev == parent.st_dev:
         return True
@@ -176,10 +176,10 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
 
 
 def _below(handle: int, judge: Judge, done: Purged) -> None:
-    for entry in walk(handle, _enter, leaving=True):
+    for entry in walk(handle, enter, leaving=True):
         reason = judge(entry)
         if entry.is_directory and not entry.leaving:
-            if entry.facts.st_dev != os.fstat(entry.at).st_dev and not _enter(entry, os.fstat(entry.at)):
+            if entry.facts.st_dev != os.fstat(entry.at).st_dev and not enter(entry, os.fstat(entry.at)):
                 done.keep(entry.path, "is something that is mounted there")
         elif reason is not None:
             done.keep(entry.path, reason)

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import backup_set, homes, mounts, scratch, sessions
+from . import backup_set, homes, leftovers, mounts, scratch, sessions
 from .errors import NodeError
 from .people import Person
 
@@ -34,14 +34,6 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
             "kind": entry.kind, "uid": entry.uid, "problem": problem,
         }  # fmt: skip
     return found
-
-
-def waiting(root: str) -> list[str]:
-    """Names of homes that are out of sight and not deleted yet, as BACKUP/NAME."""
-    place = os.path.join(root, backup_set.TRASH)
-    if not os.path.isdir(place):
-        return []
-    return sorted(f"{one}/{name}" for one in os.listdir(place) for name in os.listdir(os.path.join(place, one)))
 
 
 def of_backups(directory: str) -> list[dict[str, object]]:
@@ -83,7 +75,7 @@ def collect(
     found: dict[str, Any] = {"at": backup_set.now(), "boot": boot_id()}
     if home_root is not None:
         found["homes"] = of_homes(home_root, mountpoint, mounts.read_mountinfo())
-        found["waiting"] = waiting(home_root)
+        found["waiting"] = leftovers.names(home_root)
     if backup_directory is not None:
         found["backups"] = of_backups(backup_directory)
         found["free"] = free(backup_directory)

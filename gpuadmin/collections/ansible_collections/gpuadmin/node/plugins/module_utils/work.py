@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import backup_set, backups, people, pruning, restore, scratch, transfer, wipe
+from . import backup_set, backups, leftovers, people, pruning, restore, scratch, transfer, wipe
 from .errors import NodeError
 from .files import flocked, read_bytes, write_atomic
 from .jobs import NEW, Work
@@ -85,6 +85,10 @@ def prune_backups(arguments: Mapping[str, Any]) -> object:
     return pruning.prune(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])
 
 
+def clear_leftovers(arguments: Mapping[str, Any]) -> object:
+    return leftovers.clear(leftovers.Request(**arguments))
+
+
 WORK: Mapping[str, Work] = {
     one.__name__: one
     for one in (
@@ -96,6 +100,7 @@ WORK: Mapping[str, Work] = {
         empty_trash,
         wipe_scratch,
         restore_home,
+        clear_leftovers,
     )
 }
 

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+"""gpuadmin.node.leftovers: what a wipe left because no backup had it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: leftovers
+short_description: Pack what a wipe left, and delete it
+version_added: "0.1.0"
+description:
+  - What was changed after the backup is not deleted by a wipe; it stays, out of sight, in the home root.
+  - This packs it into archives that root alone can read, reads them back, compares them, and only then deletes it.
+  - The work runs in the unit C(gpuadmin-clear-leftovers.service), which goes on when the controller is interrupted.
+options:
+  root:
+    description: Directory of homes.
+    type: path
+    required: true
+  mountpoint:
+    description: Mount point that must be mounted.
+    type: path
+  archive:
+    description: Directory of archives.
+    type: path
+    required: true
+  only:
+    description: What is packed, as BACKUP/USER; without it all.
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    description: The plan of check mode is made by the code that does the work.
+    support: full
+  diff_mode:
+    description: There is nothing to show beyond the operations.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Pack what wipes left
+  gpuadmin.node.leftovers:
+    root: /srv/storage/homes
+    archive: /srv/storage/archive
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["pack what is left of minji (20261221T010203Z-reset-2026-2/minji: 2 entries, 9 bytes), and delete it"]
+report:
+  description: Where the archives are, and what could not be deleted.
+  returned: always
+  type: dict
+  sample: {cleared: {20261221T010203Z-reset-2026-2/minji: {archive: /srv/storage/archive/x.tar.gz}}, problems: []}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, leftovers, work
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "root": {"type": "path", "required": True},
+    "mountpoint": {"type": "path"},
+    "archive": {"type": "path", "required": True},
+    "only": {"type": "list", "elements": "str"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    report: dict[str, object] = {"cleared": {}, "problems": []}
+    try:
+        found = leftovers.observe(leftovers.Request(**module.params))
+        operations = [one.operation for one in found]
+        if found and not module.check_mode:
+            arguments = {**module.params, "only": [one.name for one in found]}
+            cleared = dict(jobs.perform("clear-leftovers", work.clear_leftovers, arguments))
+            report = {
+                "cleared": cleared,
+                "problems": [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]],
+            }
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error), operations=[], report={"cleared": {}, "problems": [str(error)]})
+        return
+    module.exit_json(changed=bool(operations), operations=operations, report=report)
+
+
+if __name__ == "__main__":
+    main()
