@@ -18,7 +18,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, and an image on all nodes
+demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, an image on all nodes, and a semester's end
 	@$(BIN)/python scripts/demo.py
 
 .PHONY: test

@@ -1,4 +1,4 @@
-"""`make demo`: a virtual cluster, two people with accounts on it, and one of them running a container.
+"""`make demo`: a virtual cluster, two people on it, a container that one of them runs, and the end of a semester.
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
 """
@@ -71,6 +71,35 @@ def expect(condition: bool, text: str) -> None:
     print(f"{GREEN}✓ {text}{RESET}", flush=True)
 
 
+def end_the_term() -> str:
+    """A term whose last day has come, with a name of its own: a term ends once."""
+    term = time.strftime("demo-%Y%m%d-%H%M%S")
+    settings = SITE / "gpuadmin.yml"
+    text = re.sub(r"^term: .*\n", "", settings.read_text(), flags=re.MULTILINE)
+    settings.write_text(f"{text.rstrip()}\nterm: {{name: {term}, deadline: 2026-01-31}}\n")
+    return term
+
+
+def semester(number: int, written: str) -> None:
+    """The term ends for one of the two, who then comes back. `written`: what she wrote into hello.txt."""
+    minji, jiho = PEOPLE
+    title(number, f"The semester ends: {minji} leaves, {jiho} was extended")
+    term = end_the_term()
+    run(GPUADMIN, "extend-term", jiho, "--yes")
+    run(GPUADMIN, "semester-reset", "--yes", "--term", term, "--grace", "5")
+    homes = run(GPUADMIN, "lab", "ssh", "--name", LAB, "storage1", "ls /srv/storage/homes", capture=True)
+    expect(homes.split() == [jiho], f"of the homes only {jiho}'s is left")
+    refused = person(minji, "node1", "true", check=False)
+    expect("Permission denied" in refused or "closed" in refused, f"{minji} cannot log in any more")
+    run(GPUADMIN, "list-backups", minji)
+
+    title(number + 1, f"{minji} comes back, and so does her home")
+    run(GPUADMIN, "add-user", minji, "--key", f"{key(minji)}.pub", "--yes")
+    run(GPUADMIN, "restore-home", minji, "--in-place", "--yes")
+    back = person(minji, "node2", "cat hello.txt")
+    expect(back == written, "the file from the beginning is there again")
+
+
 def main() -> None:
     started = time.monotonic()
     minji, jiho = PEOPLE
@@ -109,6 +138,8 @@ def main() -> None:
         root = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "sudo btrfs property get -ts / ro", capture=True)
         expect("ro=true" in root, f"the root of {host} is read-only")
     run(GPUADMIN, "list-users")
+
+    semester(7, there)
 
     print(f"\n{BOLD}Done in {time.monotonic() - started:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import PATIENCE, Cluster
 from tests.e2e.test_accounts import MAKE_IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -141,7 +141,7 @@ def test_a_host_loses_power_in_a_phase(people: Cluster, host: str, phase: str) -
     while process.poll() is None and (not journal.exists() or begun not in journal.read_text()):
         time.sleep(0.05)
     people.lab("power-cut", host)
-    process.communicate(timeout=900)
+    process.communicate(timeout=PATIENCE)
     people.lab("start", host)
     people.wait(lambda: people.ssh("admin", host, "systemctl is-system-running --wait || true"))
     if outcome(people) != "finished":
