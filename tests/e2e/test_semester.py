@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import PATIENCE, Cluster
+from tests.e2e.conftest import EMPTY_REGISTRY, PATIENCE, Cluster
 from tests.e2e.test_accounts import MAKE_IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -22,24 +23,48 @@ LEAVING, STAYING = ("minji", "jiho"), "sora"
 RESET = ("semester-reset", "--yes", "--term", "2026-2", "--grace", "5")
 
 
-@pytest.fixture
-def people(cluster: Cluster) -> Iterator[Cluster]:
-    """Three people with homes; the term's last day has come, and one of them was extended."""
-    settings = cluster.site / "gpuadmin.yml"
+@pytest.fixture(scope="module")
+def with_people(provisioned: Cluster) -> Cluster:
+    """Three people with homes, saved; the term's last day has come, and one of them was extended."""
+    saved = provisioned.site.parent / "people"
+    if saved.exists() and "people" in provisioned.lab("status"):  # of an earlier session, with GPUADMIN_KEEP_LAB
+        return provisioned
+    shutil.rmtree(saved, ignore_errors=True)
+    provisioned.lab("restore", "provisioned")
+    (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
+    settings = provisioned.site / "gpuadmin.yml"
     before = settings.read_text()
     settings.write_text(
-        f"{before}\nterm:\n  name: 2026-2\n  deadline: 2026-01-31\n  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
+        f"{before.replace('source: directory', 'source: registry')}\nterm:\n  name: 2026-2\n"
+        "  deadline: 2026-01-31\n  next: {name: 2027-1, deadline: 2099-06-30}\n"
     )
-    for name in (*LEAVING, STAYING):
-        cluster.add(name)
-        cluster.person(name, "node1", f"echo {name} > thesis; mkdir -p data; head -c 300000 /dev/urandom > data/set")
-    cluster.gpuadmin("extend-term", STAYING, "--yes")
-    yield cluster
+    try:
+        for name in (*LEAVING, STAYING):
+            provisioned.add(name)
+            files = f"echo {name} > thesis; mkdir -p data; head -c 300000 /dev/urandom > data/set"
+            provisioned.person(name, "node1", files)
+        provisioned.gpuadmin("extend-term", STAYING, "--yes")
+        provisioned.lab("save", "people")
+        saved.mkdir()
+        for name in ("users.yml", "gpuadmin.yml"):
+            shutil.copy(provisioned.site / name, saved / name)
+    finally:
+        settings.write_text(before)
+    return provisioned
+
+
+@pytest.fixture
+def people(with_people: Cluster) -> Iterator[Cluster]:
+    """That cluster as it was."""
+    settings = with_people.site / "gpuadmin.yml"
+    before = settings.read_text()
+    with_people.lab("restore", "people")
+    for left in (with_people.site / "runs").glob("term-*"):
+        shutil.rmtree(left)
+    for name in ("users.yml", "gpuadmin.yml"):
+        shutil.copy(with_people.site.parent / "people" / name, with_people.site / name)
+    yield with_people
     settings.write_text(before)
-    for left in (cluster.site / "runs").glob("term-*"):
-        for path in left.iterdir():
-            path.unlink()
-        left.rmdir()
 
 
 def picture(cluster: Cluster) -> dict[str, Any]:
