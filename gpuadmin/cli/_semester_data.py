@@ -79,7 +79,8 @@ def wipe(reset: Reset) -> Outcome:
                 kept[name] = home["problem"]
         for name, rest in (said.reports.get("deleted") or {}).items():
             if rest["kept"] and name in reset.decision.names:
-                kept[name] = f"{rest['kept']} entries that the backup does not have stay: {', '.join(rest['words'])}"
+                what = "entry" if rest["kept"] == 1 else "entries"
+                kept[name] = f"{rest['kept']} {what} not as in the backup, not deleted: {', '.join(rest['words'])}"
         done = [one for path, one in (said.reports.get("deleted") or {}).items() if path.startswith("/")]
         if done:
             totals[host] = {"entries": len(done), "bytes": sum(int(one["bytes"]) for one in done)}

@@ -85,7 +85,8 @@ def wipe(decision: Decision, storage: Sequence[str], facts: Facts, blocked: Sequ
 
 
 def prune(gone: dict[str, list[str]]) -> Plan:
-    builder = PlanBuilder("Delete old backups", destroys=True)
+    title = "Delete old backups" if gone else "Delete old backups: none is old enough"
+    builder = PlanBuilder(title, destroys=True)
     for host, names in gone.items():
         builder.add_all([host], [f"delete the backup {name}" for name in names])
     return builder.build()
