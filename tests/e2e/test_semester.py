@@ -122,7 +122,8 @@ def test_a_whole_semester(people: Cluster) -> None:
     assert people.ssh("minji", "node1", "true").returncode == 255
     assert people.ssh(STAYING, "node2", "cat thesis").stdout.strip() == STAYING
     assert (people.site / "runs/term-2026-2/report.html").exists()
-    assert "name: 2027-1" in (people.site / "gpuadmin.yml").read_text()
+    settings = (people.site / "gpuadmin.yml").read_text()
+    assert ("\n  name: 2027-1\n" in settings, "next:" in settings) == (True, False)
 
     # she comes back next term, and so does her home
     people.gpuadmin("restore-home", "minji", "--yes")
