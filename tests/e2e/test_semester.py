@@ -220,6 +220,13 @@ def test_a_second_copy_on_another_host(people: Cluster) -> None:
     try:
         people.gpuadmin("provision", "--yes", "--limit", "storage1,node2")
         people.gpuadmin("backup", "--yes")
+        # the storage host loses its own backups: what is restored is fetched first
+        lose = f"for one in {BACKUPS}/2*; do btrfs subvolume delete -q $one/homes; rm -r $one; done; ls {BACKUPS}"
+        assert people.admin("storage1", lose) == ""
+        document = people.gpuadmin("restore-home", "minji", "--yes")
+        assert "fetch the backup" in document["hosts"]["storage1"]["changed"][0]
+        target = document["result"]["restored"]["target"]
+        assert people.admin("storage1", f"cat {target}/thesis; rm -r {target}").split() == ["minji"]
         people.person("minji", "node1", "echo more >> thesis")
         document = people.gpuadmin(*RESET)
         copies = document["result"]["report"]["backup"]["copies"]
