@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 #: Another name lets a second checkout run its tests beside this one.
 LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
+KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
 EMPTY_REGISTRY = "users: []\nretired: []\n"
 
 
@@ -135,8 +136,7 @@ def provisioned() -> Iterator[Cluster]:
     """
     work = REPOSITORY / ".cache" / "e2e"
     cluster = Cluster(work / "site")
-    keep = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
-    if keep and cluster.site.exists() and "provisioned" in cluster.lab("status"):
+    if KEEP and cluster.site.exists() and "provisioned" in cluster.lab("status"):
         yield cluster
         return
     shutil.rmtree(work, ignore_errors=True)
@@ -149,7 +149,7 @@ def provisioned() -> Iterator[Cluster]:
         cluster.lab("save", "provisioned")
         yield cluster
     finally:
-        if not keep:
+        if not KEEP:
             cluster.lab("down", "--purge")
 
 
@@ -168,6 +168,8 @@ def cluster(provisioned: Cluster) -> Cluster:
 @pytest.fixture(scope="session")
 def with_image(provisioned: Cluster) -> Cluster:
     """The cluster prepared for images, with the image `one`, a package more, built: node1 runs it, node2 `base`."""
+    if KEEP and "imaged" in provisioned.lab("status"):
+        return provisioned
     provisioned.lab("restore", "provisioned")
     (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
     provisioned.gpuadmin("prepare-root", "--yes")
