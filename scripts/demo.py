@@ -1,4 +1,4 @@
-"""`make demo`: a virtual cluster, two people on it, a container that one of them runs, and the end of a semester.
+"""`make demo`: a virtual cluster, two people on it, a container, an image pushed, and the end of a semester.
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
 """
@@ -31,6 +31,18 @@ CONTAINER_UID = (
     "docker run --detach --rm --user 1000 --name demo tiny /bin/sleep 60 >/dev/null && "
     "stat --format %u /proc/$(docker inspect --format '{{.State.Pid}}' demo) && docker kill demo >/dev/null"
 )
+
+BREAK_SSHD = """---
+- name: Make an image that nobody can log in to
+  hosts: golden
+  gather_facts: false
+  tasks:
+    - name: Break sshd's settings
+      ansible.builtin.copy:
+        content: "NoSuchOption yes"
+        dest: /etc/ssh/sshd_config.d/00-broken.conf
+        mode: "0644"
+"""
 
 
 def title(number: int, text: str) -> None:
@@ -69,6 +81,26 @@ def expect(condition: bool, text: str) -> None:
     if not condition:
         raise SystemExit(f"the demo stopped: expected that {text}")
     print(f"{GREEN}✓ {text}{RESET}", flush=True)
+
+
+def images() -> None:
+    """Ship a system with a package more to all nodes, then one that is broken."""
+    title(7, "Build an image with one package more, boot it on the golden node, and push it to the others")
+    run(GPUADMIN, "prepare-root", "--yes")
+    run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")
+    run(GPUADMIN, "push-image", "with-rsync", "--yes")
+    for host in ("node1", "node2"):
+        said = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "findmnt -no FSROOT /; rsync --version", capture=True)
+        expect("/roots/with-rsync" in said and "rsync  version" in said, f"{host} runs it")
+
+    title(8, "Push one whose sshd is broken: the node tries it, and comes back by itself")
+    playbook = SITE / "break-sshd.yml"
+    playbook.write_text(BREAK_SSHD)
+    run(GPUADMIN, "build-image", "broken", "--run", str(playbook), "--no-trial", "--yes")
+    run(GPUADMIN, "push-image", "broken", "--limit", "node2", "--yes", check=False)
+    said = run(GPUADMIN, "lab", "ssh", "--name", LAB, "node2", "findmnt -no FSROOT /", capture=True)
+    expect("/roots/with-rsync" in said, "node2 is back on the system that it ran before")
+    run(GPUADMIN, "list-images")
 
 
 def end_the_term() -> str:
@@ -139,7 +171,8 @@ def main() -> None:
         expect("ro=true" in root, f"the root of {host} is read-only")
     run(GPUADMIN, "list-users")
 
-    semester(7, there)
+    images()
+    semester(9, there)
 
     print(f"\n{BOLD}Done in {time.monotonic() - started:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))

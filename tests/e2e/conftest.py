@@ -20,7 +20,8 @@ GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 #: Another name lets a second checkout run its tests beside this one.
 LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
 #: Seconds that a command may take; a machine that does other things needs more.
-PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "900"))
+PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
+KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
 EMPTY_REGISTRY = "users: []\nretired: []\n"
 
 
@@ -141,8 +142,7 @@ def provisioned() -> Iterator[Cluster]:
     """
     work = REPOSITORY / ".cache" / "e2e"
     cluster = Cluster(work / "site")
-    keep = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
-    if keep and cluster.site.exists():
+    if KEEP and cluster.site.exists() and "provisioned" in cluster.lab("status"):
         yield cluster
         return
     shutil.rmtree(work, ignore_errors=True)
@@ -155,7 +155,7 @@ def provisioned() -> Iterator[Cluster]:
         cluster.lab("save", "provisioned")
         yield cluster
     finally:
-        if not keep:
+        if not KEEP:
             cluster.lab("down", "--purge")
 
 
@@ -174,6 +174,8 @@ def cluster(provisioned: Cluster) -> Cluster:
 @pytest.fixture(scope="session")
 def with_image(provisioned: Cluster) -> Cluster:
     """The cluster prepared for images, with the image `one`, a package more, built: node1 runs it, node2 `base`."""
+    if KEEP and "imaged" in provisioned.lab("status"):
+        return provisioned
     provisioned.lab("restore", "provisioned")
     (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
     provisioned.gpuadmin("prepare-root", "--yes")
