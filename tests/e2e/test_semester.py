@@ -221,8 +221,9 @@ def test_a_second_copy_on_another_host(people: Cluster) -> None:
         people.gpuadmin("provision", "--yes", "--limit", "storage1,node2")
         people.gpuadmin("backup", "--yes")
         # the storage host loses its own backups: what is restored is fetched first
-        lose = f"for one in {BACKUPS}/2*; do btrfs subvolume delete -q $one/homes; rm -r $one; done; ls {BACKUPS}"
-        assert people.admin("storage1", lose) == ""
+        lose = f"set -e; for one in {BACKUPS}/2*; do btrfs subvolume delete $one/homes >/dev/null; rm -r $one; done"
+        people.admin("storage1", lose)
+        assert people.admin("storage1", f"ls {BACKUPS}") == ""
         document = people.gpuadmin("restore-home", "minji", "--yes")
         assert "fetch the backup" in document["hosts"]["storage1"]["changed"][0]
         target = document["result"]["restored"]["target"]
