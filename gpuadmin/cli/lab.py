@@ -25,7 +25,7 @@ def command() -> None:
               help="Further nodes with an ordinary writable root.")  # fmt: skip
 @click.option("--memory", type=click.IntRange(512, 65536), default=1024, show_default=True, help="MiB for each host.")
 @click.option("--firmware", type=click.Choice(["bios", "uefi"]), default=None,
-              help="What nodes boot by; uefi needs OVMF.  [default: bios, or what the lab has]")  # fmt: skip
+              help="What hosts boot by; uefi needs OVMF.  [default: bios, or what the lab has]")  # fmt: skip
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  [default: ./lab-site, or where it was written before]")  # fmt: skip
 @NAME

@@ -42,7 +42,7 @@ def up(
         lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios")
         if firmware not in (None, lab.firmware):
             raise ConfigError(
-                f"lab {name} has nodes that boot by {lab.firmware.upper()}, not by {str(firmware).upper()}",
+                f"lab {name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}",
                 hint=f"--name takes another lab; gpuadmin lab down --purge --name {name} deletes this one",
             )
         if lab.firmware == "uefi":

@@ -48,7 +48,7 @@ def as_json(found: Facts) -> str:
 def as_text(found: Facts) -> str:
     """Return facts for a person."""
     width = max((len(host["name"]) for host in found["hosts"]), default=4)
-    uefi = "   nodes boot by UEFI" if found["firmware"] == "uefi" else ""
+    uefi = "   boots by UEFI" if found["firmware"] == "uefi" else ""
     lines = [f"lab {found['lab']}   site {found['site'] or 'not written yet'}{uefi}", ""]
     for host in found["hosts"]:
         condition = "up" if host["ssh"] else "no ssh" if host["running"] else "off"

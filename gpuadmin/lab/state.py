@@ -47,7 +47,7 @@ class Lab:
     snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: The site directory that was written last.
     site: str | None = None
-    #: What nodes boot by. The storage host and ordinary nodes have a BIOS: they never switch images.
+    #: What hosts with a node's disk boot by. Ordinary nodes have a BIOS: they never switch images.
     firmware: disk.Firmware = "bios"
 
     @property
@@ -68,7 +68,7 @@ class Lab:
         """Given a kind of host, return the disk layout that it has in this lab."""
         if kind == "plain":
             return disk.ORDINARY
-        return disk.NODE_UEFI if kind == "node" and self.firmware == "uefi" else disk.NODE
+        return disk.NODE_UEFI if self.firmware == "uefi" else disk.NODE
 
     def host(self, name: str) -> Host:
         """Given a name, return the host. Raises ConfigError with the names there are."""

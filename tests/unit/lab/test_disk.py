@@ -15,6 +15,7 @@ import pytest
 
 from gpuadmin.lab import disk, image, rootfs, seed, state
 from gpuadmin.lab.commands import search_path
+from gpuadmin.lab.paths import guest_directory
 
 
 def partitions(sector: bytes) -> list[tuple[int, int, int, int]]:
@@ -163,6 +164,11 @@ def test_seed_of_storage_mounts_its_second_disk(lab: state.Lab) -> None:
     assert isinstance(fstab, bytes)
     assert fstab.startswith(b"BASE\n")
     assert b"/srv/storage btrfs noatime,x-systemd.makefs" in fstab
+
+
+def test_the_boot_partition_that_each_disk_mounts(uefi_lab: state.Lab) -> None:
+    assert (guest_directory() / uefi_lab.layout("storage").name / "fstab").read_text().count("/boot/grub vfat") == 1
+    assert (guest_directory() / disk.NODE.name / "fstab").read_text().count("/boot/grub ext4") == 1
 
 
 def test_machine_ids_differ_and_are_valid(lab: state.Lab) -> None:

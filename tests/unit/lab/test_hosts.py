@@ -70,9 +70,9 @@ def test_layouts(lab: state.Lab) -> None:
     }
 
 
-def test_only_nodes_follow_the_firmware(uefi_lab: state.Lab) -> None:
+def test_all_but_ordinary_nodes_follow_the_firmware(uefi_lab: state.Lab) -> None:
     assert {host.name: host.base for host in uefi_lab.hosts} == {
-        "storage1": "/cache/node.qcow2",
+        "storage1": "/cache/node-uefi.qcow2",
         "node1": "/cache/node-uefi.qcow2",
         "node2": "/cache/node-uefi.qcow2",
         "plain1": "/cache/ordinary.qcow2",

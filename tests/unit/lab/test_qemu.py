@@ -38,9 +38,9 @@ def test_firmware(uefi_lab: state.Lab, tmp_path: Path, monkeypatch: pytest.Monke
     mine = tmp_path / "OVMF.fd"
     mine.touch()
     monkeypatch.setenv("GPUADMIN_LAB_OVMF", str(mine))
-    assert has(qemu.qemu_command(uefi_lab, uefi_lab.host("node1"), "tcg"), "-bios", str(mine))
-    for name in ("storage1", "plain1"):
-        assert "-bios" not in qemu.qemu_command(uefi_lab, uefi_lab.host(name), "tcg")
+    for name in ("storage1", "node1"):
+        assert has(qemu.qemu_command(uefi_lab, uefi_lab.host(name), "tcg"), "-bios", str(mine))
+    assert "-bios" not in qemu.qemu_command(uefi_lab, uefi_lab.host("plain1"), "tcg")
     mine.unlink()
     with pytest.raises(GpuadminError, match="no such file"):
         qemu.qemu_command(uefi_lab, uefi_lab.host("node1"), "tcg")
