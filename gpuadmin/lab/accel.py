@@ -23,14 +23,16 @@ TRIAL_LIMIT = 15.0
 
 
 def accel_arguments(accel: Accel) -> Command:
-    """Return QEMU's arguments for an accelerator.
+    """Return QEMU's arguments for an accelerator, with the processors that a guest gets.
 
-    Without cx16: QEMU 7.2's software emulation corrupts the flags at cmpxchg16b, and a 6.12 kernel then dies at a
-    random place in most boots. The kernel has another way where the CPU lacks it.
+    Software emulation without cx16: QEMU 7.2 corrupts the flags at cmpxchg16b, and a 6.12 kernel then dies at a random
+    place in most boots. Without erms: it makes kernel and libc clear and copy by `rep movsb`, which is emulated byte by
+    byte. With one processor: two wait for one another at every fork, and several guests share the machine's anyway.
+    Together with `norandmaps` in the guests (guest/*/grub.cfg) a fork and exec takes less than a third of the time (docs/lab.md).
     """
     if accel == "kvm":
-        return ("-accel", "kvm", "-cpu", "host")
-    return ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
+        return ("-accel", "kvm", "-cpu", "host", "-smp", "2")
+    return ("-accel", "tcg", "-cpu", "max,-cx16,-erms", "-smp", "1")
 
 
 def choose(kernel: Path) -> Accel:

@@ -20,10 +20,10 @@ def builder_command(accel: Accel, root: Path, initrd: Path, target: Path, consol
     `root` is the directory of mmdebstrap's results. The disk needs no safety: a build that is cut is thrown away.
     """
     return (
-        "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-smp", "2", "-m", "1024",
+        "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-m", "1024",
         *accel_arguments(accel),
         "-kernel", str(root / "vmlinuz"), "-initrd", str(initrd),
-        "-append", "rdinit=/gpuadmin/build console=ttyS0 loglevel=4 panic=-1",
+        "-append", "rdinit=/gpuadmin/build norandmaps console=ttyS0 loglevel=4 panic=-1",
         "-serial", f"file:{console}",
         "-drive", f"if=virtio,format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file={target}",
         "-drive", f"if=virtio,format=raw,readonly=on,file={root / 'root.tar'}",

@@ -35,7 +35,7 @@ def qemu_command(lab: Lab, host: Host, accel: Accel, *, load: str | None = None,
     command: Command = (
         "qemu-system-x86_64", "-name", f"{process_name(lab, host)},process={process_name(lab, host)}",
         "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc",
-        *accel_arguments(accel), "-smp", "2", "-m", str(lab.memory_mib),
+        *accel_arguments(accel), "-m", str(lab.memory_mib),
         "-drive", f"if=none,id=root,format=qcow2,cache=writeback,discard=unmap,file={directory / 'root.qcow2'}",
         "-device", "virtio-blk-pci,drive=root,bootindex=1",
     )  # fmt: skip

@@ -61,7 +61,7 @@ class Cluster:
     def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
         process = self.start(*arguments, "--json")
-        out, err = process.communicate(timeout=900)
+        out, err = process.communicate(timeout=1800)
         assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out[-2000:]}\n{err[-2000:]}"
         document: dict[str, Any] = json.loads(out)
         return document
@@ -148,7 +148,7 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
     """
     cluster = Cluster(work / "site", name)
     keep = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
-    if keep and cluster.site.exists():
+    if keep and cluster.site.exists() and "provisioned" in cluster.lab("status"):
         yield cluster
         return
     shutil.rmtree(work, ignore_errors=True)

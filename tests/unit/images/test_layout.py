@@ -40,7 +40,7 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     assert done.operations == planned.operations
     assert done.problems == []
     assert (node.top / "incoming").is_dir()
-    assert image_records.records(node.places)["confirmed"] == ["base"]
+    assert image_records.records(node.places).confirmed == ("base",)
     assert (Path(node.places.state) / "identity/etc/machine-id").exists()
     assert layout.prepare(node.places, node.settings, check=False).operations == []
 

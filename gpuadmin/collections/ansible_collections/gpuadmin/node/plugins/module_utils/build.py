@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import identity, subvolumes
 from .errors import NodeError
-from .image_places import ImageSettings, Places, check_name, write_json
+from .image_places import ImageSettings, Places, check_name
 from .image_records import records
 from .root_facts import check_boots
 from .stream import Say, clean
@@ -147,8 +148,7 @@ def finish(places: Places, name: str) -> list[str]:
     os.rename(new, places.in_top("roots", name))
     subvolumes.sync(places.top)
     known = records(places)
-    images = {**known["images"], name: name}  # type: ignore[dict-item]
-    write_json(places.in_state("roots.json"), {**known, "images": images})
+    replace(known, images={**known.images, name: name}).write(places)
     return [f"kept {kept} paths that packages put into /var for every node"] if kept else []
 
 

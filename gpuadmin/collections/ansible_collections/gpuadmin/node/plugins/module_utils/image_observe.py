@@ -24,8 +24,8 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
         "image": image_of(places, running.name),
         "held": held,
         "roots": sorted(subvolumes.listing(places.in_top("roots"))),
-        "confirmed": known["confirmed"],
-        "refused": known.get("refused", {}),
+        "confirmed": known.confirmed,
+        "refused": known.refused,
         "last": {key: value for key, value in journal(places).items() if key != "before"},
         "rollback": rollback_target(places),
         "people": people(settings.uid_first, settings.uid_last),
@@ -67,7 +67,7 @@ def drift(places: Places) -> list[str]:
 def rollback_target(places: Places) -> str | None:
     """The last confirmed root before the one that runs, if it is still there."""
     running = subvolumes.running_root(places).name
-    for name in records(places)["confirmed"]:  # type: ignore[attr-defined]
+    for name in records(places).confirmed:
         if name != running and subvolumes.inspect(places.in_top("roots", name)) is not None:
-            return str(name)
+            return name
     return None

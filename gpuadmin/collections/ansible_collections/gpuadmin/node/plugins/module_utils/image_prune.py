@@ -57,8 +57,8 @@ def plan_node(places: Places, keep: int = KEEP) -> tuple[list[str], list[str]]:
         running=subvolumes.running_root(places).name,
         current=env.get("current", ""),
         trial=env.get("trial", ""),
-        confirmed=known["confirmed"],  # type: ignore[arg-type]
-        image_of=known["images"],  # type: ignore[arg-type]
+        confirmed=known.confirmed,
+        image_of=known.images,
         newest=newest,
         keep=keep,
     )

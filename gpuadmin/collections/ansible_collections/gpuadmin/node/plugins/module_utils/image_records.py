@@ -5,10 +5,12 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from . import subvolumes
 from .files import write_atomic
-from .image_places import ImageSettings, Places, read_json
+from .image_places import ImageSettings, Places, read_json, write_json
 from .manifest import Manifest, load, parse
 
 
@@ -17,9 +19,23 @@ def journal(places: Places) -> dict[str, object]:
     return read_json(places.in_state("switch.json")) or {}
 
 
-def records(places: Places) -> dict[str, object]:
-    """Confirmed roots (newest first), and which image every root was made from."""
-    return read_json(places.in_state("roots.json")) or {"confirmed": [], "images": {}, "refused": {}}
+@dataclass(frozen=True)
+class RootRecords:
+    """``confirmed``: roots, newest first. ``images``: root → image it was made from. ``refused``: image → why."""
+
+    confirmed: tuple[str, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, places: Places) -> None:
+        """Record it, durably."""
+        write_json(places.in_state("roots.json"), asdict(self))
+
+
+def records(places: Places) -> RootRecords:
+    """What is recorded of this node's roots."""
+    raw: dict[str, Any] = read_json(places.in_state("roots.json")) or {}
+    return RootRecords(tuple(raw.get("confirmed", ())), raw.get("images", {}), raw.get("refused", {}))
 
 
 def held_images(places: Places) -> dict[str, str]:
@@ -30,7 +46,7 @@ def held_images(places: Places) -> dict[str, str]:
 
 def image_of(places: Places, root: str) -> str:
     """The image that a root was made from; the root's own name where that is not recorded."""
-    return str(records(places)["images"].get(root, root))  # type: ignore[attr-defined]
+    return records(places).images.get(root, root)
 
 
 def load_manifest(places: Places, name: str, settings: ImageSettings) -> Manifest:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import grubenv, identity, subvolumes
 from .errors import NodeError
-from .image_places import ImageSettings, Places, write_json
+from .image_places import ImageSettings, Places
 from .image_records import image_of, records
 from .mounts import parse_mountinfo, read_mountinfo
 
@@ -110,10 +110,9 @@ def prepare(places: Places, settings: ImageSettings, *, check: bool) -> Layout:
         if not check:
             identity.capture(places.root, places.state, settings.identity)
     known = records(places)
-    confirmed = list(known["confirmed"])  # type: ignore[call-overload]
-    if running not in confirmed and grubenv.read(places.boot).get("current") == running:
+    if running not in known.confirmed and grubenv.read(places.boot).get("current") == running:
         layout.operations.append(f"note {running} as a confirmed root")
         if not check:
-            write_json(places.in_state("roots.json"), {**known, "confirmed": [running, *confirmed]})
+            replace(known, confirmed=(running, *known.confirmed)).write(places)
     layout.facts["image"] = image_of(places, running)
     return layout

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import faults, grubenv, identity, subvolumes
 from .errors import NodeError
@@ -110,9 +110,7 @@ def _root(work: Switch) -> None:
     subvolumes.set_read_only(new, True)
     os.rename(new, places.in_top("roots", work.target))
     subvolumes.sync(places.top)
-    images = dict(known["images"])  # type: ignore[call-overload]
-    images[work.target] = name
-    write_json(places.in_state("roots.json"), {**known, "images": images})
+    replace(known, images={**known.images, work.target: name}).write(places)
     work.done.append(f"made root {work.target} of it, beside {running}")
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from . import faults, grubenv, identity, subvolumes
 from .errors import NodeError
@@ -146,14 +147,14 @@ def gate(places: Places, settings: ImageSettings) -> str:
 
 def _confirmed(places: Places, running: str, wanted: dict[str, str] | None = None) -> None:
     known = records(places)
-    before = [name for name in known["confirmed"] if name != running]  # type: ignore[attr-defined]
+    before = [name for name in known.confirmed if name != running]
     previous = str(journal(places).get("previous") or "")
     if previous and previous not in before and previous != running:
         before.insert(0, previous)
     image = str(journal(places).get("image"))
     # an attempt that a power cut ended counted as failed; this one says otherwise
-    refused = {name: why for name, why in known.get("refused", {}).items() if name != image}  # type: ignore[attr-defined]
-    write_json(places.in_state("roots.json"), {**known, "confirmed": [running, *before], "refused": refused})
+    refused = {name: why for name, why in known.refused.items() if name != image}
+    replace(known, confirmed=(running, *before), refused=refused).write(places)
     words = "; ".join(f"{name}: {said}" for name, said in (wanted or {}).items())
     _finish(places, "confirmed", f"not as wanted: {words}" if words else "")
 
@@ -163,8 +164,7 @@ def _finish(places: Places, stage: str, reason: str) -> None:
     write_json(places.in_state("switch.json"), {**last, "stage": stage, "reason": reason, "ended": time.time()})
     if stage == "failed":
         known = records(places)
-        refused = {**known.get("refused", {}), str(last.get("image")): reason}  # type: ignore[dict-item]
-        write_json(places.in_state("roots.json"), {**known, "refused": refused})
+        replace(known, refused={**known.refused, str(last.get("image")): reason}).write(places)
 
 
 def call_off(places: Places) -> str:
