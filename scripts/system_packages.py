@@ -10,7 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuadmin.lab.commands import PACKAGES, search_path
+from gpuadmin.lab import firmware
+from gpuadmin.lab.commands import OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -20,13 +21,16 @@ TEST_TOOLS: Mapping[str, str] = {
     "cpio": "cpio",
     "mkfs.ext4": "e2fsprogs",
     "losetup": "mount",
+    "sfdisk": "fdisk",
     "unshare": "util-linux",
 }
 
 
 def missing_packages(purpose: str) -> list[str]:
     """Given a purpose, return the Debian packages that are missing, each once."""
-    wanted = {tool: names[0] for tool, names in PACKAGES.items() if purpose != "fast" or tool == "ssh"}
+    wanted = {tool: names[0] for tool, names in PACKAGES.items() if tool == "ssh" or purpose != "fast"}
+    if purpose != "test":
+        wanted = {tool: package for tool, package in wanted.items() if tool not in OPTIONAL}
     if purpose == "test":
         wanted |= TEST_TOOLS
     return list(dict.fromkeys(package for tool, package in wanted.items() if not _is_there(tool)))
@@ -35,6 +39,8 @@ def missing_packages(purpose: str) -> list[str]:
 def _is_there(tool: str) -> bool:
     if tool == "debian-archive-keyring":
         return KEYRING.exists()
+    if tool == "OVMF":
+        return firmware.is_there()
     return shutil.which(tool, path=search_path()) is not None
 
 

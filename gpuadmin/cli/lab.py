@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -24,10 +24,14 @@ def command() -> None:
 @click.option("--ordinary", type=click.IntRange(0, 40), default=0, show_default=True,
               help="Further nodes with an ordinary writable root.")  # fmt: skip
 @click.option("--memory", type=click.IntRange(512, 65536), default=1024, show_default=True, help="MiB for each host.")
+@click.option("--firmware", type=click.Choice(["bios", "uefi"]), default=None,
+              help="What hosts boot by; uefi needs OVMF.  [default: bios, or what the lab has]")  # fmt: skip
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  [default: ./lab-site, or where it was written before]")  # fmt: skip
 @NAME
-def up(nodes: int, ordinary: int, memory: int, site: Path | None, name: str) -> None:
+def up(
+    nodes: int, ordinary: int, memory: int, firmware: Literal["bios", "uefi"] | None, site: Path | None, name: str
+) -> None:
     """Bring the lab up, and write a site for it.
 
     What runs is kept, what is down is started, what is missing is added. The first time, the base image is made.
@@ -41,6 +45,7 @@ def up(nodes: int, ordinary: int, memory: int, site: Path | None, name: str) -> 
         nodes=nodes,
         ordinary=ordinary,
         memory_mib=memory,
+        firmware=firmware,
         site_directory=directory.absolute(),
         progress=_progress(),
     )

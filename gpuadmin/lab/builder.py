@@ -36,21 +36,27 @@ def builder_initrd(root: Path, layout: disk.Layout) -> bytes:
     In this order, because the kernel wants a plain archive on a multiple of 4 bytes and a compressed one anywhere.
     """
     scripts = guest_directory()
-    return disk.cpio({
+    files = {
         "gpuadmin/build": ((scripts / "build.sh").read_bytes(), 0o755),
         "gpuadmin/layout": (layout.name.encode() + b"\n", 0o644),
         "gpuadmin/fstab": ((scripts / layout.name / "fstab").read_bytes(), 0o644),
-        "gpuadmin/grub.cfg": ((scripts / layout.name / "grub.cfg").read_bytes(), 0o644),
+        "gpuadmin/grub.cfg": ((scripts / layout.grub_cfg / "grub.cfg").read_bytes(), 0o644),
         "gpuadmin/grubenv": (disk.grub_environment(current="base"), 0o644),
-    }) + (root / "initrd").read_bytes()  # fmt: skip
+    }
+    if layout.firmware == "uefi":
+        files["gpuadmin/partitions"] = (disk.partition_script(layout).encode(), 0o644)
+        files["gpuadmin/bootx64.efi"] = ((root / "bootx64.efi").read_bytes(), 0o644)
+    return disk.cpio(files) + (root / "initrd").read_bytes()
 
 
 def build(accel: Accel, root: Path, layout: disk.Layout, work: Path) -> Path:
     """Make a disk in the directory `work` and return it as qcow2. Raises with the builder's last words."""
     raw, initrd, console, result = (work / name for name in ("disk.raw", "initrd", "console.log", "disk.qcow2"))
-    disk.write_empty_disk(
-        raw, layout, (root / "boot.img").read_bytes(), (root / f"core-{layout.name}.img").read_bytes()
-    )
+    if layout.firmware == "uefi":
+        disk.write_blank_disk(raw, layout)  # the builder divides it, with the guest's own sfdisk
+    else:
+        core = root / f"core-{layout.name}.img"
+        disk.write_empty_disk(raw, layout, (root / "boot.img").read_bytes(), core.read_bytes())
     initrd.write_bytes(builder_initrd(root, layout))
     run(builder_command(accel, root, initrd, raw, console), timeout=LIMIT)
     if "gpuadmin-build: done" not in tail(console, 20):

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuadmin.errors import GpuadminError
+from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.lab import accel, disk, hosts, image, network, qemu, site, ssh, state
 from gpuadmin.lab.commands import require
+from gpuadmin.lab.firmware import ovmf
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
@@ -21,18 +22,33 @@ from gpuadmin.lab.state import Host, Lab
 SHUTDOWN_LIMIT = 60.0
 
 
-def up(name: str, *, nodes: int, ordinary: int, memory_mib: int, site_directory: Path, progress: Progress) -> Lab:
+def up(
+    name: str,
+    *,
+    nodes: int,
+    ordinary: int,
+    memory_mib: int,
+    firmware: disk.Firmware | None,
+    site_directory: Path,
+    progress: Progress,
+) -> Lab:
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
 
-    What runs is kept, what is down is started, what is missing is added.
+    What runs is kept, what is down is started, what is missing is added. `firmware` None: what the lab has, BIOS in a
+    new one. Raises ConfigError if it has the other.
     """
     require("qemu-system-x86_64", "qemu-img", "ssh", "ssh-keygen")
     with state.locked(name):
-        lab = state.load(name)
+        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios")
+        if firmware not in (None, lab.firmware):
+            raise ConfigError(
+                f"lab {name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}",
+                hint=f"--name takes another lab; gpuadmin lab down --purge --name {name} deletes this one",
+            )
+        if lab.firmware == "uefi":
+            ovmf()
         bases, chosen = _bases(lab, nodes, ordinary, progress)
         taken = _foreign_ports(name)
-        if lab is None:
-            lab = Lab(name, memory_mib, network.free_multicast_port({other.cluster_port for other in state.all_labs()}))
         lab = hosts.with_hosts(lab, nodes, ordinary, bases, taken)
         lab = hosts.with_free_ports(lab, taken)
         # Before anything is started: what runs can be found again, whenever this is interrupted.
@@ -49,10 +65,15 @@ def up(name: str, *, nodes: int, ordinary: int, memory_mib: int, site_directory:
     return lab
 
 
-def _bases(lab: Lab | None, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel]:
+def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware) -> Lab:
+    port = network.free_multicast_port({other.cluster_port for other in state.all_labs()})
+    return Lab(name, memory_mib, port, firmware=firmware)
+
+
+def _bases(lab: Lab, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel]:
     """Return layout → base image for the layouts that new hosts need, and the accelerator."""
-    known = {host.name for host in lab.hosts} if lab else set()
-    new = {hosts.LAYOUT_OF[kind] for host, kind, _ in hosts.wanted_hosts(nodes, ordinary) if host not in known}
+    known = {host.name for host in lab.hosts}
+    new = {lab.layout(kind).name for host, kind, _ in hosts.wanted_hosts(nodes, ordinary) if host not in known}
     bases = {layout: image.ensure(disk.LAYOUTS[layout], progress).disk for layout in sorted(new)}
     return bases, chosen_accel(progress)
 

@@ -25,8 +25,12 @@ PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "ssh": ("openssh-client", "openssh-clients", "openssh"),
     "ssh-keygen": ("openssh-client", "openssh-clients", "openssh"),
     "newuidmap": ("uidmap", "shadow-utils", "shadow"),
+    "OVMF": ("ovmf", "edk2-ovmf", "edk2-ovmf"),
     "debian-archive-keyring": ("debian-archive-keyring", "debian-keyring", "debian-archive-keyring"),
 }
+
+#: Those of them that only some options of the lab need.
+OPTIONAL = frozenset({"OVMF"})
 
 
 def require(*tools: str) -> None:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 SECTOR = 512
 _MIB = 1024 * 1024 // SECTOR
@@ -13,18 +14,28 @@ _MIB = 1024 * 1024 // SECTOR
 FIRST_SECTOR = 2048
 
 
+Firmware = Literal["bios", "uefi"]
+
+
 @dataclass(frozen=True)
 class Layout:
-    """How a disk is divided: partition sizes in MiB, 0 for the rest of the disk."""
+    """How a disk is divided: partition sizes in MiB, 0 for the rest of the disk.
+
+    `grub_cfg`: the directory of guest/ whose grub.cfg it has. `firmware`: what finds GRUB on it: a BIOS in an MBR and
+    the gap after it, UEFI as a file on the first partition, which is the ESP of a GPT then.
+    """
 
     name: str
     size_mib: int
     partitions_mib: tuple[int, ...]
+    grub_cfg: str
+    firmware: Firmware = "bios"
 
 
-NODE = Layout("node", 10 * 1024, (64, 0))
-ORDINARY = Layout("ordinary", 10 * 1024, (0,))
-LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in (NODE, ORDINARY)}
+NODE = Layout("node", 10 * 1024, (64, 0), grub_cfg="node")
+NODE_UEFI = Layout("node-uefi", 10 * 1024, (64, 0), grub_cfg="node", firmware="uefi")
+ORDINARY = Layout("ordinary", 10 * 1024, (0,), grub_cfg="ordinary")
+LAYOUTS: Mapping[str, Layout] = {layout.name: layout for layout in (NODE, NODE_UEFI, ORDINARY)}
 
 
 def boot_sector(layout: Layout, boot_image: bytes) -> bytes:
@@ -41,8 +52,23 @@ def boot_sector(layout: Layout, boot_image: bytes) -> bytes:
     return boot_image[:440] + b"GADM\0\0" + entries.ljust(64, b"\0") + b"\x55\xaa"
 
 
+def partition_script(layout: Layout) -> str:
+    """Given a layout with a GPT, return the script from which sfdisk(8) makes it: an ESP, and what follows it."""
+    lines = ["label: gpt", f"first-lba: {FIRST_SECTOR}"]
+    for number, size_mib in enumerate(layout.partitions_mib):
+        size = f"size={size_mib}MiB, " if size_mib else ""
+        lines.append(size + ("type=uefi, name=gpuadmin-boot" if number == 0 else "type=linux, name=gpuadmin"))
+    return "\n".join(lines) + "\n"
+
+
+def write_blank_disk(target: Path, layout: Layout) -> None:
+    """Write a sparse raw disk of a layout's size without anything on it."""
+    with target.open("wb") as disk:
+        disk.truncate(layout.size_mib * 1024 * 1024)
+
+
 def write_empty_disk(target: Path, layout: Layout, boot_image: bytes, core_image: bytes) -> None:
-    """Write a sparse raw disk with a partition table and GRUB in place, its file systems not made yet."""
+    """Write a sparse raw disk with an MBR and GRUB in place, its file systems not made yet."""
     if len(core_image) > (FIRST_SECTOR - 1) * SECTOR:
         raise ValueError("GRUB's core image does not fit before the first partition")
     with target.open("wb") as disk:

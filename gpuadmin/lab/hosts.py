@@ -12,9 +12,6 @@ from gpuadmin.lab.commands import run
 from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.state import Host, Kind, Lab
 
-#: Which disk layout a kind of host has.
-LAYOUT_OF: Mapping[Kind, str] = {"storage": "node", "node": "node", "plain": "ordinary"}
-
 
 def wanted_hosts(nodes: int, ordinary: int) -> list[tuple[str, Kind, str]]:
     """Given how many nodes and ordinary nodes, return (name, kind, address) of every host."""
@@ -48,7 +45,7 @@ def with_hosts(lab: Lab, nodes: int, ordinary: int, bases: Mapping[str, Path], t
                 ssh_port=port,
                 uplink_mac=network.mac(lab.name, name, "uplink"),
                 cluster_mac=network.mac(lab.name, name, "cluster"),
-                base=str(bases[LAYOUT_OF[kind]]),
+                base=str(bases[lab.layout(kind).name]),
             )
         )
     return replace(lab, hosts=lab.hosts + tuple(added))
@@ -84,7 +81,7 @@ def _seed(lab: Lab, host: Host) -> bytes:
     return seed.seed_tar(
         lab,
         host,
-        base_fstab=(guest_directory() / LAYOUT_OF[host.kind] / "fstab").read_text(),
+        base_fstab=(guest_directory() / lab.layout(host.kind).name / "fstab").read_text(),
         host_key=(directory / "ssh_host_ed25519_key").read_bytes(),
         host_key_public=(directory / "ssh_host_ed25519_key.pub").read_bytes(),
         admin_key=lab.ssh_key.with_suffix(".pub").read_text(),

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
+from gpuadmin.lab import firmware
 from gpuadmin.lab.accel import Accel, accel_arguments
 from gpuadmin.lab.commands import Command, run, tail
 from gpuadmin.lab.network import MULTICAST_GROUP
@@ -38,6 +39,8 @@ def qemu_command(lab: Lab, host: Host, accel: Accel, *, load: str | None = None,
         "-drive", f"if=none,id=root,format=qcow2,cache=writeback,discard=unmap,file={directory / 'root.qcow2'}",
         "-device", "virtio-blk-pci,drive=root,bootindex=1",
     )  # fmt: skip
+    if lab.layout(host.kind).firmware == "uefi":
+        command += ("-bios", str(firmware.ovmf()))
     if host.kind == "storage":
         command += (
             "-drive", f"if=none,id=data,format=qcow2,cache=writeback,discard=unmap,file={directory / 'data.qcow2'}",

@@ -34,6 +34,7 @@ def facts(name: str) -> Facts:
         "site": lab.site,
         "ssh_key": str(lab.ssh_key),
         "memory_mib": lab.memory_mib,
+        "firmware": lab.firmware,
         "hosts": hosts,
         "snapshots": {snapshot: list(names) for snapshot, names in lab.snapshots.items()},
     }
@@ -47,7 +48,8 @@ def as_json(found: Facts) -> str:
 def as_text(found: Facts) -> str:
     """Return facts for a person."""
     width = max((len(host["name"]) for host in found["hosts"]), default=4)
-    lines = [f"lab {found['lab']}   site {found['site'] or 'not written yet'}", ""]
+    uefi = "   boots by UEFI" if found["firmware"] == "uefi" else ""
+    lines = [f"lab {found['lab']}   site {found['site'] or 'not written yet'}{uefi}", ""]
     for host in found["hosts"]:
         condition = "up" if host["ssh"] else "no ssh" if host["running"] else "off"
         role = "golden node" if host["golden"] else {"plain": "ordinary node"}.get(host["kind"], host["kind"])

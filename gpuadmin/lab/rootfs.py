@@ -24,7 +24,7 @@ INSTALLED = (
 )  # fmt: skip
 
 #: What the builder VM needs besides the tar; customize.sh leaves it in /boot/builder.
-BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinary.img")
+BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinary.img", "bootx64.efi")
 
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 

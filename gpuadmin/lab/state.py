@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
+from gpuadmin.lab import disk
 from gpuadmin.lab.paths import state_directory
 
 Kind = Literal["storage", "node", "plain"]
@@ -46,6 +47,8 @@ class Lab:
     snapshots: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: The site directory that was written last.
     site: str | None = None
+    #: What hosts with a node's disk boot by. Ordinary nodes have a BIOS: they never switch images.
+    firmware: disk.Firmware = "bios"
 
     @property
     def directory(self) -> Path:
@@ -60,6 +63,12 @@ class Lab:
     def host_directory(self, host: Host) -> Path:
         """Where a host's disks, console and sockets lie."""
         return self.directory / "hosts" / host.name
+
+    def layout(self, kind: Kind) -> disk.Layout:
+        """Given a kind of host, return the disk layout that it has in this lab."""
+        if kind == "plain":
+            return disk.ORDINARY
+        return disk.NODE_UEFI if self.firmware == "uefi" else disk.NODE
 
     def host(self, name: str) -> Host:
         """Given a name, return the host. Raises ConfigError with the names there are."""

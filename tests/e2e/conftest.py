@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,16 @@ EMPTY_REGISTRY = "users: []\nretired: []\n"
 class Cluster:
     """A lab with its site."""
 
-    def __init__(self, site: Path) -> None:
+    def __init__(self, site: Path, name: str = LAB) -> None:
         self.site = site
+        self.name = name
         self.keys = site.parent / "keys"
 
     def lab(self, *arguments: str) -> str:
         """Run `gpuadmin lab …`, which must succeed."""
         verb, *rest = arguments
         return subprocess.run(
-            [GPUADMIN, "lab", verb, "--name", LAB, *rest],
+            [GPUADMIN, "lab", verb, "--name", self.name, *rest],
             check=True,
             text=True,
             stdout=subprocess.PIPE,
@@ -70,7 +72,7 @@ class Cluster:
     def ssh_command(self, login: str, host: str) -> list[str]:
         """The command that logs in to a host, as the admin or a person; what to run there follows."""
         options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
-        return [GPUADMIN, "lab", "ssh", "--name", LAB, *options, host]
+        return [GPUADMIN, "lab", "ssh", "--name", self.name, *options, host]
 
     def settle(self, host: str) -> None:
         """Wait until a host has come up whole."""
@@ -136,19 +138,25 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def provisioned() -> Iterator[Cluster]:
-    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them.
+    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
+    with provisioned_lab(LAB, REPOSITORY / ".cache" / "e2e", "--nodes", "2") as cluster:
+        yield cluster
+
+
+@contextmanager
+def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
+    """A new lab, made with these options of `lab up`, provisioned and saved as `provisioned`; purged afterwards.
 
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
     """
-    work = REPOSITORY / ".cache" / "e2e"
-    cluster = Cluster(work / "site")
+    cluster = Cluster(work / "site", name)
     if KEEP and cluster.site.exists() and "provisioned" in cluster.lab("status"):
         yield cluster
         return
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", LAB], check=False, capture_output=True)
-    cluster.lab("up", "--nodes", "2", "--site", str(cluster.site))
+    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=False, capture_output=True)
+    cluster.lab("up", *options, "--site", str(cluster.site))
     try:
         document = cluster.gpuadmin("provision", "--yes")
         assert {host["status"] for host in document["hosts"].values()} == {"changed"}

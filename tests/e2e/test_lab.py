@@ -44,12 +44,12 @@ def status() -> dict[str, Any]:
     return host
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(scope="module", autouse=True, params=["bios", pytest.param("uefi", marks=pytest.mark.slow)])
+def one_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A lab of one host with a node's disk, saved as it came up."""
     lab("down", "--purge")
     site = tmp_path_factory.mktemp("lab") / "site"
-    lab("up", "--nodes", "0", "--site", str(site))
+    lab("up", "--nodes", "0", "--firmware", request.param, "--site", str(site))
     lab("save", "fresh")
     yield site
     lab("down", "--purge")
@@ -66,13 +66,20 @@ def booted_root() -> str:
     return on_host("findmnt -no FSROOT /")
 
 
-def test_disk_is_laid_out_as_a_node(one_host: Path) -> None:
+def firmware() -> str:
+    """What the host was booted by."""
+    return on_host("test -d /sys/firmware/efi && echo uefi || echo bios")
+
+
+def test_disk_is_laid_out_as_a_node() -> None:
     assert booted_root() == "/roots/base"
+    assert firmware() == json.loads(lab("status", "--json"))["firmware"]
     assert on_host("btrfs property get -ts / ro") == "ro=true"
     assert on_host("findmnt -no FSROOT /var") == "/state"
     assert on_host("findmnt -no FSROOT /local") == "/local"
     assert on_host("findmnt -no FSROOT /var/lib/dpkg") == "/roots/base/usr/lib/sysimage/dpkg"
-    assert on_host("findmnt -no FSTYPE,OPTIONS /boot/grub").startswith("ext4 ro")
+    boot_partition = {"bios": "ext4 ro", "uefi": "vfat ro"}[firmware()]
+    assert on_host("findmnt -no FSTYPE,OPTIONS /boot/grub").startswith(boot_partition)
     assert on_host("findmnt -no FSTYPE /srv/storage") == "btrfs"
     assert on_host("systemctl is-system-running --wait || true") == "running"
     tops = on_host("mount -o subvolid=5 LABEL=gpuadmin /mnt; ls /mnt; umount /mnt").split()

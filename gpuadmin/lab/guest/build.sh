@@ -1,6 +1,6 @@
 #!/bin/sh
-# The builder VM's init: fills /dev/vda (partitioned, GRUB in place) with the root that /dev/vdb holds as a tar.
-# /gpuadmin/layout says which layout; the boot files lie beside it.
+# The builder VM's init: fills /dev/vda with the root that /dev/vdb holds as a tar. /gpuadmin/layout says which layout; the
+# boot files lie beside it. The disk is partitioned and has GRUB in place, unless /gpuadmin/partitions says how to divide it.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 give_up() {
 	echo "gpuadmin-build: failed: $1"
@@ -14,13 +14,21 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 exec </dev/console >/dev/console 2>&1
-for module in virtio_blk btrfs ext4; do modprobe "$module" || give_up "module $module"; done
-tries=0
-while [ ! -b /dev/vda1 ] || [ ! -b /dev/vdb ]; do
-	tries=$((tries + 1))
-	[ "$tries" -lt 50 ] || give_up "no disks"
-	sleep 0.2
-done
+for module in virtio_blk btrfs ext4 vfat nls_cp437 nls_ascii; do modprobe "$module" || give_up "module $module"; done
+wait_for() {
+	tries=0
+	while [ ! -b "$1" ]; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 50 ] || give_up "there is no $1"
+		sleep 0.2
+	done
+}
+wait_for /dev/vda
+wait_for /dev/vdb
+if [ -e /gpuadmin/partitions ]; then
+	/gpuadmin/sfdisk --quiet /dev/vda </gpuadmin/partitions || give_up "sfdisk"
+fi
+wait_for /dev/vda1
 
 unpack() {
 	step "unpacking"
@@ -28,9 +36,22 @@ unpack() {
 	rm -rf /target/"$1"/boot/builder
 }
 
+boot_ext4() {
+	/gpuadmin/mke2fs -q -t ext4 -L gpuadmin-boot /dev/vda1 || give_up "mke2fs"
+	mount -t ext4 /dev/vda1 /bootpart || give_up "mounting the boot partition"
+}
+
+# The ESP, where firmware looks for what to boot on a disk that it was told nothing about (UEFI specification, 3.5.1.1).
+boot_vfat() {
+	/gpuadmin/mkfs.fat -F 32 -n GPUADMIN /dev/vda1 >/dev/null || give_up "mkfs.fat"
+	mount -t vfat /dev/vda1 /bootpart || give_up "mounting the ESP"
+	mkdir -p /bootpart/EFI/BOOT
+	cp /gpuadmin/bootx64.efi /bootpart/EFI/BOOT/BOOTX64.EFI || give_up "copying GRUB"
+}
+
+# $1: the type of the boot partition
 node() {
 	step "making file systems"
-	/gpuadmin/mke2fs -q -t ext4 -L gpuadmin-boot /dev/vda1 || give_up "mke2fs"
 	/gpuadmin/mkfs.btrfs -q -m single -L gpuadmin /dev/vda2 || give_up "mkfs.btrfs"
 	mount -t btrfs -o noatime /dev/vda2 /target || give_up "mounting btrfs"
 	mkdir /target/roots /target/images /target/incoming
@@ -46,9 +67,9 @@ node() {
 	mkdir $root/var/lib/dpkg
 	cp /gpuadmin/fstab $root/etc/fstab
 	umount $root/var
-	mount -t ext4 /dev/vda1 /bootpart || give_up "mounting the boot partition"
-	cp /gpuadmin/grub.cfg /gpuadmin/grubenv /bootpart
-	umount /bootpart
+	boot_"$1"
+	cp /gpuadmin/grub.cfg /gpuadmin/grubenv /bootpart || give_up "copying the boot loader's files"
+	umount /bootpart || give_up "unmounting the boot partition"
 	step "writing"
 	btrfs filesystem sync /target
 	btrfs property set -ts $root ro true || give_up "setting the root read-only"
@@ -68,7 +89,8 @@ ordinary() {
 }
 
 case $(cat /gpuadmin/layout) in
-node) node ;;
+node) node ext4 ;;
+node-uefi) node vfat ;;
 ordinary) ordinary ;;
 *) give_up "unknown layout" ;;
 esac

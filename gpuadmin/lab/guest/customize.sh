@@ -27,6 +27,12 @@ for generator in systemd-ssh-generator systemd-gpt-auto-generator systemd-hibern
 done
 rm -f "$root"/etc/ssh/ssh_host_*
 
+# GRUB for UEFI and mkfs.fat are the builder's alone: the guests' root is the same whatever boots it.
+builder=$root/boot/builder
+mkdir -p "$builder/conf" "$builder/esp"
+in_root sh -c 'cd /boot/builder/esp && apt-get download grub-efi-amd64-bin dosfstools'
+for package in "$builder"/esp/*.deb; do in_root dpkg-deb --extract "${package#"$root"}" /boot/builder/esp; done
+
 in_root apt-get clean
 in_root apt-get install --yes --download-only @PACKAGES@
 # apt reads its whole index at every call, which takes a minute under software emulation. What can be installed from here is
@@ -42,9 +48,7 @@ for index in "$root"/var/lib/apt/lists/*_Packages; do
 done
 rm -f "$root/tmp/kept" "$root/tmp/index" "$root"/var/cache/apt/*.bin
 
-# What the builder boots: the guest's own kernel, an initramfs that can also make file systems, GRUB for BIOS.
-builder=$root/boot/builder
-mkdir -p "$builder/conf"
+# What the builder boots: the guest's own kernel, an initramfs that can also make file systems, GRUB for BIOS and for UEFI.
 kernel=$(basename "$(readlink "$root/vmlinuz")")
 cp "$root/boot/$kernel" "$builder/vmlinuz"
 cp -r "$root/etc/initramfs-tools/." "$builder/conf"
@@ -55,14 +59,21 @@ cat >"$builder/conf/hooks/gpuadmin-lab-builder" <<'HOOK'
 . /usr/share/initramfs-tools/hook-functions
 copy_exec /usr/sbin/mkfs.btrfs /gpuadmin/mkfs.btrfs
 copy_exec /usr/sbin/mke2fs /gpuadmin/mke2fs
+copy_exec /usr/sbin/sfdisk /gpuadmin/sfdisk
+copy_exec "$(find /boot/builder/esp -type f -name mkfs.fat)" /gpuadmin/mkfs.fat
+manual_add_modules vfat nls_cp437 nls_ascii
 HOOK
 chmod 0755 "$builder/conf/hooks/gpuadmin-lab-builder"
 in_root mkinitramfs -d /boot/builder/conf -o /boot/builder/initrd "${kernel#vmlinuz-}"
 cp "$root/usr/lib/grub/i386-pc/boot.img" "$builder/boot.img"
+modules="btrfs normal configfile linux loadenv search search_label test echo serial terminal boot reboot halt sleep ls cat"
 grub_core() {
-	in_root grub-mkimage -O i386-pc -p "(hd0,msdos1)$2" -o "/boot/builder/core-$1.img" biosdisk part_msdos ext2 btrfs \
-		normal configfile linux loadenv search search_label test echo serial terminal boot reboot halt sleep ls cat
+	in_root grub-mkimage -O i386-pc -p "(hd0,msdos1)$2" -o "/boot/builder/core-$1.img" biosdisk part_msdos ext2 $modules
 }
 grub_core node /
 grub_core ordinary /boot/grub
+# No disk in its prefix: GRUB looks on the ESP that it was loaded from.
+in_root grub-mkimage -d /boot/builder/esp/usr/lib/grub/x86_64-efi -O x86_64-efi -p / -o /boot/builder/bootx64.efi \
+	part_gpt fat $modules
+rm -rf "$builder/esp"
 chmod -R a+rX "$builder"

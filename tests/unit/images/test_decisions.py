@@ -357,7 +357,7 @@ GOOD = f"load_env\nsave_env trial\n{LINE}"
         (
             "linux /boot/vmlinuz root=LABEL=x",
             "",
-            ["GRUB cannot write", "load_env", "save_env", "/roots", "of a trial", "panic"],
+            ["nothing is mounted", "load_env", "save_env", "/roots", "of a trial", "panic"],
         ),
     ],
 )

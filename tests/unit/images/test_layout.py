@@ -18,12 +18,14 @@ GRUB = (
 MOUNTS = """30 1 0:25 /roots/base / rw - btrfs /dev/vda2 rw,subvolid=256
 31 30 0:25 {var} /var rw - {kind} /dev/vda2 rw,subvolid=257
 32 30 0:25 /local /local rw - btrfs /dev/vda2 rw,subvolid=258
-33 30 254:1 / {boot} ro - ext4 /dev/vda1 ro
+33 30 254:1 / {boot} ro - {store} /dev/vda1 ro
 """
 
 
-def mounts(monkeypatch: pytest.MonkeyPatch, node: Node, *, var: str = "/state", kind: str = "btrfs") -> None:
-    text = MOUNTS.format(var=var, kind=kind, boot=node.places.boot)
+def mounts(
+    monkeypatch: pytest.MonkeyPatch, node: Node, *, var: str = "/state", kind: str = "btrfs", store: str = "ext4"
+) -> None:
+    text = MOUNTS.format(var=var, kind=kind, boot=node.places.boot, store=store)
     monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
 
 
@@ -62,6 +64,26 @@ def test_an_unfit_node_is_not_touched(
     assert any(words in problem for problem in found.problems)
     assert found.operations == []
     assert not (node.top / "incoming").exists()
+
+
+@pytest.mark.parametrize(("store", "problems"), [("ext4", 0), ("vfat", 0), ("btrfs", 1), ("xfs", 1)])
+def test_what_the_boot_partition_may_be(node: Node, monkeypatch: pytest.MonkeyPatch, store: str, problems: int) -> None:
+    mounts(monkeypatch, node, store=store)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    found = layout.examine(node.places, node.settings).problems
+    assert len(found) == problems
+    assert all(f"grubenv lies on {store}, where GRUB cannot write" in problem for problem in found)
+
+
+def test_an_esp_that_is_mounted_elsewhere(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As distributions have it: the ESP on /boot/efi, and /boot/grub a directory of the root."""
+    mounts(monkeypatch, node, store="vfat")
+    text = layout.read_mountinfo().replace(node.places.boot, "/boot/efi")
+    monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    (problem,) = layout.examine(node.places, node.settings).problems
+    assert f"nothing is mounted on {node.places.boot}" in problem
+    assert "ESP" in problem
 
 
 def test_a_node_without_a_static_entry(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

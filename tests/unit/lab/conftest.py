@@ -6,18 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.lab import hosts, state
+from gpuadmin.lab import disk, hosts, state
+
+BASES = {name: Path(f"/cache/{name}.qcow2") for name in disk.LAYOUTS}
 
 
 @pytest.fixture(autouse=True)
 def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("GPUADMIN_LAB_ACCEL", raising=False)
+    for name in ("GPUADMIN_LAB_ACCEL", "GPUADMIN_LAB_OVMF"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
 @pytest.fixture
 def lab() -> state.Lab:
-    bases = {"node": Path("/cache/node.qcow2"), "ordinary": Path("/cache/ordinary.qcow2")}
-    return hosts.with_hosts(state.Lab("default", 1024, 5555), 2, 1, bases, set())
+    return hosts.with_hosts(state.Lab("default", 1024, 5555), 2, 1, BASES, set())
+
+
+@pytest.fixture
+def uefi_lab() -> state.Lab:
+    return hosts.with_hosts(state.Lab("default", 1024, 5555, firmware="uefi"), 2, 1, BASES, set())

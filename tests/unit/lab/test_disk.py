@@ -7,11 +7,15 @@ import shutil
 import struct
 import subprocess
 import tarfile
+import uuid
+import zlib
 from pathlib import Path
 
 import pytest
 
 from gpuadmin.lab import disk, image, rootfs, seed, state
+from gpuadmin.lab.commands import search_path
+from gpuadmin.lab.paths import guest_directory
 
 
 def partitions(sector: bytes) -> list[tuple[int, int, int, int]]:
@@ -47,6 +51,52 @@ def test_empty_disk_is_sparse_and_has_grub(tmp_path: Path) -> None:
         file.seek(512)
         assert file.read(400) == b"CORE" * 100
     assert target.stat().st_size == 10 * 1024**3
+    assert target.stat().st_blocks * 512 < 1024**2
+
+
+def gpt(raw: bytes, sectors: int) -> list[tuple[uuid.UUID, int, int, str]]:
+    """(type, first sector, sectors, name) of each entry of a GPT, whose checksums are tested on the way (UEFI, 5.3)."""
+    header = raw[512 : 512 + 92]
+    checksum = struct.unpack("<I", header[16:20])[0]
+    assert header[:8] == b"EFI PART"
+    assert zlib.crc32(header[:16] + bytes(4) + header[20:]) == checksum
+    backup, first, last = struct.unpack("<QQQ", header[32:56])
+    assert (backup, first) == (sectors - 1, disk.FIRST_SECTOR)
+    count, size, entries_checksum = struct.unpack("<III", header[80:92])
+    table = raw[1024 : 1024 + count * size]
+    assert zlib.crc32(table) == entries_checksum
+    found = []
+    for number in range(count):
+        entry = table[number * size : (number + 1) * size]
+        kind, begin, end = uuid.UUID(bytes_le=entry[:16]), *struct.unpack("<QQ", entry[32:48])
+        if kind.int:
+            assert end <= last
+            found.append((kind, begin, end - begin + 1, entry[56:].decode("utf-16-le").rstrip("\0")))
+    return found
+
+
+@pytest.mark.skipif(shutil.which("sfdisk", path=search_path()) is None, reason="no sfdisk")
+def test_uefi_node_partitions(tmp_path: Path) -> None:
+    target = tmp_path / "disk.raw"
+    disk.write_blank_disk(target, disk.NODE_UEFI)
+    environment = {"PATH": search_path()}
+    script = disk.partition_script(disk.NODE_UEFI)
+    subprocess.run(["sfdisk", "--quiet", str(target)], input=script, text=True, env=environment, check=True)
+    said = subprocess.run(
+        ["sfdisk", "--verify", str(target)], env=environment, check=True, capture_output=True, text=True
+    )
+    assert "No errors detected" in said.stdout
+    with target.open("rb") as file:
+        raw = file.read(1024**2)
+    mib, sectors = 2048, 10 * 1024 * 2048
+    ((_, kind, start, size),) = partitions(raw[:512])
+    assert (kind, start, size) == (0xEE, 1, sectors - 1), "a protective MBR over all of the disk"
+    esp, rest = gpt(raw, sectors)
+    assert esp == (uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b"), 1 * mib, 64 * mib, "gpuadmin-boot")
+    assert rest[0] == uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+    assert rest[1] == 65 * mib
+    assert rest[3] == "gpuadmin"
+    assert sectors - rest[1] - rest[2] < 2 * mib, "to the end, but for the second table"
     assert target.stat().st_blocks * 512 < 1024**2
 
 
@@ -114,6 +164,11 @@ def test_seed_of_storage_mounts_its_second_disk(lab: state.Lab) -> None:
     assert isinstance(fstab, bytes)
     assert fstab.startswith(b"BASE\n")
     assert b"/srv/storage btrfs noatime,x-systemd.makefs" in fstab
+
+
+def test_the_boot_partition_that_each_disk_mounts(uefi_lab: state.Lab) -> None:
+    assert (guest_directory() / uefi_lab.layout("storage").name / "fstab").read_text().count("/boot/grub vfat") == 1
+    assert (guest_directory() / disk.NODE.name / "fstab").read_text().count("/boot/grub ext4") == 1
 
 
 def test_machine_ids_differ_and_are_valid(lab: state.Lab) -> None:

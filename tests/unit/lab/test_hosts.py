@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.errors import ConfigError
-from gpuadmin.lab import hosts, network, site, state
+from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.lab import cluster, firmware, hosts, network, site, state
+from gpuadmin.lab.progress import Progress
 
 BASES = {"node": Path("/cache/node.qcow2"), "ordinary": Path("/cache/ordinary.qcow2")}
 
@@ -67,6 +68,47 @@ def test_layouts(lab: state.Lab) -> None:
         "node2": "/cache/node.qcow2",
         "plain1": "/cache/ordinary.qcow2",
     }
+
+
+def test_all_but_ordinary_nodes_follow_the_firmware(uefi_lab: state.Lab) -> None:
+    assert {host.name: host.base for host in uefi_lab.hosts} == {
+        "storage1": "/cache/node-uefi.qcow2",
+        "node1": "/cache/node-uefi.qcow2",
+        "node2": "/cache/node-uefi.qcow2",
+        "plain1": "/cache/ordinary.qcow2",
+    }
+
+
+def test_a_lab_keeps_its_firmware(lab: state.Lab, tmp_path: Path) -> None:
+    state.save(lab)
+    with pytest.raises(ConfigError, match="BIOS, not by UEFI"):
+        cluster.up(
+            "default",
+            nodes=2,
+            ordinary=1,
+            memory_mib=1024,
+            firmware="uefi",
+            site_directory=tmp_path,
+            progress=Progress(),
+        )
+    assert state.load("default") == lab
+
+
+def test_without_ovmf_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "require", lambda *tools: None)
+    monkeypatch.setattr(firmware, "PLACES", ())
+    with pytest.raises(GpuadminError) as caught:
+        cluster.up(
+            "default",
+            nodes=1,
+            ordinary=0,
+            memory_mib=1024,
+            firmware="uefi",
+            site_directory=tmp_path,
+            progress=Progress(),
+        )
+    assert "apt install ovmf" in str(caught.value.hint)
+    assert state.load("default") is None
 
 
 def test_a_port_that_was_taken_meanwhile_is_replaced(lab: state.Lab) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import GpuadminError
-from gpuadmin.lab import accel, builder, commands, qemu, ssh, state
-from gpuadmin.lab.disk import NODE
+from gpuadmin.lab import accel, builder, commands, firmware, qemu, ssh, state
+from gpuadmin.lab.disk import NODE, NODE_UEFI
 
 
 def has(command: tuple[str, ...], *words: str) -> bool:
@@ -31,7 +31,27 @@ def test_a_node(lab: state.Lab) -> None:
     assert has(command, "-qmp", "unix:qmp.sock,server=on,wait=off")
     assert has(command, "-pidfile", str(directory / "qemu.pid"), "-daemonize")
     assert not any("data.qcow2" in word for word in command)
-    assert not any(word in ("-kernel", "-loadvm", "-S") for word in command)
+    assert not any(word in ("-kernel", "-loadvm", "-S", "-bios") for word in command)
+
+
+def test_firmware(uefi_lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "OVMF.fd"
+    mine.touch()
+    monkeypatch.setenv("GPUADMIN_LAB_OVMF", str(mine))
+    for name in ("storage1", "node1"):
+        assert has(qemu.qemu_command(uefi_lab, uefi_lab.host(name), "tcg"), "-bios", str(mine))
+    assert "-bios" not in qemu.qemu_command(uefi_lab, uefi_lab.host("plain1"), "tcg")
+    mine.unlink()
+    with pytest.raises(GpuadminError, match="no such file"):
+        qemu.qemu_command(uefi_lab, uefi_lab.host("node1"), "tcg")
+
+
+def test_ovmf_that_is_missing_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(firmware, "PLACES", ("/nonexistent/OVMF.fd",))
+    assert firmware.is_there() is False
+    with pytest.raises(GpuadminError) as caught:
+        firmware.ovmf()
+    assert "apt install ovmf" in str(caught.value.hint)
 
 
 def test_disks_honour_flushes(lab: state.Lab) -> None:
@@ -120,6 +140,19 @@ def test_builder_boots_a_kernel_with_our_init() -> None:
     assert "rdinit=/gpuadmin/build" in command[command.index("-append") + 1]
     assert has(command, "-drive", "if=virtio,format=raw,readonly=on,file=/r/root.tar")
     assert NODE.name == "node"
+
+
+def test_builder_of_a_uefi_disk_is_given_the_partitions_and_grub(tmp_path: Path) -> None:
+    (tmp_path / "initrd").write_bytes(b"INITRD")
+    (tmp_path / "bootx64.efi").write_bytes(b"MZ-grub")
+    there, without = builder.builder_initrd(tmp_path, NODE_UEFI), builder.builder_initrd(tmp_path, NODE)
+    assert b"label: gpt" in there
+    assert b"MZ-grub" in there
+    assert b"PARTLABEL=gpuadmin-boot /boot/grub vfat ro" in there
+    assert b"save_env trial" in there, "the same static entry as with a BIOS"
+    assert b"save_env trial" in without
+    assert b"MZ-grub" not in without
+    assert b"label: gpt" not in without
 
 
 def test_ssh_command(lab: state.Lab) -> None:

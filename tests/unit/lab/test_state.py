@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
@@ -14,6 +16,15 @@ def test_round_trip(lab: state.Lab) -> None:
     assert state.load("default") == saved
     assert saved.snapshots == {"fresh": ("storage1", "node1", "node2", "plain1")}
     assert [path.name for path in saved.directory.iterdir()] == ["lab.json"]
+
+
+def test_a_lab_of_an_earlier_version_has_a_bios(lab: state.Lab) -> None:
+    state.save(lab)
+    path = lab.directory / "lab.json"
+    data = json.loads(path.read_text())
+    del data["firmware"]
+    path.write_text(json.dumps(data))
+    assert state.load("default") == lab
 
 
 def test_no_lab() -> None:

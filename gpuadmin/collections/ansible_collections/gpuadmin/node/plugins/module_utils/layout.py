@@ -24,12 +24,20 @@ class Layout:
     facts: dict[str, object] = field(default_factory=dict)
 
 
-def boot_problems(config: str, store_type: str) -> list[str]:
-    """Given grub.cfg and the type of the file system it lies on, say what is not as the image switch needs it."""
+def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> list[str]:
+    """Given grub.cfg and the type of the file system mounted on its place, say what is not as the switch needs it.
+
+    ``store_type`` is empty where nothing is mounted there.
+    """
     problems = []
-    if store_type not in ("ext2", "ext3", "ext4", "vfat"):
+    if not store_type:
         problems.append(
-            f"grubenv lies on {store_type or 'an unknown file system'}, where GRUB cannot write: it needs a small "
+            f"nothing is mounted on {place}; it would have to be the small partition (ext4, or the ESP) with grub.cfg "
+            "and grubenv (docs/adopting.md)"
+        )
+    elif store_type not in ("ext2", "ext3", "ext4", "vfat"):
+        problems.append(
+            f"grubenv lies on {store_type}, where GRUB cannot write: it needs a small "
             "ext4 or FAT boot partition of its own"
         )
     wanted = {
@@ -75,7 +83,7 @@ def _boot(places: Places, store_type: str) -> list[str]:
     if not os.path.exists(config):
         return [f"there is no {config}: this node does not boot by GRUB with a static entry"]
     with open(config, encoding="utf-8") as stream:
-        found = boot_problems(stream.read(), store_type)
+        found = boot_problems(stream.read(), store_type, places.boot)
     try:
         current = grubenv.read(places.boot).get("current", "")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", current):

@@ -1,0 +1,111 @@
+"""Images on a node that boots by UEFI: the same static entry, grubenv on the ESP. On a lab of its own, of one node."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import LAB, REPOSITORY, Cluster, provisioned_lab
+from tests.e2e.imaging import (
+    PACKAGE,
+    arm,
+    assert_sound,
+    build_broken,
+    disarm,
+    dpkg_verify,
+    identity,
+    node_report,
+    running,
+    wait_for_fault,
+    words,
+)
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+NODE = "node1"
+
+
+@pytest.fixture(scope="module")
+def with_image() -> Iterator[Cluster]:
+    """A storage host and the golden node with the image `one`, a package more, built, tried and running."""
+    with provisioned_lab(
+        f"{LAB}-uefi", REPOSITORY / ".cache" / "e2e-uefi", "--nodes", "1", "--firmware", "uefi"
+    ) as lab:
+        if "imaged" not in lab.lab("status"):
+            lab.lab("restore", "provisioned")
+            lab.gpuadmin("prepare-root", "--yes")
+            lab.add("minji")
+            lab.gpuadmin("build-image", "one", "--install", PACKAGE, "--yes")
+            lab.lab("save", "imaged")
+            shutil.copy(lab.site / "users.yml", lab.site.parent / "users-imaged.yml")
+        yield lab
+
+
+@pytest.fixture
+def uefi(with_image: Cluster) -> Cluster:
+    """That lab as it was."""
+    with_image.lab("restore", "imaged")
+    shutil.copy(with_image.site.parent / "users-imaged.yml", with_image.site / "users.yml")
+    return with_image
+
+
+def test_what_boots(uefi: Cluster) -> None:
+    """Firmware finds GRUB on the ESP, and GRUB its entry and grubenv."""
+    assert uefi.admin(NODE, "findmnt -no FSTYPE,OPTIONS /boot/grub").startswith("vfat ro")
+    assert uefi.admin(NODE, "ls /boot/grub/EFI/BOOT").split() == ["BOOTX64.EFI"]
+    assert uefi.admin(NODE, "lsblk -no PARTTYPENAME /dev/vda1").strip() == "EFI System"
+    assert uefi.admin(NODE, "test -d /sys/firmware/efi && echo yes").strip() == "yes"
+    entry = (REPOSITORY / "gpuadmin/lab/guest/node/grub.cfg").read_text()
+    assert uefi.admin(NODE, "cat /boot/grub/grub.cfg") == entry, "the entry that nodes with a BIOS have"
+
+
+def test_rollback_and_push(uefi: Cluster) -> None:
+    """The image that was built here was tried by a boot; back to the root before it, and forth again."""
+    before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
+    assert running(uefi, NODE) == words(uefi, NODE)["current"] == "one"
+    assert words(uefi, NODE)["trial"] == ""
+    assert uefi.admin(NODE, f"dpkg-query -W -f '${{Status}}' {PACKAGE}") == "install ok installed"
+    uefi.gpuadmin("rollback-image", "--yes")
+    assert running(uefi, NODE) == words(uefi, NODE)["current"] == "base"
+    assert uefi.admin(NODE, f"dpkg-query -W {PACKAGE} 2>/dev/null || true") == ""
+    uefi.gpuadmin("push-image", "one", "--yes")
+    assert running(uefi, NODE).partition("+")[0] == "one"
+    assert words(uefi, NODE)["current"] == running(uefi, NODE)
+    assert_sound(uefi, NODE, before, verified)
+    assert uefi.person("minji", NODE, "id -un").strip() == "minji"
+
+
+def test_an_image_that_panics_falls_back(uefi: Cluster) -> None:
+    before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
+    build_broken(uefi, "panics-without-init")
+    document = uefi.gpuadmin("push-image", "panics-without-init", "--yes", code=3)
+    assert document["hosts"][NODE]["status"] == "failed"
+    assert running(uefi, NODE) == words(uefi, NODE)["current"] == "one"
+    assert words(uefi, NODE)["trial"] == "", "GRUB cleared it on FAT before it loaded the kernel"
+    assert_sound(uefi, NODE, before, verified)
+    assert "panics-without-init" in node_report(uefi, NODE)["refused"]
+
+
+@pytest.mark.parametrize("point", ["trial:before", "trial:after"])
+def test_power_cut_around_the_word_on_the_esp(uefi: Cluster, point: str) -> None:
+    """FAT has no journal: a cut leaves the word as it was or as it was to be, and a node that boots."""
+    before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
+    uefi.gpuadmin("rollback-image", "--yes")
+    since = arm(uefi, NODE, point)
+    push = uefi.start("push-image", "one", "--yes", "--json")
+    try:
+        wait_for_fault(uefi, NODE, point, push, since)
+        uefi.lab("power-cut", NODE)
+    finally:
+        push.send_signal(signal.SIGINT)
+        push.communicate(timeout=300)
+    uefi.lab("start", NODE)
+    disarm(uefi, NODE)
+    uefi.settle(NODE)
+    assert running(uefi, NODE).partition("+")[0] == ("base" if point == "trial:before" else "one")
+    assert words(uefi, NODE)["current"] == running(uefi, NODE)
+    assert_sound(uefi, NODE, before, verified)
+    uefi.gpuadmin("push-image", "one", "--yes")
+    assert running(uefi, NODE).partition("+")[0] == "one"
