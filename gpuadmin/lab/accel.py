@@ -28,7 +28,8 @@ def accel_arguments(accel: Accel) -> Command:
     Software emulation without cx16: QEMU 7.2 corrupts the flags at cmpxchg16b, and a 6.12 kernel then dies at a random
     place in most boots. Without erms: it makes kernel and libc clear and copy by `rep movsb`, which is emulated byte by
     byte. With one processor: two wait for one another at every fork, and several guests share the machine's anyway.
-    Together with `norandmaps` in the guests (guest/*/grub.cfg) a fork and exec takes less than a third of the time (docs/lab.md).
+    Together with `norandmaps` in the guests' grub.cfg, a fork and exec takes less than a third of the time
+    (docs/lab.md).
     """
     if accel == "kvm":
         return ("-accel", "kvm", "-cpu", "host", "-smp", "2")
