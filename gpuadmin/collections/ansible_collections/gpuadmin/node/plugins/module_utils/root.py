@@ -244,13 +244,19 @@ def hold(path: str = "/", *, lease: float, state: str = STATE, run: str = RUN) -
         nonlocal stopped
         stopped = True
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    for number in signals:
         signal.signal(number, stop)
     write_deadline(lease, run)
     with open_root(path, state=state, run=run):
         _notify("READY=1\nSTATUS=the root is open")
-        while not stopped and _remaining(run) > 0:
-            time.sleep(0.2)
+        # blocked only while we wait: what closes the root starts programs, which would inherit it
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        try:
+            while not stopped and (left := _remaining(run)) > 0:
+                stopped = signal.sigtimedwait(signals, min(left, 5.0)) is not None
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
 
 def main(arguments: list[str] | None = None) -> int:
