@@ -7,6 +7,7 @@ the kernel ends every host with it; `stop` also removes what they wrote.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -215,6 +216,15 @@ def root_file_system() -> Path:
     if shutil.which("mmdebstrap") is None:
         raise GpuadminError("cheap ssh hosts need mmdebstrap", hint="Debian, Ubuntu: apt install mmdebstrap")
     cache.mkdir(parents=True, exist_ok=True)
+    # tests run side by side, and several may be the first
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            _make_root(cache, target)
+    return target
+
+
+def _make_root(cache: Path, target: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
     source = mirror()
     try:
@@ -232,4 +242,3 @@ def root_file_system() -> Path:
         (temporary / "root").rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
