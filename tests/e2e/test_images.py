@@ -18,8 +18,8 @@ from tests.e2e.imaging import (
     words,
 )
 
-pytestmark = pytest.mark.lab
-SLOW = pytest.mark.slow
+#: `make test` has no time for them: preparing, building and two pushes take twenty minutes without KVM.
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 def test_push_rollback_and_the_people_on_it(imaged: Cluster) -> None:
@@ -100,7 +100,6 @@ def test_an_image_whose_sshd_is_broken_falls_back(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
-@SLOW
 def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
     session = subprocess.Popen(
         [*imaged.ssh_command("minji", "node2"), "sleep 1000"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -121,7 +120,6 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
-@SLOW
 def test_a_full_stream_makes_the_store_complete(imaged: Cluster) -> None:
     imaged.gpuadmin("build-image", "one", "--full", "--yes")
     assert imaged.gpuadmin("verify-image", "one")["result"]["problems"] == []
@@ -129,7 +127,6 @@ def test_a_full_stream_makes_the_store_complete(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
-@SLOW
 def test_drift_is_seen(imaged: Cluster) -> None:
     assert node_report(imaged, "node1")["drift"] == []
     imaged.admin("node1", "btrfs property set -ts / ro false; apt-get -y remove rsync >/dev/null; sync")
@@ -138,7 +135,6 @@ def test_drift_is_seen(imaged: Cluster) -> None:
     assert packages == f"1 packages differ from its image: {PACKAGE}"
 
 
-@SLOW
 def test_prune_keeps_what_is_needed(imaged: Cluster) -> None:
     imaged.gpuadmin("push-image", "one", "--yes")
     for name in ("two", "three"):
