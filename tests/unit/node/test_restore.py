@@ -405,6 +405,14 @@ def test_what_the_other_host_says_is_not_trusted(storage: Storage, tmp_path: Pat
         transfer.describe(FIRST, str(storage.directory), liar)
 
 
+@pytest.mark.parametrize("said", ["", "{}", '{"backup": "{}", "uuids": {}}', '{"backup": [], "uuids": []}'])
+def test_words_of_the_other_host_that_are_none(storage: Storage, said: str) -> None:
+    """Whoever looks for the newest there gets a sentence, too."""
+    mad = transfer.Remote("nas2", ("sh", "-c", f"case \"$0\" in list) echo {FIRST};; *) echo '{said}';; esac"))
+    with pytest.raises(NodeError, match=f"no backup with a home of minji .*; and .*{FIRST}.* cannot be read"):
+        restore_plan.locate(wanted(storage), mad)
+
+
 def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
     storage: Storage, remote: tuple[transfer.Remote, Path]
 ) -> None:

@@ -7,13 +7,14 @@ without it is rubbish that an interruption left.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from . import btrfs
@@ -140,6 +141,33 @@ def names(directory: str) -> list[str]:
 def complete(directory: str) -> list[Backup]:
     """All complete sets, oldest first."""
     return [found for name in names(directory) if (found := load(directory, name)) is not None]
+
+
+def newest(sets: Iterable[Backup], user: str) -> Backup | None:
+    """Of sets given newest first: the first that a person's home was verified in, else the first that has it.
+
+    No more of ``sets`` is asked for than it takes.
+    """
+    having = None
+    for one in sets:
+        home = one.homes.get(user)
+        if home is not None and home.verified:
+            return one
+        having = one if having is None and home is not None else having
+    return having
+
+
+def leave_trash(place: str) -> None:
+    """Remove the directory of a wipe's rest in a home root, and what holds all of those, where nothing is left in it."""
+    above = os.path.dirname(place)
+    for path in (place, above):
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            break
+    sync_directory(os.path.dirname(above))
 
 
 def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:

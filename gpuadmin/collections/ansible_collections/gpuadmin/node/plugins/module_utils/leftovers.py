@@ -171,10 +171,5 @@ def _delete(request: Request, one: Leftover, begun: int) -> Purged:
         deleted = purge(handle, os.fsencode(one.user), judge)
     finally:
         os.close(handle)
-    for path in (place, os.path.dirname(place)):
-        try:
-            os.rmdir(path)
-        except OSError:
-            break  # something else is left in it
-    sync_directory(request.root)
+    backup_set.leave_trash(place)
     return deleted

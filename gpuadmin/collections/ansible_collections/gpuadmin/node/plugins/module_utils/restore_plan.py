@@ -43,12 +43,6 @@ class Plan:
     aside: str | None = None
 
 
-def newest(directory: str, user: str) -> Backup | None:
-    """The newest backup that a person's home was verified in, else the newest that has it."""
-    having = [one for one in backup_set.complete(directory) if user in one.homes]
-    return next((one for one in reversed(having) if one.homes[user].verified), having[-1] if having else None)
-
-
 def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Backup, bool]:
     """The backup to restore from, and whether it has to be fetched from the host of the second copies first.
 
@@ -57,7 +51,10 @@ def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Bac
     """
     user, directory = request.user, request.directory
     backup_set.check_directory(directory)
-    here = backup_set.load(directory, request.backup) if request.backup else newest(directory, user)
+    if request.backup:
+        here = backup_set.load(directory, request.backup)
+    else:
+        here = backup_set.newest(reversed(backup_set.complete(directory)), user)
     if here is not None and user in here.homes and (request.backup or here.homes[user].verified):
         return here, False
     wanted = f"complete backup {request.backup} with" if request.backup else "backup with"
@@ -68,7 +65,7 @@ def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Bac
             if not request.backup:
                 there = transfer.newest(user, directory, remote)
             elif request.backup in transfer.names(remote):
-                there = transfer.describe(request.backup, directory, remote)[0]
+                there = transfer.describe(request.backup, directory, remote)
         except NodeError as error:
             lacking += f"; and {error}"
         else:

@@ -110,11 +110,8 @@ def names(remote: Remote) -> list[str]:
     return sorted(name for name in _call(remote, "list").split() if backup_set.NAME.match(name))
 
 
-def describe(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, str]]:
-    """Given a set of the other host, return it as it would lie in ``directory`` here, and the uuid of each part.
-
-    Nothing of it was verified here. Raises NodeError also where what the other host says is no set of names.
-    """
+def _told(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, str]]:
+    """A set of the other host in that host's words, and the uuid that each part is sent by. Raises NodeError."""
     try:
         said = json.loads(_call(remote, "show", name))
         found = backup_set.parse(directory, name, said["backup"])
@@ -130,21 +127,26 @@ def describe(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[st
         or inside == ".."
     ):
         raise NodeError(f"{remote.name}: what {name} says of itself is refused")
-    homes = {one: replace(home, verified=None) for one, home in found.homes.items()}
-    return replace(found, homes=homes), uuids
+    return found, uuids
+
+
+def _unverified(found: Backup) -> Backup:
+    """What the other host verified counts there; here its homes are read again."""
+    return replace(found, homes={one: replace(home, verified=None) for one, home in found.homes.items()})
+
+
+def describe(name: str, directory: str, remote: Remote) -> Backup:
+    """Given a set of the other host, return it as it would lie in ``directory`` here, with no home verified.
+
+    Raises NodeError also where what the other host says is no set of names.
+    """
+    return _unverified(_told(name, directory, remote)[0])
 
 
 def newest(user: str, directory: str, remote: Remote) -> Backup | None:
-    """The newest set of the other host that a person's home was verified in, else the newest that has it."""
-    having = None
-    for name in reversed(names(remote)):
-        said = json.loads(_call(remote, "show", name))
-        home = backup_set.parse(directory, name, said["backup"]).homes.get(user)
-        if home is not None and (home.verified or having is None):
-            having = describe(name, directory, remote)[0]
-            if home.verified:
-                break
-    return having
+    """The newest set of the other host that a person's home was verified in there, else the newest that has it."""
+    found = backup_set.newest((_told(one, directory, remote)[0] for one in reversed(names(remote))), user)
+    return None if found is None else _unverified(found)
 
 
 def fetch(name: str, directory: str, remote: Remote) -> Backup:
@@ -155,7 +157,8 @@ def fetch(name: str, directory: str, remote: Remote) -> Backup:
     found = backup_set.load(directory, name)
     if found is not None:
         return found
-    found, uuids = describe(name, directory, remote)
+    told, uuids = _told(name, directory, remote)
+    found = _unverified(told)
     there = set(names(remote))
     parent = next((one for one in reversed(backup_set.complete(directory)) if one.name in there), None)
     try:

@@ -232,10 +232,5 @@ def empty_trash(request: Request) -> dict[str, Purged]:
                     done[name] = purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
     finally:
         os.close(handle)
-    for path in (place, os.path.dirname(place)):
-        try:
-            os.rmdir(path)
-        except OSError:
-            break  # what stays is in the report
-    sync_directory(request.root)
+    backup_set.leave_trash(place)
     return done
