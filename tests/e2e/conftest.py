@@ -1,139 +1,14 @@
-"""The lab that end-to-end tests run on, and the commands that an admin and a person would type."""
+"""The states of the lab that end-to-end tests begin with."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
-#: Another name lets a second checkout run its tests beside this one.
-LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
-#: Seconds that a command may take; a machine that does other things needs more.
-PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
-KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
-EMPTY_REGISTRY = "users: []\nretired: []\n"
-
-
-class Cluster:
-    """A lab with its site."""
-
-    def __init__(self, site: Path, name: str = LAB) -> None:
-        self.site = site
-        self.name = name
-        self.keys = site.parent / "keys"
-
-    def lab(self, *arguments: str) -> str:
-        """Run `gpuadmin lab …`, which must succeed."""
-        verb, *rest = arguments
-        return subprocess.run(
-            [GPUADMIN, "lab", verb, "--name", self.name, *rest],
-            check=True,
-            text=True,
-            stdout=subprocess.PIPE,
-            timeout=PATIENCE,
-        ).stdout
-
-    def process(self, host: str) -> int:
-        """The id of the process that a host is."""
-        hosts = json.loads(self.lab("status", "--json"))["hosts"]
-        return next(int(entry["pid"]) for entry in hosts if entry["name"] == host)
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start gpuadmin on the site, with no terminal."""
-        verb, *rest = arguments
-        return subprocess.Popen(
-            [GPUADMIN, verb, "--site", str(self.site), *rest],
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
-        process = self.start(*arguments, "--json")
-        out, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out[-2000:]}\n{err[-2000:]}"
-        document: dict[str, Any] = json.loads(out)
-        return document
-
-    def ssh_command(self, login: str, host: str) -> list[str]:
-        """The command that logs in to a host, as the admin or a person; what to run there follows."""
-        options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
-        return [GPUADMIN, "lab", "ssh", "--name", self.name, *options, host]
-
-    def settle(self, host: str) -> None:
-        """Wait until a host has come up whole."""
-        self.admin(host, "systemctl is-system-running --wait || true")
-
-    def ssh(self, login: str, host: str, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on a host, in a login shell, as the admin or a person."""
-        quoted = "bash -lc '" + command.replace("'", "'\\''") + "'"
-        return subprocess.run(
-            [*self.ssh_command(login, host), quoted],
-            text=True,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=300,
-            check=False,
-        )
-
-    def admin(self, host: str, command: str) -> str:
-        """Run a command as root on a host; it must succeed."""
-        quoted = command.replace("'", "'\\''")
-        done = self.ssh("admin", host, f"sudo bash -c '{quoted}'")
-        assert done.returncode == 0, f"{host}: {command}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def person(self, name: str, host: str, command: str) -> str:
-        """Run a command as a person; it must succeed."""
-        done = self.ssh(name, host, command)
-        assert done.returncode == 0, f"{name}@{host}: {command}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def key(self, name: str) -> str:
-        """A person's public key; the pair is made when it is first asked for."""
-        self.keys.mkdir(exist_ok=True)
-        path = self.keys / name
-        if not path.exists():
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(path)], check=True)
-        return path.with_suffix(".pub").read_text().strip()
-
-    def add(self, name: str, *options: str, code: int = 0) -> dict[str, Any]:
-        return self.gpuadmin("add-user", name, "--key", self.key(name), "--yes", *options, code=code)
-
-    def root_is_read_only(self, host: str) -> bool:
-        return self.admin(host, "btrfs property get -ts / ro").strip() == "ro=true"
-
-    def reboot(self, host: str) -> None:
-        """Reboot a host as an admin would, and wait until it is back with another boot id."""
-        before = self.admin(host, "cat /proc/sys/kernel/random/boot_id")
-        self.ssh("admin", host, "sudo systemctl reboot")
-        self.wait(lambda: self.ssh("admin", host, "cat /proc/sys/kernel/random/boot_id"), differs=before)
-
-    def wait(
-        self, probe: Callable[[], subprocess.CompletedProcess[str]], *, differs: str = "", seconds: float = 300
-    ) -> str:
-        """Wait until a command succeeds and prints something else than `differs`."""
-        end = time.monotonic() + seconds
-        while True:
-            done = probe()
-            if done.returncode == 0 and done.stdout != differs:
-                return done.stdout
-            assert time.monotonic() < end, f"waited {seconds} s in vain: {done.stdout}{done.stderr}"
-            time.sleep(1)
+from tests.e2e import imaging
+from tests.e2e.cluster import KEEP, LAB, REPOSITORY, Cluster, provisioned_lab
 
 
 @pytest.fixture(scope="session")
@@ -143,37 +18,13 @@ def provisioned() -> Iterator[Cluster]:
         yield cluster
 
 
-@contextmanager
-def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
-    """A new lab, made with these options of `lab up`, provisioned and saved as `provisioned`; purged afterwards.
-
-    With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
-    """
-    cluster = Cluster(work / "site", name)
-    if KEEP and cluster.site.exists() and "provisioned" in cluster.lab("status"):
-        yield cluster
-        return
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=False, capture_output=True)
-    cluster.lab("up", *options, "--site", str(cluster.site))
-    try:
-        document = cluster.gpuadmin("provision", "--yes")
-        assert {host["status"] for host in document["hosts"].values()} == {"changed"}
-        cluster.lab("save", "provisioned")
-        yield cluster
-    finally:
-        if not KEEP:
-            cluster.lab("down", "--purge")
-
-
 @pytest.fixture
 def cluster(provisioned: Cluster) -> Cluster:
     """The provisioned cluster with nobody on it."""
     status = provisioned.lab("status")
     assert re.search("provisioned", status)
     provisioned.lab("restore", "provisioned")
-    (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
+    provisioned.empty()
     settings = provisioned.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: directory", "source: registry"))
     return provisioned
@@ -182,24 +33,12 @@ def cluster(provisioned: Cluster) -> Cluster:
 @pytest.fixture(scope="session")
 def with_image(provisioned: Cluster) -> Cluster:
     """The cluster prepared for images, with the image `one`, a package more, built: node1 runs it, node2 `base`."""
-    if KEEP and "imaged" in provisioned.lab("status"):
-        return provisioned
-    provisioned.lab("restore", "provisioned")
-    (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
-    provisioned.gpuadmin("prepare-root", "--yes")
-    provisioned.add("minji")
-    provisioned.gpuadmin("build-image", "one", "--install", "rsync", "--yes")
-    provisioned.lab("save", "imaged")
+    if not (KEEP and "imaged" in provisioned.lab("status")):
+        imaging.prepare(provisioned)
     return provisioned
 
 
 @pytest.fixture
 def imaged(with_image: Cluster) -> Cluster:
     """That cluster as it was, with minji on it."""
-    with_image.lab("restore", "imaged")
-    keep = with_image.site / "users.yml"
-    saved = with_image.site.parent / "users-imaged.yml"
-    if not saved.exists():
-        shutil.copy(keep, saved)
-    shutil.copy(saved, keep)
-    return with_image
+    return imaging.restore(with_image)

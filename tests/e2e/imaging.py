@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.cluster import Cluster
 
 #: In the lab's base image but not installed: what images differ by.
 PACKAGE = "rsync"
@@ -84,6 +86,47 @@ def dpkg_verify(cluster: Cluster, host: str) -> str:
     """What differs from the packages; the lab's base image leaves documentation out."""
     said = cluster.admin(host, "dpkg --verify || true")
     return "\n".join(line for line in said.splitlines() if "/usr/share/" not in line)
+
+
+def prepare(cluster: Cluster) -> None:
+    """Save the lab as `imaged`: prepared for images, `one` with a package more built; the golden node runs it."""
+    cluster.lab("restore", "provisioned")
+    cluster.empty()
+    cluster.gpuadmin("prepare-root", "--yes")
+    cluster.add("minji")
+    cluster.gpuadmin("build-image", "one", "--install", PACKAGE, "--yes")
+    cluster.lab("save", "imaged")
+    shutil.copy(cluster.site / "users.yml", cluster.site.parent / "users-imaged.yml")
+
+
+def restore(cluster: Cluster) -> Cluster:
+    """Put the lab back to `imaged`, with minji on it."""
+    cluster.lab("restore", "imaged")
+    shutil.copy(cluster.site.parent / "users-imaged.yml", cluster.site / "users.yml")
+    return cluster
+
+
+def has_package(cluster: Cluster, host: str) -> bool:
+    """Whether the package that images differ by is installed."""
+    return (
+        PACKAGE
+        in cluster.admin(host, "dpkg-query -Wf '${db:Status-Status} ${Package}\\n' | sed -n 's/^installed //p'").split()
+    )
+
+
+def cut_power_at(cluster: Cluster, host: str, point: str) -> None:
+    """Push `one`, cut a host's power at a point of the switch, and start it again; return when it is up whole."""
+    since = arm(cluster, host, point)
+    push = cluster.start("push-image", "one", "--yes", "--json")
+    try:
+        wait_for_fault(cluster, host, point, push, since)
+        cluster.lab("power-cut", host)
+    finally:
+        push.send_signal(signal.SIGINT)
+        push.communicate(timeout=300)
+    cluster.lab("start", host)
+    disarm(cluster, host)
+    cluster.settle(host)
 
 
 def arm(cluster: Cluster, host: str, point: str, action: str = "hold") -> int:

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.cluster import Cluster
 
 pytestmark = pytest.mark.lab
 

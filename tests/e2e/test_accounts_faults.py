@@ -14,7 +14,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.e2e.conftest import GPUADMIN, LAB, Cluster
+from tests.e2e.cluster import GPUADMIN, LAB, Cluster
 
 pytestmark = pytest.mark.lab
 SLOW = pytest.mark.slow

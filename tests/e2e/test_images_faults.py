@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.cluster import Cluster
 from tests.e2e.imaging import (
     BROKEN,
     arm,
     assert_sound,
     build_broken,
+    cut_power_at,
     disarm,
     dpkg_verify,
     identity,
@@ -39,17 +39,7 @@ POINTS = [point if point in TELLING else pytest.param(point, marks=SLOW) for poi
 def test_power_cut_at_each_step(imaged: Cluster, point: str) -> None:
     """The node boots by itself into old or new, itself and closed, with its people; a second push completes."""
     before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
-    since = arm(imaged, "node2", point)
-    push = imaged.start("push-image", "one", "--yes", "--json")
-    try:
-        wait_for_fault(imaged, "node2", point, push, since)
-        imaged.lab("power-cut", "node2")
-    finally:
-        push.send_signal(signal.SIGINT)
-        push.communicate(timeout=300)
-    imaged.lab("start", "node2")
-    disarm(imaged, "node2")
-    imaged.settle("node2")
+    cut_power_at(imaged, "node2", point)
     assert running(imaged, "node2") in ("base", "one")
     assert words(imaged, "node2")["current"] == running(imaged, "node2")
     assert_sound(imaged, "node2", before, verified)

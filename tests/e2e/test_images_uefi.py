@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.conftest import LAB, REPOSITORY, Cluster, provisioned_lab
+from tests.e2e import imaging
+from tests.e2e.cluster import LAB, REPOSITORY, Cluster, provisioned_lab
 from tests.e2e.imaging import (
-    PACKAGE,
-    arm,
     assert_sound,
     build_broken,
-    disarm,
+    cut_power_at,
     dpkg_verify,
+    has_package,
     identity,
     node_report,
     running,
-    wait_for_fault,
     words,
 )
 
@@ -34,21 +31,14 @@ def with_image() -> Iterator[Cluster]:
         f"{LAB}-uefi", REPOSITORY / ".cache" / "e2e-uefi", "--nodes", "1", "--firmware", "uefi"
     ) as lab:
         if "imaged" not in lab.lab("status"):
-            lab.lab("restore", "provisioned")
-            lab.gpuadmin("prepare-root", "--yes")
-            lab.add("minji")
-            lab.gpuadmin("build-image", "one", "--install", PACKAGE, "--yes")
-            lab.lab("save", "imaged")
-            shutil.copy(lab.site / "users.yml", lab.site.parent / "users-imaged.yml")
+            imaging.prepare(lab)
         yield lab
 
 
 @pytest.fixture
 def uefi(with_image: Cluster) -> Cluster:
     """That lab as it was."""
-    with_image.lab("restore", "imaged")
-    shutil.copy(with_image.site.parent / "users-imaged.yml", with_image.site / "users.yml")
-    return with_image
+    return imaging.restore(with_image)
 
 
 def test_what_boots(uefi: Cluster) -> None:
@@ -66,10 +56,10 @@ def test_rollback_and_push(uefi: Cluster) -> None:
     before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
     assert running(uefi, NODE) == words(uefi, NODE)["current"] == "one"
     assert words(uefi, NODE)["trial"] == ""
-    assert uefi.admin(NODE, f"dpkg-query -W -f '${{Status}}' {PACKAGE}") == "install ok installed"
+    assert has_package(uefi, NODE)
     uefi.gpuadmin("rollback-image", "--yes")
     assert running(uefi, NODE) == words(uefi, NODE)["current"] == "base"
-    assert uefi.admin(NODE, f"dpkg-query -W {PACKAGE} 2>/dev/null || true") == ""
+    assert not has_package(uefi, NODE)
     uefi.gpuadmin("push-image", "one", "--yes")
     assert running(uefi, NODE).partition("+")[0] == "one"
     assert words(uefi, NODE)["current"] == running(uefi, NODE)
@@ -93,17 +83,7 @@ def test_power_cut_around_the_word_on_the_esp(uefi: Cluster, point: str) -> None
     """FAT has no journal: a cut leaves the word as it was or as it was to be, and a node that boots."""
     before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
     uefi.gpuadmin("rollback-image", "--yes")
-    since = arm(uefi, NODE, point)
-    push = uefi.start("push-image", "one", "--yes", "--json")
-    try:
-        wait_for_fault(uefi, NODE, point, push, since)
-        uefi.lab("power-cut", NODE)
-    finally:
-        push.send_signal(signal.SIGINT)
-        push.communicate(timeout=300)
-    uefi.lab("start", NODE)
-    disarm(uefi, NODE)
-    uefi.settle(NODE)
+    cut_power_at(uefi, NODE, point)
     assert running(uefi, NODE).partition("+")[0] == ("base" if point == "trial:before" else "one")
     assert words(uefi, NODE)["current"] == running(uefi, NODE)
     assert_sound(uefi, NODE, before, verified)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import EMPTY_REGISTRY, PATIENCE, Cluster
+from tests.e2e.cluster import PATIENCE, Cluster
 from tests.e2e.test_accounts import MAKE_IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -31,7 +31,7 @@ def with_people(provisioned: Cluster) -> Cluster:
         return provisioned
     shutil.rmtree(saved, ignore_errors=True)
     provisioned.lab("restore", "provisioned")
-    (provisioned.site / "users.yml").write_text(EMPTY_REGISTRY)
+    provisioned.empty()
     settings = provisioned.site / "gpuadmin.yml"
     before = settings.read_text()
     settings.write_text(

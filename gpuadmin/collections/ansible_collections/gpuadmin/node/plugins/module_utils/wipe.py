@@ -16,7 +16,7 @@ from . import backup_set, btrfs, homes, mounts
 from .backup_set import TRASH, Backup
 from .errors import NodeError
 from .fields import shown, valid_name, whole_number
-from .files import flocked, sync_directory, sync_filesystem
+from .files import flocked, sync_filesystem
 from .purge import Purged, Twin, purge
 from .report import Reports, UserReport
 
