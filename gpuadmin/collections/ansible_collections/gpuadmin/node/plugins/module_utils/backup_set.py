@@ -158,7 +158,7 @@ def newest(sets: Iterable[Backup], user: str) -> Backup | None:
 
 
 def leave_trash(place: str) -> None:
-    """Remove the directory of a wipe's rest in a home root, and what holds all of those, where nothing is left in it."""
+    """Remove the directory of what a wipe left, and the one that holds all of those, as far as they are empty."""
     above = os.path.dirname(place)
     for path in (place, above):
         try:
