@@ -113,10 +113,12 @@ report:
   sample: {users: {minji: {status: missing, operations: [create uid 20001], problem: null}}, problems: []}
 """
 
+from dataclasses import replace
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.truth import settings_from
 
@@ -138,23 +140,14 @@ ARGUMENTS = {
 
 def main(root: str = "/") -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    params = dict(module.params)
-    try:
-        request = Request(settings_from(params), params["users"], params["absent"])
-        host = Host(root=root, state=params["state_directory"])
-        outcome = converge(request, host, check=module.check_mode)
-    except NodeError as error:
-        module.fail_json(msg=str(error), operations=[], report={"users": {}, "problems": [str(error)]})
-        return
-    result = {
-        "changed": outcome.changed,
-        "diff": outcome.diff,
-        "operations": outcome.plan.operations,
-        "report": outcome.plan.report(),
-    }
-    if outcome.plan.conflicts:
-        module.fail_json(msg="; ".join(outcome.plan.conflicts), **result)
-    module.exit_json(**result)
+    given = dict(module.params)
+
+    def apply() -> Answer:
+        request = Request(settings_from(given), given["users"], given["absent"])
+        done = converge(request, Host(root=root, state=given["state_directory"]), check=module.check_mode)
+        return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
+
+    give(module, apply, key="users")
 
 
 if __name__ == "__main__":

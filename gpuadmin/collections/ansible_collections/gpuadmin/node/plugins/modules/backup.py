@@ -91,7 +91,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import backup_actions
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "action": {"type": "str", "choices": ["make", "verify", "copy", "prune"], "required": True},
@@ -110,12 +110,12 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
+
+    def act() -> Answer:
         done = backup_actions.act(module.params, check=module.check_mode)
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"problems": [str(error)]})
-        return
-    module.exit_json(changed=bool(done.operations), operations=done.operations, report=done.report)
+        return Answer(done.operations, done.report)
+
+    give(module, act)
 
 
 if __name__ == "__main__":

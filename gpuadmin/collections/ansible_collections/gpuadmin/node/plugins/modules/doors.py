@@ -69,7 +69,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import closing, people
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},
@@ -82,22 +82,20 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
-        given = module.params
+    given = module.params
+
+    def work() -> Answer:
+        host = closing.Host(state=given["state_directory"], group=given["group"])
         plan = closing.converge(
             people.parse(given["people"]),
             given["state"] == "closed",
-            closing.Host(state=given["state_directory"], group=given["group"]),
+            host,
             check=module.check_mode,
             login=given["login"],
         )
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"doors": {}, "problems": [str(error)]})
-        return
-    result = {"changed": bool(plan.operations), "operations": plan.operations, "report": plan.report()}
-    if plan.conflicts:
-        module.fail_json(msg="; ".join(plan.conflicts), **result)
-    module.exit_json(**result)
+        return Answer.of(plan)
+
+    give(module, work, key="doors")
 
 
 if __name__ == "__main__":

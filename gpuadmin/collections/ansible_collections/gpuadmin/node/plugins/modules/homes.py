@@ -91,9 +91,11 @@ report:
   sample: {homes: {minji: {status: created, operations: [create for uid 20001], problem: null}}, problems: []}
 """
 
+from dataclasses import replace
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
 
 ARGUMENTS = {
@@ -110,21 +112,12 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
+
+    def make() -> Answer:
         plan = converge(Request(**module.params), check=module.check_mode)
-    except NodeError as error:
-        module.fail_json(msg=str(error), operations=[], report={"homes": {}, "problems": [str(error)]})
-        return
-    operations = plan.operations
-    result = {
-        "changed": bool(operations),
-        "diff": plan.diff(),
-        "operations": operations,
-        "report": plan.report(),
-    }
-    if plan.conflicts:
-        module.fail_json(msg="; ".join(plan.conflicts), **result)
-    module.exit_json(**result)
+        return replace(Answer.of(plan), diff=plan.diff())
+
+    give(module, make, key="homes")
 
 
 if __name__ == "__main__":

@@ -60,10 +60,12 @@ report:
   sample: {cleared: {20261221T010203Z-reset-2026-2/minji: {archive: /srv/storage/archive/x.tar.gz}}, problems: []}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, leftovers, work
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -75,21 +77,17 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    report: dict[str, object] = {"cleared": {}, "problems": []}
-    try:
+
+    def clear() -> Answer:
         found = leftovers.observe(leftovers.Request(**module.params))
-        operations = [one.operation for one in found]
+        cleared: dict[str, Any] = {}
         if found and not module.check_mode:
             arguments = {**module.params, "only": [one.name for one in found]}
             cleared = dict(jobs.perform("clear-leftovers", work.clear_leftovers, arguments))
-            report = {
-                "cleared": cleared,
-                "problems": [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]],
-            }
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"cleared": {}, "problems": [str(error)]})
-        return
-    module.exit_json(changed=bool(operations), operations=operations, report=report)
+        problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
+        return Answer([one.operation for one in found], {"cleared": cleared, "problems": problems})
+
+    give(module, clear, key="cleared")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts, restore_plan, work
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -112,31 +112,31 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
-        given = module.params
+    given = dict(module.params)
+    remote = given.pop("remote")
+
+    def restore() -> Answer:
         subids = tuple(given["subids"]) if given["subids"] else None
-        remote = given.pop("remote")
         request = restore_plan.Request(**{**given, "subids": subids})
         restore_plan.refuse_nonsense(request)
         backup, fetch = restore_plan.locate(request, None if remote is None else work.remote_of(remote))
         plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
         operations = list(plan.operations)
-        report = {"restored": {"target": plan.target, "backup": backup.name}, "problems": []}
         if fetch:
             size = sum(home.bytes for home in backup.homes.values())
             operations.insert(
                 0, f"fetch the backup {backup.name} from {remote['host']} ({len(backup.homes)} homes, {size} bytes)"
             )
+        restored: object = {"target": plan.target, "backup": backup.name}
         if not module.check_mode:
             if fetch:
                 wanted = {**remote, "directory": given["directory"], "backup": backup.name}
                 jobs.perform("backup-fetch", work.fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
-            report["restored"] = jobs.perform(f"restore-{given['user']}", work.restore_home, arguments)
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"problems": [str(error)]})
-        return
-    module.exit_json(changed=True, operations=operations, report=report)
+            restored = jobs.perform(f"restore-{given['user']}", work.restore_home, arguments)
+        return Answer(operations, {"restored": restored, "problems": []})
+
+    give(module, restore)
 
 
 if __name__ == "__main__":

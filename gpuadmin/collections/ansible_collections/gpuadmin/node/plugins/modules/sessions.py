@@ -66,7 +66,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import people, sessions
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},
@@ -77,18 +77,14 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
-        given = module.params
-        plan = sessions.converge(
-            people.parse(given["people"]), message=given["message"], grace=given["grace"], check=module.check_mode
-        )
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"sessions": {}, "problems": [str(error)]})
-        return
-    result = {"changed": bool(plan.operations), "operations": plan.operations, "report": plan.report()}
-    if plan.conflicts:
-        module.fail_json(msg="; ".join(plan.conflicts), **result)
-    module.exit_json(**result)
+    given = module.params
+
+    def work() -> Answer:
+        found = people.parse(given["people"])
+        plan = sessions.converge(found, message=given["message"], grace=given["grace"], check=module.check_mode)
+        return Answer.of(plan)
+
+    give(module, work, key="sessions")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, wipe, work
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -87,19 +87,14 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
-        request = wipe.Request(**module.params)
-        plan = wipe.converge(request, check=module.check_mode)
-        report = plan.report()
-        if not module.check_mode:
-            report["deleted"] = jobs.perform("wipe-homes", work.empty_trash, {**module.params, "users": []})
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"homes": {}, "problems": [str(error)]})
-        return
-    result = {"changed": bool(plan.operations), "operations": plan.operations, "report": report}
-    if plan.conflicts:
-        module.fail_json(msg="; ".join(plan.conflicts), **result)
-    module.exit_json(**result)
+
+    def wipe_them() -> Answer:
+        plan = wipe.converge(wipe.Request(**module.params), check=module.check_mode)
+        if module.check_mode:
+            return Answer.of(plan)
+        return Answer.of(plan, deleted=jobs.perform("wipe-homes", work.empty_trash, {**module.params, "users": []}))
+
+    give(module, wipe_them, key="homes")
 
 
 if __name__ == "__main__":

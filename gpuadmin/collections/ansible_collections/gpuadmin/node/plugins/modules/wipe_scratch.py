@@ -74,7 +74,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people, scratch, work
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},
@@ -85,22 +85,16 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    try:
-        given = module.params
+    given = module.params
+
+    def wipe_it() -> Answer:
         if module.check_mode:
             request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
-            plan = scratch.observe_and_compute(request)
-            done = {"operations": plan.operations, "conflicts": plan.conflicts, "report": plan.report()}
-        else:
-            done = dict(jobs.perform("wipe-scratch", work.wipe_scratch, given))
-    except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[], report={"scratch": {}, "problems": [str(error)]})
-        return
-    report = {**done["report"], "deleted": done.get("done", {})}
-    result = {"changed": bool(done["operations"]), "operations": done["operations"], "report": report}
-    if done["conflicts"]:
-        module.fail_json(msg="; ".join(done["conflicts"]), **result)
-    module.exit_json(**result)
+            return Answer.of(scratch.observe_and_compute(request), deleted={})
+        done = dict(jobs.perform("wipe-scratch", work.wipe_scratch, given))
+        return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
+
+    give(module, wipe_it, key="scratch")
 
 
 if __name__ == "__main__":
