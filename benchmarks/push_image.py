@@ -63,7 +63,7 @@ def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
         world = World(work, golden, key, store)
 
         def fill(root: Path) -> None:
-            shell(f"cp -a --reflink=never {content}/. {root / 'usr/lib'}/ 2>/dev/null || true")
+            shell(f"cp -a --reflink=never {content}/. {root / 'usr/lib'}/")
 
         world.make("one", fill, [], full=True)
         files = [
@@ -122,7 +122,7 @@ def measure_protocols(work: Path, content: Path) -> None:
             run("mkfs.btrfs", "-q", "-m", "single", top.with_suffix(".disk"))
             run("mount", "-o", "loop,compress=zstd", top.with_suffix(".disk"), top)
         run("btrfs", "subvolume", "create", tops[0] / "root")
-        shell(f"cp -a --reflink=never {content}/. {tops[0]}/root/ 2>/dev/null || true")
+        shell(f"cp -a --reflink=never {content}/. {tops[0]}/root/")
         run("btrfs", "subvolume", "snapshot", "-r", tops[0] / "root", tops[0] / "image")
         for title, options in (("1", ""), ("2, compressed data", "--proto 2 --compressed-data")):
             stream = work / "stream"

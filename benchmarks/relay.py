@@ -27,12 +27,15 @@ GOAL = 1.3
 
 # What one node does: the first reads from the store and passes on, the others take what they are sent.
 NODE = """
-import hashlib, subprocess, sys, urllib.request
+import hashlib, subprocess, sys, time, urllib.request
 from ansible_collections.gpuadmin.node.plugins.module_utils import relay, stream
 url, target, size, previous, following, port = sys.argv[1:]
 link = relay.Link(int(port), previous or None, following or None)
 if link.previous:
     process = subprocess.Popen(relay.listen_command(link, target))
+    while not relay.listening(link.port):
+        assert process.poll() is None
+        time.sleep(0.02)
     print("listening", flush=True)
     relay.watch(process, target)
 else:
@@ -95,8 +98,7 @@ def seconds(work: Path, count: int, size: int, *, chain: bool) -> float:
             followers.append(node(number, work, size, address(number - 1), following))
         for one in followers:
             assert one.stdout is not None
-            one.stdout.readline()
-        time.sleep(0.5)  # until mbuffer listens
+            assert one.stdout.readline() == "listening\n"
     begin = time.monotonic()
     if chain:
         followers.append(node(1, work, size, "", address(2) if count > 1 else ""))

@@ -8,10 +8,11 @@ they are, and their content is on the disk before this returns.
 from __future__ import annotations
 
 import os
-import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from . import subvolumes
 from .errors import NodeError
 
 HEADER = b"# GRUB Environment Block\n"
@@ -70,11 +71,12 @@ def _writable(boot: str) -> Iterator[None]:
     """The boot partition is mounted read-only; it is writable for the block."""
     read_only = bool(os.statvfs(boot).f_flag & os.ST_RDONLY)
     if read_only:
-        subprocess.run(("mount", "-o", "remount,rw", boot), check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        subvolumes.run(("mount", "-o", "remount,rw", boot), what="the boot partition cannot be written")
     try:
         yield
     finally:
         if read_only:
-            subprocess.run(
-                ("mount", "-o", "remount,ro", boot), check=False, stdin=subprocess.DEVNULL, capture_output=True
-            )
+            try:
+                subvolumes.run(("mount", "-o", "remount,ro", boot), what="the boot partition stays writable")
+            except NodeError as error:  # what was to be written is written
+                print(f"Warning: {error}", file=sys.stderr)

@@ -48,7 +48,8 @@ def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None 
         check=False,
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        said = [line for line in lines if "dmesg(1) may have" not in line]  # mount(8) ends with it, whatever it was
         why = said[-1] if said else f"status {done.returncode}"
         raise NodeError(f"{what or 'a command failed'}: {why} (command: {' '.join(command)})")
     return done.stdout.decode("utf-8", "replace")
