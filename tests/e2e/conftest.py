@@ -42,3 +42,13 @@ def with_image(provisioned: Cluster) -> Cluster:
 def imaged(with_image: Cluster) -> Cluster:
     """That cluster as it was, with minji on it."""
     return imaging.restore(with_image)
+
+
+@pytest.fixture
+def armed(with_image: Cluster) -> Cluster:
+    """The same when `one` is ready on node2 and the next boot tries it."""
+    if "armed" in with_image.lab("status"):
+        return imaging.restore(with_image, "armed")
+    imaging.restore(with_image).gpuadmin("push-image", "one", "--no-reboot", "--yes")
+    with_image.lab("save", "armed")
+    return with_image

@@ -99,9 +99,9 @@ def prepare(cluster: Cluster) -> None:
     shutil.copy(cluster.site / "users.yml", cluster.site.parent / "users-imaged.yml")
 
 
-def restore(cluster: Cluster) -> Cluster:
-    """Put the lab back to `imaged`, with minji on it."""
-    cluster.lab("restore", "imaged")
+def restore(cluster: Cluster, state: str = "imaged") -> Cluster:
+    """Put the lab back to `imaged`, with minji on it, or to another state that was made from that."""
+    cluster.lab("restore", state)
     shutil.copy(cluster.site.parent / "users-imaged.yml", cluster.site / "users.yml")
     return cluster
 

@@ -28,32 +28,58 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "colle
 from ansible_collections.gpuadmin.node.plugins.module_utils import switch
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
-SLOW = pytest.mark.slow
-#: The most telling ones run in `make test`, too.
-TELLING = {"root:written", "trial:after", "health:after"}
-#: Power cuts, at every point that the one list of steps knows.
-POINTS = [point if point in TELLING else pytest.param(point, marks=SLOW) for point in switch.fault_points()]
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_power_cut_at_each_step(imaged: Cluster, point: str) -> None:
-    """The node boots by itself into old or new, itself and closed, with its people; a second push completes."""
-    before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
-    cut_power_at(imaged, "node2", point)
-    assert running(imaged, "node2") in ("base", "one")
-    assert words(imaged, "node2")["current"] == running(imaged, "node2")
-    assert_sound(imaged, "node2", before, verified)
-    assert imaged.person("minji", "node2", "id -un").strip() == "minji"
+class Whole:
+    """What a node is before its power is cut; held against what it is afterwards."""
 
-    imaged.gpuadmin("push-image", "one", "--yes")
-    assert running(imaged, "node2").partition("+")[0] == "one"
-    assert words(imaged, "node2")["current"] == running(imaged, "node2")
-    assert_sound(imaged, "node2", before, verified)
-    mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
-    assert imaged.admin("node2", f"{mount}; ls /run/top/incoming; umount /run/top").strip() == ""
+    def __init__(self, cluster: Cluster, host: str = "node2") -> None:
+        self.cluster, self.host = cluster, host
+        self.identity, self.verified = identity(cluster, host), dpkg_verify(cluster, host)
+
+    def check(self, *roots: str) -> None:
+        """It runs one of these roots, which is what boots by itself, and is itself, closed, with its people."""
+        root = running(self.cluster, self.host)
+        assert root.partition("+")[0] in roots
+        assert words(self.cluster, self.host)["current"] == root
+        assert_sound(self.cluster, self.host, self.identity, self.verified)
+        assert self.cluster.person("minji", self.host, "id -un").strip() == "minji"
+
+    def complete(self) -> None:
+        """A further push completes, and leaves no debris."""
+        self.cluster.gpuadmin("push-image", "one", "--yes")
+        self.check("one")
+        mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
+        left = self.cluster.admin(self.host, f"{mount}; ls /run/top/incoming; ls /run/top/roots; umount /run/top")
+        assert left.split() == ["base", running(self.cluster, self.host)]
 
 
-@pytest.mark.parametrize("name", [name if "without" in name else pytest.param(name, marks=SLOW) for name in BROKEN])
+def test_power_cut_at_each_step_before_the_reboot(imaged: Cluster) -> None:
+    """One push after the other is cut, each a point further on; the node boots what it ran.
+
+    After the last point it boots the new one, which then needs nobody for its trial.
+    """
+    whole = Whole(imaged)
+    *before, last = switch.fault_points("engine")
+    for point in before:
+        print(point)  # pytest shows it where the test fails
+        cut_power_at(imaged, "node2", point)
+        whole.check("base")
+    cut_power_at(imaged, "node2", last)
+    whole.check("one")
+    whole.complete()
+
+
+@pytest.mark.parametrize("point", switch.fault_points("boot"))
+def test_power_cut_on_trial(armed: Cluster, point: str) -> None:
+    """The node boots by itself into old or new, and a second push completes."""
+    whole = Whole(armed)
+    cut_power_at(armed, "node2", point)
+    whole.check(*(("one",) if point in ("commit:after", "prune:before", "prune:after") else ("base", "one")))
+    whole.complete()
+
+
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_bad_image_falls_back_by_itself(imaged: Cluster, name: str) -> None:
     before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
     build_broken(imaged, name)
@@ -66,7 +92,7 @@ def test_a_bad_image_falls_back_by_itself(imaged: Cluster, name: str) -> None:
     assert imaged.person("minji", "node2", "id -un").strip() == "minji"
 
 
-@pytest.mark.parametrize("point", ["fetch:middle", pytest.param("root:written", marks=SLOW)])
+@pytest.mark.parametrize("point", ["fetch:middle", "root:written"])
 def test_kill_of_the_work_on_the_node(imaged: Cluster, point: str) -> None:
     before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
     arm(imaged, "node2", point, "kill")
@@ -78,7 +104,6 @@ def test_kill_of_the_work_on_the_node(imaged: Cluster, point: str) -> None:
     assert_sound(imaged, "node2", before, verified)
 
 
-@SLOW
 @pytest.mark.parametrize("point", ["fetch:middle", "trial:before"])
 def test_kill_of_the_controller(imaged: Cluster, point: str) -> None:
     since = arm(imaged, "node2", point)
@@ -93,7 +118,6 @@ def test_kill_of_the_controller(imaged: Cluster, point: str) -> None:
     assert running(imaged, "node2") == "one"
 
 
-@SLOW
 def test_the_store_goes_away(imaged: Cluster) -> None:
     since = arm(imaged, "node2", "fetch:before")
     push = imaged.start("push-image", "one", "--yes", "--json")
@@ -109,7 +133,6 @@ def test_the_store_goes_away(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
-@SLOW
 def test_the_first_failed_batch_is_the_last(imaged: Cluster) -> None:
     """node1 is the golden node and goes first; what fails there does not reach node2."""
     build_broken(imaged, "a-unit-fails")
@@ -120,7 +143,6 @@ def test_the_first_failed_batch_is_the_last(imaged: Cluster) -> None:
     assert words(imaged, "node2").get("trial", "") == ""
 
 
-@SLOW
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [

@@ -31,9 +31,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import rend
 from .conftest import PASSWD, PERSON, Node, World, confirm, fill, run, sign
 
 pytestmark = pytest.mark.btrfs
-ENGINE_POINTS = [
-    point for point in switch.fault_points() if point.partition(":")[0] not in ("health", "commit", "prune")
-]
 
 
 def names(directory: str) -> list[str]:
@@ -97,7 +94,7 @@ def test_an_image_holds_nothing_of_the_golden_node(world: World) -> None:
     assert (world.golden.top / "roots/base/etc/hostname").read_text() == "node1\n"
 
 
-@pytest.mark.parametrize("point", ENGINE_POINTS)
+@pytest.mark.parametrize("point", switch.fault_points("engine"))
 def test_cut_at_each_step_leaves_a_node_that_boots_and_a_second_push_completes(
     node: Node, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +127,7 @@ def confirm_or_note(node: Node) -> None:
     trial.gate(node.places, node.settings)
 
 
-@pytest.mark.parametrize("point", [point for point in switch.fault_points() if point not in ENGINE_POINTS])
+@pytest.mark.parametrize("point", switch.fault_points("boot"))
 def test_cut_at_each_step_of_the_trial(node: Node, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     node.push("one")
     tried = node.boot()

@@ -143,20 +143,29 @@ def _trial(work: Switch) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its name, what does it (None: the controller or GRUB), and what a power cut after it leaves."""
+    """One step: its name, what does it (None: the controller or GRUB), and what a power cut after it leaves.
+
+    ``within``: what happens inside of it that a power cut can fall before or after.
+    """
 
     name: str
     action: Callable[[Switch], None] | None
     where: str  # engine | controller | boot
     cut_leaves: str
+    within: tuple[str, ...] = ()
+
+    @property
+    def points(self) -> list[str]:
+        """Where tests cut the power, in the order in which they are passed."""
+        return [f"{self.name}:{when}" for when in ("before", *self.within, "after")]
 
 
 STEPS: tuple[Step, ...] = (
     Step("preflight", _preflight, "engine", "the old root"),
     Step("clean", _clean, "engine", "the old root"),
-    Step("fetch", _fetch, "engine", "the old root, and a stream or a part of one"),
-    Step("receive", _receive, "engine", "the old root, and the image or a part of it"),
-    Step("root", _root, "engine", "the old root, and the new one beside it"),
+    Step("fetch", _fetch, "engine", "the old root, and a stream or a part of one", ("middle",)),
+    Step("receive", _receive, "engine", "the old root, and the image or a part of it", ("moved",)),
+    Step("root", _root, "engine", "the old root, and the new one beside it", ("written",)),
     Step("record", _record, "engine", "the old root; the switch counts as failed"),
     Step("trial", _trial, "engine", "the new root, on trial"),
     Step("reboot", None, "controller", "the new root, on trial; the old one if it does not come up"),
@@ -164,14 +173,11 @@ STEPS: tuple[Step, ...] = (
     Step("commit", None, "boot", "the new root"),
     Step("prune", None, "boot", "the new root, and a subvolume too many"),
 )
-#: Points within a step at which it matters as well.
-INNER_POINTS = ("fetch:middle", "receive:moved", "root:written")
 
 
-def fault_points() -> list[str]:
-    """Where tests cut the power: before and after every step that runs on the node, and within some."""
-    around = [f"{step.name}:{when}" for step in STEPS if step.where != "controller" for when in ("before", "after")]
-    return [*around, *INNER_POINTS]
+def fault_points(*where: str) -> list[str]:
+    """The points of all steps that run on the node, in their order; of some, as ``engine`` or ``boot``."""
+    return [point for step in STEPS if step.where in (where or ("engine", "boot")) for point in step.points]
 
 
 def run_switch(work: Switch) -> Switch:
