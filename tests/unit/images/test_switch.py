@@ -474,3 +474,20 @@ def test_what_an_image_needs_to_be_tried(tmp_path: Path, remove: str, words: str
     (tmp_path / remove).unlink()
     with pytest.raises(NodeError, match=words):
         root_facts.check_boots(str(tmp_path), "one")
+
+
+def test_a_subvolume_goes_with_those_in_it_unless_one_is_needed(node: Node) -> None:
+    """Also one inside of a read-only one, at any depth; an id that is to be kept keeps all of it."""
+    top = node.top / "incoming"
+    for path in ("a", "a/b", "a/c", "a/c/d"):
+        run("btrfs", "subvolume", "create", top / path)
+    (top / "a/c/d/file").write_text("x")
+    for path in ("a/c", "a"):
+        run("btrfs", "property", "set", "-ts", top / path, "ro", "true")
+    inner = subvolumes.inspect(str(top / "a/c/d"))
+    assert inner is not None
+    with pytest.raises(NodeError, match=r"a/c/d \(id \d+\) is still needed"):
+        subvolumes.delete(str(top / "a"), node.places, keep=[inner.id])
+    assert (top / "a/c/d/file").read_text() == "x"
+    subvolumes.delete(str(top / "a"), node.places)
+    assert names(str(top)) == []

@@ -151,17 +151,18 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
     if above is None or above.fstype != "btrfs":
         raise NodeError(f"{path} lies on no mounted btrfs; it is left alone")
     mounted = mounted_ids(above.source)
-    for one in [*_inside(path), found]:
+    inner = _inside(path)
+    for one in [*inner, found]:
         if one.id == running_root(places).id:
             raise NodeError(f"{one.path} (id {one.id}) is the running root; it is never deleted")
         if one.id in mounted:
             raise NodeError(f"{one.path} (id {one.id}) is mounted on {mounted[one.id][0]}; it is not deleted")
         if one.id in keep:
             raise NodeError(f"{one.path} (id {one.id}) is still needed; it is not deleted")
-    for one in [*_inside(path), found]:
-        parent = inspect(path)
-        if one is not found and parent is not None and parent.read_only:
-            set_read_only(path, False)
+    for one in [found, *inner] if inner else []:
+        if one.read_only:
+            set_read_only(one.path, False)  # nothing can be taken out of a read-only one
+    for one in [*inner, found]:
         run(
             ("btrfs", "-q", "subvolume", "delete", *(("--commit-after",) if durable else ()), one.path),
             what=f"{one.path} is not deleted",
@@ -171,6 +172,9 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
 def _inside(path: str) -> list[Subvolume]:
     """The subvolumes below a path, the deepest first."""
     found: list[Subvolume] = []
+    # mostly there is none, and the file system knows that without a walk through all of an image
+    if not run(("btrfs", "subvolume", "list", "-o", path), what=f"what is in {path} is unknown").strip():
+        return found
     device = os.lstat(path).st_dev
     for directory, names, _files in os.walk(path):
         for name in list(names):
