@@ -24,7 +24,8 @@ TITLES: dict[str, frozenset[str]] = {
         "docker": "docker docker사용 docker사용여부 docker필요여부 도커 도커사용 도커사용여부 "
         "usedocker doyouneeddocker",
         "terms": "이용수칙동의 이용약관동의 이용규칙동의 약관동의 수칙동의 동의 개인정보동의 개인정보수집동의 "
-        "개인정보수집및이용동의 terms termsofuse agreement iagreetothetermsofuse",
+        "개인정보수집및이용동의 terms termsofuse agreement iagreetotheterms iagreetothetermsofuse "
+        "iaccepttheterms iacceptthetermsofuse",
     }.items()
 }
 

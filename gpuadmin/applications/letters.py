@@ -43,7 +43,7 @@ def asking(entry: Entry, settings: Settings) -> Letter | None:
         address=entry.email,
         keys=(f"incomplete {entry.email.casefold()} {asked} {term.name if term is not None else ''}".strip(),),
         names=(entry.email,),
-        summary=f"missing: {', '.join(entry.missing)}",
+        summary=entry.lacks,
         values={
             "person": entry.person,
             "missing": list(entry.missing),

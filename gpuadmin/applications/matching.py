@@ -26,6 +26,22 @@ class Member:
     email: str | None
 
 
+#: What can be missing (the codes of templates/mail/incomplete) → what an admin is told.
+MISSING = {
+    "form": "has not filled in the form",
+    "group": "is not in the group",
+    "name": "no name",
+    "student_id": "no valid student id",
+    "email": "no address of an allowed domain",
+    "docker": "does not say whether Docker is wanted",
+    "terms": "has not agreed to the terms",
+    "key_missing": "no ssh public key",
+    "key_private": "sent a private key",
+    "key_bad": "the ssh public key is none",
+    "key_taken": "the ssh key is somebody else's, too",
+}
+
+
 @dataclass(frozen=True)
 class Entry:
     """One applicant. `missing` are the codes of templates/mail/incomplete; `reason` is for the admin."""
@@ -38,6 +54,11 @@ class Entry:
     present: bool = False
     missing: tuple[str, ...] = ()
     reason: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """What is missing, in words for an admin."""
+        return "; ".join(MISSING[code] for code in self.missing)
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it; keys are left out, they are long and stand in users.yml afterwards."""

@@ -62,7 +62,7 @@ def what(entry: Entry) -> str:
     if entry.reason:
         return entry.reason
     if entry.missing:
-        return f"missing: {', '.join(entry.missing)}"
+        return entry.lacks
     return "has an account already" if entry.present else "new account"
 
 

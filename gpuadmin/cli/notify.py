@@ -34,7 +34,7 @@ def command(
 
     \b
     gpuadmin notify --preview             # every mail in full
-    gpuadmin notify --install-timer       # and think of something else
+    gpuadmin notify --install-timer       # from now on, every morning
     """
     from datetime import date
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuadmin.applications.form import Application
-from gpuadmin.applications.matching import Lists, Member, sort_applications
+from gpuadmin.applications.matching import MISSING, Lists, Member, sort_applications
 from gpuadmin.applications.names import Wish, choose_names, derived
 from gpuadmin.config.fields import RESERVED_NAMES, USER_NAME
 from gpuadmin.config.schema import Registry, Settings
@@ -219,3 +221,9 @@ def _fits(one: Member, email: str | None, number: str | None) -> bool:
         return number is not None and one.student_id == number
     same = email is not None and one.email.casefold() == email.casefold()
     return same and (one.student_id is None or number is None or one.student_id == number)
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_whatever_is_missing_has_words_for_the_admin_and_for_the_applicant(language: str) -> None:
+    text = (Path(__file__).parents[3] / f"templates/mail/incomplete.{language}.j2").read_text()
+    assert set(re.findall(r'^  "(\w+)": ', text, re.MULTILINE)) == set(MISSING)
