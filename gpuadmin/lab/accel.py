@@ -27,13 +27,14 @@ def accel_arguments(accel: Accel) -> Command:
 
     Software emulation without cx16: QEMU 7.2 corrupts the flags at cmpxchg16b, and a 6.12 kernel then dies at a random
     place in most boots. Without erms: it makes kernel and libc clear and copy by `rep movsb`, which is emulated byte by
-    byte. With one processor: two wait for one another at every fork, and several guests share the machine's anyway.
-    Together with `norandmaps` in the guests' grub.cfg, a fork and exec takes less than a third of the time
-    (docs/lab.md).
+    byte. Without la57, smap and smep: a page table level less to walk at each miss, and user memory that the kernel
+    touches without switching a protection off and on. With one processor: two wait for one another at every fork, and
+    several guests share the machine's anyway. docs/lab.md says what that saves, together with the kernel's parameters
+    in the guests' grub.cfg.
     """
     if accel == "kvm":
         return ("-accel", "kvm", "-cpu", "host", "-smp", "2")
-    return ("-accel", "tcg", "-cpu", "max,-cx16,-erms", "-smp", "1")
+    return ("-accel", "tcg", "-cpu", "max,-cx16,-erms,-la57,-smap,-smep", "-smp", "1")
 
 
 def choose(kernel: Path) -> Accel:
