@@ -144,7 +144,8 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
     """
     cluster = Cluster(work / "site", name)
-    if KEEP and cluster.site.exists() and "provisioned" in cluster.lab("status"):
+    kept = subprocess.run([GPUADMIN, "lab", "status", "--name", name], check=False, capture_output=True, text=True)
+    if KEEP and cluster.site.exists() and "provisioned" in kept.stdout:
         yield cluster
         return
     shutil.rmtree(work, ignore_errors=True)

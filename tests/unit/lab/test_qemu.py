@@ -23,7 +23,7 @@ def test_a_node(lab: state.Lab) -> None:
     host = lab.host("node1")
     command = qemu.qemu_command(lab, host, "tcg")
     directory = lab.host_directory(host)
-    assert has(command, "-accel", "tcg", "-cpu", "max,-cx16,-erms", "-smp", "1")
+    assert has(command, "-accel", "tcg", "-cpu", "max,-cx16,-erms,-la57,-smap,-smep", "-smp", "1")
     assert has(command, "-m", "1024")
     assert has(command, "-netdev", f"user,id=uplink,ipv6=off,hostfwd=tcp:127.0.0.1:{host.ssh_port}-:22")
     assert has(command, "-netdev", "socket,id=cluster,mcast=230.0.0.1:5555,localaddr=127.0.0.1")
