@@ -15,7 +15,10 @@ ARMED = "/var/lib/gpuadmin-lab/fault"
 
 
 def at(point: str, *, lab: str = LAB, armed: str = ARMED) -> None:
-    """At a point such as ``receive:after``: hold (wait for the power cut) or kill (SIGKILL to us), if armed so."""
+    """At a point such as ``receive:after``: hold or kill (SIGKILL to us), if armed so.
+
+    What is held goes on when it is disarmed.
+    """
     try:
         with open(armed, encoding="ascii") as stream:
             wanted, _, action = stream.read().strip().partition(" ")
@@ -26,8 +29,8 @@ def at(point: str, *, lab: str = LAB, armed: str = ARMED) -> None:
     _announce(f"gpuadmin-fault: {point} {action}")
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    while action == "hold":
-        time.sleep(3600)
+    while action == "hold" and os.path.exists(armed):
+        time.sleep(0.5)
 
 
 def _announce(text: str) -> None:

@@ -1,0 +1,35 @@
+"""Where tests may stop the work: only where a lab's guest is armed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import faults
+
+
+@pytest.fixture(autouse=True)
+def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_announce", lambda text: None)
+
+
+def test_what_is_held_goes_on_when_it_is_disarmed(tmp_path: Path) -> None:
+    lab, armed = tmp_path / "seed", tmp_path / "fault"
+    lab.touch()
+    armed.write_text("fetch:middle hold\n")
+    begin = time.monotonic()
+    timer = threading.Timer(0.3, armed.unlink)
+    timer.start()
+    faults.at("fetch:before", lab=str(lab), armed=str(armed))
+    assert armed.exists(), "another point holds nothing"
+    faults.at("fetch:middle", lab=str(lab), armed=str(armed))
+    assert not armed.exists()
+    assert time.monotonic() - begin >= 0.3
+
+
+def test_a_machine_that_is_no_guest_of_a_lab_holds_nothing(tmp_path: Path) -> None:
+    armed = tmp_path / "fault"
+    armed.write_text("fetch:middle kill\n")
+    faults.at("fetch:middle", lab=str(tmp_path / "seed"), armed=str(armed))
