@@ -163,6 +163,8 @@ def leave_trash(place: str) -> None:
     for path in (place, above):
         try:
             os.rmdir(path)
+        except FileNotFoundError:
+            pass  # somebody else has cleared up
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
                 raise
