@@ -35,7 +35,7 @@ if link.previous:
     process = subprocess.Popen(relay.listen_command(link, target))
     while not relay.listening(link.port):
         assert process.poll() is None
-        time.sleep(0.02)
+        time.sleep(0.02)  # mbuffer does not tell when it listens
     print("listening", flush=True)
     relay.watch(process, target)
 else:

@@ -73,6 +73,7 @@ class Cluster:
 
     def settle(self, host: str) -> None:
         """Wait until a host has come up whole."""
+        # it fails where a unit has failed, too; tests look at those by themselves
         self.admin(host, "systemctl is-system-running --wait || true")
 
     def ssh(self, login: str, host: str, command: str) -> subprocess.CompletedProcess[str]:
@@ -134,7 +135,7 @@ class Cluster:
             if done.returncode == 0 and done.stdout != differs:
                 return done.stdout
             assert time.monotonic() < end, f"waited {seconds} s in vain: {done.stdout}{done.stderr}"
-            time.sleep(1)
+            time.sleep(1)  # between two logins of the probe
 
 
 @contextmanager

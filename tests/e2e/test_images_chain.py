@@ -18,7 +18,7 @@ PUSH = ("push-image", "one", "--full", "--limit", ",".join(CHAIN), "--canary", "
 
 
 @pytest.fixture(scope="module")
-def with_full_image(provisioned: object) -> Iterator[Cluster]:
+def with_full_image() -> Iterator[Cluster]:
     """Four nodes; the golden one has built `one` as a full stream, the others run `base`."""
     with provisioned_lab(f"{LAB}-chain", REPOSITORY / ".cache" / "e2e-chain", "--nodes", "4") as lab:
         if "imaged" not in lab.lab("status"):

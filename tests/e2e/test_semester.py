@@ -157,7 +157,7 @@ def test_the_controller_is_killed_at_every_entry_of_the_journal(people: Cluster)
         process = people.start(*RESET, *(["--resume"] if seen else []), "--json")
         try:
             while process.poll() is None and set(entries(people)) <= seen:
-                time.sleep(0.05)
+                time.sleep(0.05)  # the journal is a file: nothing tells of a new line
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGKILL)
                 kills += 1
@@ -176,7 +176,7 @@ def test_hosts_lose_power_in_phases(people: Cluster) -> None:
         before = entries(people).count(("begin", phase))
         process = people.start(*RESET, *(["--resume"] if number else []), "--json")
         while process.poll() is None and entries(people).count(("begin", phase)) == before:
-            time.sleep(0.05)
+            time.sleep(0.05)  # the journal is a file: nothing tells of a new line
         assert process.poll() is None, f"it ended before {phase}: {process.communicate()}"
         people.lab("power-cut", host)
         process.communicate(timeout=PATIENCE)

@@ -30,7 +30,7 @@ def at(point: str, *, lab: str = LAB, armed: str = ARMED) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     while action == "hold" and os.path.exists(armed):
-        time.sleep(0.5)
+        time.sleep(0.5)  # for the power cut, or until a test disarms it
 
 
 def _announce(text: str) -> None:
