@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.imaging import (
-    BROKEN,
     arm,
     assert_sound,
     build_broken,
@@ -71,55 +70,90 @@ def test_power_cut_at_each_step_before_the_reboot(imaged: Cluster) -> None:
     whole.complete()
 
 
-@pytest.mark.parametrize("point", switch.fault_points("boot"))
-def test_power_cut_on_trial(armed: Cluster, point: str) -> None:
-    """The node boots by itself into old or new, and a second push completes."""
+def test_power_cut_at_each_step_of_the_trial(armed: Cluster) -> None:
+    """One trial after the other is cut, each a point further on; up to its end the node boots what it ran before.
+
+    From then on it boots the new one, and goes back on demand.
+    """
     whole = Whole(armed)
-    cut_power_at(armed, "node2", point)
-    whole.check(*(("one",) if point in ("commit:after", "prune:before", "prune:after") else ("base", "one")))
+    for point in switch.fault_points("boot"):
+        print(point)  # pytest shows it where the test fails
+        cut_power_at(armed, "node2", point)
+        if point in ("commit:after", "prune:before", "prune:after"):
+            whole.check("one")
+            armed.gpuadmin("rollback-image", "--limit", "node2", "--yes")
+        whole.check("base")
     whole.complete()
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_bad_image_falls_back_by_itself(imaged: Cluster, name: str) -> None:
-    before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
-    build_broken(imaged, name)
-    push = ("push-image", name, "--limit", "node2", "--deadline", "150", "--yes")
-    document = imaged.gpuadmin(*push, code=3)
-    assert document["hosts"]["node2"]["status"] == "failed"
-    assert running(imaged, "node2") == "base"
-    assert_sound(imaged, "node2", before, verified)
-    assert name in node_report(imaged, "node2")["refused"]
-    assert imaged.person("minji", "node2", "id -un").strip() == "minji"
+def test_bad_images_fall_back_by_themselves(imaged: Cluster) -> None:
+    """One bad image after the other; two more are in test_images and in the test of the first failed batch."""
+    whole = Whole(imaged)
+    for name in ("panics-without-init", "panics-in-userspace", "hangs-as-init", "hangs-before-login"):
+        print(name)  # pytest shows it where the test fails
+        build_broken(imaged, name)
+        push = ("push-image", name, "--limit", "node2", "--deadline", "150", "--yes")
+        document = imaged.gpuadmin(*push, code=3)
+        assert document["hosts"]["node2"]["status"] == "failed"
+        whole.check("base")
+        assert name in node_report(imaged, "node2")["refused"]
 
 
-@pytest.mark.parametrize("point", ["fetch:middle", "root:written"])
-def test_kill_of_the_work_on_the_node(imaged: Cluster, point: str) -> None:
-    before, verified = identity(imaged, "node2"), dpkg_verify(imaged, "node2")
-    arm(imaged, "node2", point, "kill")
-    document = imaged.gpuadmin("push-image", "one", "--yes", code=3)
-    assert "ended from outside" in document["hosts"]["node2"]["message"]
-    disarm(imaged, "node2")
-    imaged.gpuadmin("push-image", "one", "--yes")
-    assert running(imaged, "node2") == "one"
-    assert_sound(imaged, "node2", before, verified)
+def test_the_first_failed_batch_is_the_last(imaged: Cluster) -> None:
+    """node1 is the golden node and goes first; what fails there does not reach node2."""
+    whole = Whole(imaged, "node1")
+    build_broken(imaged, "a-unit-fails")
+    document = imaged.gpuadmin("push-image", "a-unit-fails", "--canary", "1", "--yes", code=3)
+    assert document["hosts"]["node1"]["status"] == "failed"
+    assert document["result"]["untouched"] == ["node2"]
+    whole.check("one")
+    assert words(imaged, "node2").get("trial", "") == ""
 
 
-@pytest.mark.parametrize("point", ["fetch:middle", "trial:before"])
-def test_kill_of_the_controller(imaged: Cluster, point: str) -> None:
-    since = arm(imaged, "node2", point)
-    push = imaged.start("push-image", "one", "--yes", "--json")
-    wait_for_fault(imaged, "node2", point, push, since)
+def test_work_and_controller_are_killed(imaged: Cluster) -> None:
+    """The work on the node twice, then the controller; what that started goes on, and the next push waits for it."""
+    whole = Whole(imaged)
+    for point in ("fetch:middle", "root:written"):
+        arm(imaged, "node2", point, "kill")
+        document = imaged.gpuadmin("push-image", "one", "--yes", code=3)
+        assert "ended from outside" in document["hosts"]["node2"]["message"]
+        whole.check("base")
+    kill_controller_at(imaged, "trial:before")
+    whole.complete()
+
+
+def test_the_controller_is_killed_in_mid_fetch(imaged: Cluster) -> None:
+    kill_controller_at(imaged, "fetch:middle")
+    assert_ready(imaged)
+
+
+def kill_controller_at(cluster: Cluster, point: str) -> None:
+    since = arm(cluster, "node2", point)
+    push = cluster.start("push-image", "one", "--yes", "--json")
+    wait_for_fault(cluster, "node2", point, push, since)
     push.kill()
     push.communicate(timeout=60)
-    # what it started goes on without it, and the next push waits for that
-    disarm(imaged, "node2")
-    imaged.gpuadmin("push-image", "one", "--yes")
-    assert running(imaged, "node2") == "one"
+    disarm(cluster, "node2")
 
 
-def test_the_store_goes_away(imaged: Cluster) -> None:
-    """In the middle of a fetch: a sentence, not a process that hangs; what came is kept for the next push."""
+def assert_ready(cluster: Cluster) -> None:
+    """A push to node2 completes, up to the reboot."""
+    cluster.gpuadmin("push-image", "one", "--no-reboot", "--yes")
+    assert running(cluster, "node2") == "base"
+    assert words(cluster, "node2")["trial"] == "one"
+
+
+def test_a_node_that_cannot_take_it(imaged: Cluster) -> None:
+    """No space, a wrong clock, a store that goes away: a sentence, and nothing is changed; then it is mended."""
+    fill = "fallocate -l $(($(df --output=avail -B1 /local | tail -1) - 300000000)) /local/filler"
+    for spoil, expected in ((fill, "GB are free"), ("date --set 2001-01-01", "clock is wrong")):
+        imaged.admin("node2", spoil)
+        document = imaged.gpuadmin("push-image", "one", "--yes", code=3)
+        assert expected in document["hosts"]["node2"]["message"]
+        assert running(imaged, "node2") == "base"
+        imaged.admin("node2", f"rm -f /local/filler; date --set @{time.time():.0f}")
+
+    # in the middle of a fetch: not a process that hangs, either
     since = arm(imaged, "node2", "fetch:middle")
     push = imaged.start("push-image", "one", "--yes", "--json")
     wait_for_fault(imaged, "node2", "fetch:middle", push, since)
@@ -133,32 +167,4 @@ def test_the_store_goes_away(imaged: Cluster) -> None:
     assert words(imaged, "node2").get("trial", "") == ""
     imaged.lab("start", "storage1")
     imaged.settle("storage1")
-    imaged.gpuadmin("push-image", "one", "--yes")
-    assert running(imaged, "node2") == "one"
-
-
-def test_the_first_failed_batch_is_the_last(imaged: Cluster) -> None:
-    """node1 is the golden node and goes first; what fails there does not reach node2."""
-    build_broken(imaged, "a-unit-fails")
-    document = imaged.gpuadmin("push-image", "a-unit-fails", "--canary", "1", "--yes", code=3)
-    assert document["hosts"]["node1"]["status"] == "failed"
-    assert document["result"]["untouched"] == ["node2"]
-    assert running(imaged, "node1") == "one"
-    assert words(imaged, "node2").get("trial", "") == ""
-
-
-@pytest.mark.parametrize(
-    ("spoil", "expected"),
-    [
-        ("fallocate -l $(($(df --output=avail -B1 /local | tail -1) - 300000000)) /local/filler", "GB are free"),
-        ("date --set 2001-01-01", "clock is wrong"),
-    ],
-)
-def test_a_node_that_cannot_take_it(imaged: Cluster, spoil: str, expected: str) -> None:
-    imaged.admin("node2", spoil)
-    document = imaged.gpuadmin("push-image", "one", "--yes", code=3)
-    assert expected in document["hosts"]["node2"]["message"]
-    assert running(imaged, "node2") == "base"
-    imaged.admin("node2", f"rm -f /local/filler; date --set @{time.time():.0f}")
-    imaged.gpuadmin("push-image", "one", "--yes")
-    assert running(imaged, "node2") == "one"
+    assert_ready(imaged)

@@ -9,9 +9,11 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.cluster import PATIENCE, Cluster
 from tests.e2e.test_accounts import MAKE_IMAGE
@@ -122,8 +124,8 @@ def test_a_whole_semester(people: Cluster) -> None:
     assert people.ssh("minji", "node1", "true").returncode == 255
     assert people.ssh(STAYING, "node2", "cat thesis").stdout.strip() == STAYING
     assert (people.site / "runs/term-2026-2/report.html").exists()
-    settings = (people.site / "gpuadmin.yml").read_text()
-    assert ("\n  name: 2027-1\n" in settings, "next:" in settings) == (True, False)
+    settings = yaml.safe_load((people.site / "gpuadmin.yml").read_text())
+    assert settings["term"] == {"name": "2027-1", "deadline": date(2099, 6, 30)}
 
     # she comes back next term, and so does her home
     people.gpuadmin("restore-home", "minji", "--yes")
