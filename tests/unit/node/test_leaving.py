@@ -170,6 +170,17 @@ def test_doors_close_and_open_again(host: closing.Host, tmp_path: Path) -> None:
     assert (tmp_path / "var/spool/cron/crontabs/minji").read_text() == "* * * * * mine\n"
 
 
+def test_a_closed_door_stays_closed(host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is on disk before it is said: after a power cut a job would run again."""
+    linger = tmp_path / "var/lib/systemd/linger/minji"
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(closing, "sync_filesystem", lambda path: synced.append((path, linger.exists())))
+    closing.converge([MINJI], True, host)
+    assert synced == [(str(tmp_path / "var"), False)]
+    closing.converge([MINJI], True, host)
+    assert len(synced) == 1, "nothing was done"
+
+
 @pytest.mark.parametrize(
     ("shadow", "words"),
     [
@@ -231,6 +242,17 @@ def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
     assert Path("/etc/passwd").exists()
     assert not (shared / "link").is_symlink()
     assert done[f"{docker}/minji"].deleted == 2
+
+
+@root_only
+def test_scratch_that_is_gone_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is on disk before it is said: after a power cut nobody would look for it again."""
+    leave(tmp_path, b"a", MINJI.uid)
+    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0].as_dict()
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(scratch, "sync_filesystem", lambda path: synced.append((path, (tmp_path / "a").exists())))
+    scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))
+    assert synced == [(str(tmp_path), False)]
 
 
 @root_only

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .errors import NodeError
-from .files import flocked, sync_directory
+from .files import flocked, sync_filesystem
 from .people import Person
 from .report import Reports, UserReport
 from .session import Runner, run_command
@@ -97,11 +97,12 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
             for source, target in plan.moves:
                 os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
                 shutil.move(source, target)
-                sync_directory(os.path.dirname(target))
             for person in people:
                 if closed:
                     _end_linger(person, host)
                     _cancel_slurm(person, host)
+            if plan.operations:
+                sync_filesystem(host.path("var"))
     except OSError as error:
         raise NodeError(str(error)) from error
     if closed and login:

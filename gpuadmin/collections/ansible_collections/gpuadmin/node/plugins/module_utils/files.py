@@ -59,7 +59,9 @@ def _copy_attributes(model: str, handle: int) -> None:
 
 def sync_filesystem(path: str) -> None:
     """syncfs(2) of the file system that holds ``path``, by coreutils (Python has no call for it)."""
-    subprocess.run(("sync", "-f", path), check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    done = subprocess.run(("sync", "-f", path), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise NodeError(f"'sync -f {path}' ended with {done.returncode}: {done.stderr.strip()}")
 
 
 def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None, sync: bool = True) -> None:

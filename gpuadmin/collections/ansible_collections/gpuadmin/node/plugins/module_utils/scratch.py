@@ -15,6 +15,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from . import btrfs, mounts
 from .errors import NodeError
 from .fields import shown, whole_number
+from .files import sync_filesystem
 from .people import Person
 from .purge import Purged, owned_by, purge
 from .report import Reports, UserReport
@@ -163,7 +164,10 @@ def observe_and_compute(request: Request) -> Plan:
 
 
 def wipe(request: Request) -> tuple[Plan, dict[str, Purged]]:
-    """Delete what was decided and is still the same; return the plan and what was done to each."""
+    """Delete what was decided and is still the same; return the plan and what was done to each.
+
+    What is said to be gone is gone on disk: nobody looks for it again.
+    """
     plan = observe_and_compute(request)
     done: dict[str, Purged] = {}
     for directory, name, person in plan.go:
@@ -178,4 +182,6 @@ def wipe(request: Request) -> tuple[Plan, dict[str, Purged]]:
             raise NodeError(f"{directory}: {error}") from error
         finally:
             os.close(handle)
+    for directory in {directory for directory, _, _ in plan.go}:
+        sync_filesystem(directory)
     return plan, done

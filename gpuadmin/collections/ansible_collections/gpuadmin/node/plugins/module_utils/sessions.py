@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .files import sync_directory
 from .people import Person, owner
 from .report import Reports, UserReport
 from .session import Runner, run_command
@@ -116,6 +117,8 @@ def converge(
     for one in people:
         if plan.entries[one.name].status == "ended":
             _end(one, host)
+    if os.path.isdir(host.linger):
+        sync_directory(host.linger)
     _kill_rest(people, host)
     left = of_people(people, host.processes())
     for name, mine in left.items():

@@ -233,4 +233,5 @@ def empty_trash(request: Request) -> dict[str, Purged]:
     finally:
         os.close(handle)
     backup_set.leave_trash(place)
+    sync_filesystem(request.root)  # nobody looks for it again
     return done
