@@ -74,18 +74,37 @@ def node_report(cluster: Cluster, host: str) -> dict[str, Any]:
     return report
 
 
-def assert_sound(cluster: Cluster, host: str, identity_before: str, verified: str) -> None:
-    """A host that has come through: itself, closed, its packages whole, nothing failed."""
-    assert identity(cluster, host) == identity_before
-    assert cluster.root_is_read_only(host)
-    assert dpkg_verify(cluster, host) == verified
-    assert cluster.admin(host, "systemctl --failed --no-legend").strip() == ""
-
-
 def dpkg_verify(cluster: Cluster, host: str) -> str:
     """What differs from the packages; the lab's base image leaves documentation out."""
     said = cluster.admin(host, "dpkg --verify || true")
     return "\n".join(line for line in said.splitlines() if "/usr/share/" not in line)
+
+
+class Whole:
+    """What a host is before it goes through something; held against what it is afterwards."""
+
+    def __init__(self, cluster: Cluster, host: str = "node2") -> None:
+        self.cluster, self.host = cluster, host
+        self.identity, self.verified = identity(cluster, host), dpkg_verify(cluster, host)
+
+    def check(self, *roots: str) -> None:
+        """It runs one of these roots, which is what boots by itself, and is itself, sound, with its people."""
+        root = running(self.cluster, self.host)
+        assert root.partition("+")[0] in roots
+        assert words(self.cluster, self.host)["current"] == root
+        assert identity(self.cluster, self.host) == self.identity
+        assert self.cluster.root_is_read_only(self.host)
+        assert dpkg_verify(self.cluster, self.host) == self.verified
+        assert self.cluster.admin(self.host, "systemctl --failed --no-legend").strip() == ""
+        assert self.cluster.person("minji", self.host, "id -un").strip() == "minji"
+
+    def complete(self) -> None:
+        """A further push completes, and leaves no debris."""
+        self.cluster.gpuadmin("push-image", "one", "--yes")
+        self.check("one")
+        mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
+        left = self.cluster.admin(self.host, f"{mount}; ls /run/top/incoming; ls /run/top/roots; umount /run/top")
+        assert left.split() == ["base", running(self.cluster, self.host)]
 
 
 def prepare(cluster: Cluster) -> None:

@@ -11,13 +11,11 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.imaging import (
+    Whole,
     arm,
-    assert_sound,
     build_broken,
     cut_power_at,
     disarm,
-    dpkg_verify,
-    identity,
     node_report,
     running,
     wait_for_fault,
@@ -28,30 +26,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "colle
 from ansible_collections.gpuadmin.node.plugins.module_utils import switch
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
-
-class Whole:
-    """What a node is before its power is cut; held against what it is afterwards."""
-
-    def __init__(self, cluster: Cluster, host: str = "node2") -> None:
-        self.cluster, self.host = cluster, host
-        self.identity, self.verified = identity(cluster, host), dpkg_verify(cluster, host)
-
-    def check(self, *roots: str) -> None:
-        """It runs one of these roots, which is what boots by itself, and is itself, closed, with its people."""
-        root = running(self.cluster, self.host)
-        assert root.partition("+")[0] in roots
-        assert words(self.cluster, self.host)["current"] == root
-        assert_sound(self.cluster, self.host, self.identity, self.verified)
-        assert self.cluster.person("minji", self.host, "id -un").strip() == "minji"
-
-    def complete(self) -> None:
-        """A further push completes, and leaves no debris."""
-        self.cluster.gpuadmin("push-image", "one", "--yes")
-        self.check("one")
-        mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
-        left = self.cluster.admin(self.host, f"{mount}; ls /run/top/incoming; ls /run/top/roots; umount /run/top")
-        assert left.split() == ["base", running(self.cluster, self.host)]
 
 
 def test_power_cut_at_each_step_before_the_reboot(imaged: Cluster) -> None:
@@ -97,6 +71,7 @@ def test_bad_images_fall_back_by_themselves(imaged: Cluster) -> None:
         assert document["hosts"]["node2"]["status"] == "failed"
         whole.check("base")
         assert name in node_report(imaged, "node2")["refused"]
+    whole.complete()
 
 
 def test_the_first_failed_batch_is_the_last(imaged: Cluster) -> None:

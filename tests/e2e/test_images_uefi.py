@@ -8,17 +8,7 @@ import pytest
 
 from tests.e2e import imaging
 from tests.e2e.cluster import LAB, REPOSITORY, Cluster, provisioned_lab
-from tests.e2e.imaging import (
-    assert_sound,
-    build_broken,
-    cut_power_at,
-    dpkg_verify,
-    has_package,
-    identity,
-    node_report,
-    running,
-    words,
-)
+from tests.e2e.imaging import Whole, build_broken, cut_power_at, has_package, node_report, words
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 NODE = "node1"
@@ -53,39 +43,32 @@ def test_what_boots(uefi: Cluster) -> None:
 
 def test_rollback_and_push(uefi: Cluster) -> None:
     """The image that was built here was tried by a boot; back to the root before it, and forth again."""
-    before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
-    assert running(uefi, NODE) == words(uefi, NODE)["current"] == "one"
+    whole = Whole(uefi, NODE)
+    whole.check("one")
     assert words(uefi, NODE)["trial"] == ""
     assert has_package(uefi, NODE)
     uefi.gpuadmin("rollback-image", "--yes")
-    assert running(uefi, NODE) == words(uefi, NODE)["current"] == "base"
+    whole.check("base")
     assert not has_package(uefi, NODE)
     uefi.gpuadmin("push-image", "one", "--yes")
-    assert running(uefi, NODE).partition("+")[0] == "one"
-    assert words(uefi, NODE)["current"] == running(uefi, NODE)
-    assert_sound(uefi, NODE, before, verified)
-    assert uefi.person("minji", NODE, "id -un").strip() == "minji"
+    whole.check("one")
 
 
 def test_an_image_that_panics_falls_back(uefi: Cluster) -> None:
-    before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
+    whole = Whole(uefi, NODE)
     build_broken(uefi, "panics-without-init")
     document = uefi.gpuadmin("push-image", "panics-without-init", "--yes", code=3)
     assert document["hosts"][NODE]["status"] == "failed"
-    assert running(uefi, NODE) == words(uefi, NODE)["current"] == "one"
+    whole.check("one")
     assert words(uefi, NODE)["trial"] == "", "GRUB cleared it on FAT before it loaded the kernel"
-    assert_sound(uefi, NODE, before, verified)
     assert "panics-without-init" in node_report(uefi, NODE)["refused"]
 
 
 @pytest.mark.parametrize("point", ["trial:before", "trial:after"])
 def test_power_cut_around_the_word_on_the_esp(uefi: Cluster, point: str) -> None:
     """FAT has no journal: a cut leaves the word as it was or as it was to be, and a node that boots."""
-    before, verified = identity(uefi, NODE), dpkg_verify(uefi, NODE)
+    whole = Whole(uefi, NODE)
     uefi.gpuadmin("rollback-image", "--yes")
     cut_power_at(uefi, NODE, point)
-    assert running(uefi, NODE).partition("+")[0] == ("base" if point == "trial:before" else "one")
-    assert words(uefi, NODE)["current"] == running(uefi, NODE)
-    assert_sound(uefi, NODE, before, verified)
-    uefi.gpuadmin("push-image", "one", "--yes")
-    assert running(uefi, NODE).partition("+")[0] == "one"
+    whole.check("base" if point == "trial:before" else "one")
+    whole.complete()

@@ -197,7 +197,7 @@ def test_a_node_is_away_and_comes_back(people: Cluster) -> None:
     people.gpuadmin(*RESET, "--resume", "--leave-pending")
     assert people.admin("storage1", f"ls {HOMES}").split() == [STAYING]
     people.lab("start", "node2")
-    people.wait(lambda: people.ssh("admin", "node2", "true"))
+    people.settle("node2")
     people.gpuadmin(*RESET, "--resume")
     check_end(people)
 
