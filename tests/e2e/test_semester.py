@@ -259,10 +259,12 @@ def test_a_second_copy_on_another_host(people: Cluster) -> None:
 
 
 def test_a_full_disk_wipes_nothing(people: Cluster) -> None:
-    people.admin("storage1", "cat /dev/urandom > /srv/storage/full || true")
+    # until nothing fits, not even the smallest
+    fill = "for size in 1G 100M 10M 1M 4K; do while fallocate -l $size full/$((++n)) 2>/dev/null; do :; done; done"
+    people.admin("storage1", f"cd /srv/storage; mkdir full; {fill}")
     document = people.gpuadmin(*RESET, code=3)
     assert "wipe" not in document["result"]["phases"]
-    people.admin("storage1", "rm /srv/storage/full; sync")
+    people.admin("storage1", "rm -r /srv/storage/full; sync")
     assert picture(people)["homes"] == sorted([*LEAVING, STAYING])
     people.gpuadmin(*RESET, "--resume")
     check_end(people)
