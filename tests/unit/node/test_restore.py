@@ -18,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     backup_set,
     backups,
     btrfs,
+    copy_server,
     home_manifest,
     restore,
     restore_plan,
@@ -235,10 +236,10 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
 PROGRAM = """
 import sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils import transfer
+from ansible_collections.gpuadmin.node.plugins.module_utils import copy_server
 import os
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
-sys.exit(transfer.main({directory!r}, 1))
+sys.exit(copy_server.main({directory!r}, 1))
 """
 
 
@@ -432,7 +433,7 @@ def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
                                    "manifest 20200101T000000Z-x ../../etc/passwd", "list x"])  # fmt: skip
 def test_the_other_host_takes_names_and_no_paths(tmp_path: Path, asked: str) -> None:
     with pytest.raises(NodeError):
-        transfer.serve(str(tmp_path / "copies"), asked)
+        copy_server.serve(str(tmp_path / "copies"), asked)
     assert not list((tmp_path / "copies").iterdir())
 
 

@@ -103,9 +103,9 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
 
             return timed_backup.main(host.path(host.state))
         if command == "serve-backups" and len(rest) in (1, 2) and all(one.isdecimal() for one in rest[1:]):
-            from . import transfer
+            from . import copy_server
 
-            return transfer.main(rest[0], *(int(one) for one in rest[1:]))
+            return copy_server.main(rest[0], *(int(one) for one in rest[1:]))
         if command in ("close-root", "hold-root"):
             return root.main(given)
         if command in IMAGE_COMMANDS:

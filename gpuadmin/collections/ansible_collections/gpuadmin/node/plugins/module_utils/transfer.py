@@ -1,9 +1,7 @@
 """A second copy of a backup on another host: btrfs send, through ssh, into btrfs receive, verified where it arrives.
 
-The storage host calls; what it may do on the other host is decided there by ``serve``, which an ssh key with a forced
-command runs: it takes a name and a stream, never a path. A copy counts when its homes were read there and held
-against the manifests. The storage host can have a copy back, and can neither change nor delete one: the other host
-itself lets the oldest of the timer's go when it has got a new one.
+The storage host calls; copy_server.py answers on the other host. A copy counts when its homes were read there and held
+against the manifests.
 """
 
 from __future__ import annotations
@@ -12,13 +10,11 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from . import backup_set, backups, btrfs, pruning, retention
+from . import backup_set, btrfs
 from .backup_set import Backup
 from .errors import NodeError
 from .fields import valid_name
@@ -162,7 +158,7 @@ def fetch(name: str, directory: str, remote: Remote) -> Backup:
     there = set(names(remote))
     parent = next((one for one in reversed(backup_set.complete(directory)) if one.name in there), None)
     try:
-        _begin(directory, name)
+        begin(directory, name)
         for part in parts(found):
             _fetch_part(found, part, uuids[part], remote, parent if part == "homes" else None)
         for one in sorted(found.homes):
@@ -184,7 +180,7 @@ def _fetch_part(found: Backup, part: str, uuid: str, remote: Remote, parent: Bac
         assert sender.stdout is not None
         assert sender.stderr is not None
         try:
-            _receive(found.path, part, uuid, sender.stdout.fileno())
+            receive_part(found.path, part, uuid, sender.stdout.fileno())
         except NodeError as error:
             sender.kill()
             said = sender.stderr.read().decode(errors="replace").strip()
@@ -202,7 +198,7 @@ def _stream(remote: Remote, words: Sequence[str], target: int) -> None:
         raise NodeError(f"{remote.name}: {words[0]}: {result.stderr.decode(errors='replace').strip()[-400:]}")
 
 
-def _begin(directory: str, name: str) -> None:
+def begin(directory: str, name: str) -> None:
     """An empty place for a set; what an interruption left of others goes."""
     os.makedirs(os.path.dirname(directory), exist_ok=True)
     make_directory(directory, 0o700, os.geteuid(), os.getegid())
@@ -214,83 +210,7 @@ def _begin(directory: str, name: str) -> None:
         make_directory(place, 0o700, os.geteuid(), os.getegid())
 
 
-def _show(found: Backup) -> str:
-    """A set in its own words, and by which uuid each of its snapshots was sent."""
-    uuids = {}
-    for part in parts(found):
-        volume = btrfs.subvolume(os.path.join(found.path, part))
-        if volume is None:
-            raise NodeError(f"{part} of {found.name} is not there")
-        uuids[part] = volume.received_uuid or volume.uuid
-    with open(os.path.join(found.path, "backup.json"), encoding="utf-8") as stream:
-        return json.dumps({"backup": stream.read(), "uuids": uuids})
-
-
-def _give(directory: str, found: Backup, verb: str, rest: Sequence[str], stdout: int) -> None:
-    """Stream a part of a set, or a manifest of it."""
-    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and valid_name(rest[0]):
-        with open(found.manifest(rest[0]), "rb") as stream, os.fdopen(os.dup(stdout), "wb") as target:
-            shutil.copyfileobj(stream, target)
-    elif verb == "send" and len(rest) in (1, 2) and rest[0] in parts(found):
-        parent = backup_set.load(directory, rest[1]) if len(rest) == 2 else None
-        before = None if parent is None else os.path.join(parent.path, rest[0])
-        command = send_command(os.path.join(found.path, rest[0]), before)
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, check=False)
-        if result.returncode != 0:
-            raise NodeError(result.stderr.decode(errors="replace").strip()[-400:])
-    else:
-        raise NodeError("not understood")
-
-
-def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, *, ordinary: int | None = None) -> str:
-    """On the other host: do what was asked for in SSH_ORIGINAL_COMMAND; return what to print.
-
-    ``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
-    """
-    words = shlex.split(request)
-    verb, rest = (words[0], words[1:]) if words else ("", [])
-    backup_set.check_directory(directory)
-    os.makedirs(os.path.dirname(directory), exist_ok=True)
-    make_directory(directory, 0o700, os.geteuid(), os.getegid())
-    if verb == "list" and not rest:
-        return "\n".join(one.name for one in backup_set.complete(directory))
-    if not rest or not backup_set.NAME.match(rest[0]):
-        raise NodeError("not understood")
-    name, path = rest[0], os.path.join(directory, rest[0])
-    if verb in ("verify", "show", "send", "manifest-of"):
-        found = backup_set.load(directory, name)
-        if found is None:
-            raise NodeError(f"there is no complete {name} here")
-        if verb == "show" and len(rest) == 1:
-            return _show(found)
-        if verb != "verify":
-            _give(directory, found, verb, rest[1:], stdout)
-            return ""
-        if any(one not in found.homes for one in rest[1:]):
-            raise NodeError(f"{name} has not all of these homes")
-        backups.verify(found, rest[1:], again=True)
-        if ordinary is not None and retention.view(found.as_dict()).ordinary:
-            pruning.prune(directory, pruning.FOR_EVER, ordinary)
-        return backup_set.now()
-    if backup_set.load(directory, name) is not None:
-        raise NodeError(f"{name} is complete here")
-    if verb == "begin" and len(rest) == 1:
-        _begin(directory, name)
-    elif verb == "receive" and len(rest) == 3 and PART.match(rest[1]) and UUID.match(rest[2]):
-        _receive(path, rest[1], rest[2], stdin)
-    elif verb == "manifest" and len(rest) == 2 and valid_name(rest[1]):
-        _write(f"{path}/manifest/{rest[1]}.gz", stdin)
-    elif verb == "commit" and len(rest) == 1:
-        _commit(path, stdin)
-        if backup_set.load(directory, name) is None:
-            raise NodeError("the set is not complete")
-        sync_directory(directory)
-    else:
-        raise NodeError("not understood")
-    return ""
-
-
-def _receive(path: str, part: str, expected: str, stdin: int) -> None:
+def receive_part(path: str, part: str, expected: str, stdin: int) -> None:
     """A read-only subvolume cannot be moved to another directory, so it is received where it stays."""
     target = os.path.join(path, os.path.dirname(part))
     result = subprocess.run(("btrfs", "receive", "--quiet", target), stdin=stdin, stdout=subprocess.DEVNULL,
@@ -300,32 +220,3 @@ def _receive(path: str, part: str, expected: str, stdin: int) -> None:
     found = btrfs.subvolume(os.path.join(path, part))
     if found is None or found.received_uuid != expected or not found.read_only:
         raise NodeError(f"{part}: what arrived is not what was sent")
-
-
-def _write(path: str, stdin: int) -> None:
-    with os.fdopen(os.dup(stdin), "rb") as source, open(path, "wb") as target:
-        while True:
-            block = source.read(1 << 20)
-            if not block:
-                return
-            target.write(block)
-
-
-def _commit(path: str, stdin: int) -> None:
-    part = os.path.join(path, "backup.json.part")
-    _write(part, stdin)
-    sync_filesystem(path)
-    os.rename(part, os.path.join(path, "backup.json"))
-    sync_directory(path)
-
-
-def main(directory: str, ordinary: int | None = None) -> int:
-    """What the forced command runs."""
-    try:
-        said = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), ordinary=ordinary)
-        if said:  # after a stream nothing may follow
-            print(said)
-    except (NodeError, OSError, ValueError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    return 0
