@@ -24,7 +24,7 @@ demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, an i
 .PHONY: test
 test: $(READY) system-test lint test-fast ## checks, unit, contract, install; roles and verbs on the lab
 	@scripts/molecule node_state accounts homes
-	@$(PYTEST) -v -m "lab and not slow" tests/e2e
+	@$(PYTEST) -v --durations=15 -m "lab and not slow" tests/e2e
 
 .PHONY: test-all
 test-all: $(READY) system-test lint test-fast molecule e2e ## all of it: with the faults that take long
