@@ -284,6 +284,14 @@ def test_docker(facts: dict[str, object], operations: list[str], problem: str | 
     assert plan.files["subuid"] == "minji:2147549184:65536\n"
 
 
+def test_whoever_is_locked_out_gets_no_place_for_docker_data() -> None:
+    """A node that boots between the wipe and the end of the account must not make one."""
+    settings = replace(SETTINGS, docker_data="/local/.docker")
+    locked = run(files(shadow="minji:!*:20000:0:99999:7::1:\n"), {**USER, "locked": True}, settings=settings)
+    assert locked.docker == []
+    assert "minji:" in (locked.files["subuid"] or ""), "what lies elsewhere under these ids stays hers"
+
+
 def test_subids_outlive_the_account_while_docker_data_is_there() -> None:
     settings = replace(SETTINGS, docker_data="/local/.docker")
     seen = {**files(), "subuid": "minji:100000:65536\n", "subgid": "minji:100000:65536\n"}
