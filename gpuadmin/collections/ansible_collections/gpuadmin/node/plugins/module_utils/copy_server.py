@@ -100,11 +100,7 @@ def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, *, ordi
 
 def _write(path: str, stdin: int) -> None:
     with os.fdopen(os.dup(stdin), "rb") as source, open(path, "wb") as target:
-        while True:
-            block = source.read(1 << 20)
-            if not block:
-                return
-            target.write(block)
+        shutil.copyfileobj(source, target)
 
 
 def _commit(path: str, stdin: int) -> None:
