@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from .errors import NodeError
-from .files import flocked, sync_filesystem
+from .files import flocked, sync_directory, sync_filesystem
 from .people import Person
 from .report import Reports, UserReport
 from .session import Runner, run_command
@@ -97,6 +97,7 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
             for source, target in plan.moves:
                 os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
                 shutil.move(source, target)
+                sync_directory(os.path.dirname(target))  # the state may lie on another file system than /var
             for person in people:
                 if closed:
                     _end_linger(person, host)
