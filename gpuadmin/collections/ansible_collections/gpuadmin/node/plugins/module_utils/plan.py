@@ -162,9 +162,9 @@ def _docker(user: User, settings: Settings, observed: Observed, plan: Plan, entr
         return
     found = observed.docker.get(user.name)
     path = f"{settings.docker_data}/{user.name}"
-    if found is None and user.locked:
-        return  # made when they may come in again; whose data was wiped gets no new place before the account goes
     if found is None:
+        if user.locked:
+            return  # made when they may come in again; whose data was wiped gets no new place before the account goes
         plan.docker.append((user.name, user.uid, user.gid))
         plan.docker_parent = not observed.docker_parent
         entry.operations.append(f"make {path}")

@@ -1,0 +1,82 @@
+"""The schema of a site: what may stand in gpuadmin.yml and users.yml, and what is meant when it does not.
+
+One definition serves validation, the JSON Schema for editors, and the reference page in docs/.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from gpuadmin.config.fields import Text
+from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
+from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
+from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
+from gpuadmin.config.schema.hosts import Admin, Docker, Homes, Images
+from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
+
+__all__ = [
+    "HIGHEST_SUBID",
+    "Applications",
+    "FormColumns",
+    "Mail",
+    "MemberColumns",
+    "Registry",
+    "Settings",
+    "Term",
+    "User",
+]
+
+
+class Runs(Model):
+    """The record of past runs."""
+
+    keep: Annotated[int, Field(ge=1, le=100000, description="How many runs are kept in runs/.")] = 200
+
+
+class Settings(Model):
+    """gpuadmin.yml"""
+
+    name: Annotated[Text, Field(description="The cluster's name, as people call it.")]
+    admin: Annotated[Admin, Field(description="How gpuadmin reaches the hosts.")] = Admin()
+    accounts: Annotated[Accounts, Field(description="Where accounts come from and which ids they get.")] = Accounts()
+    subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
+    homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
+    docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
+    images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
+    protected: Annotated[
+        list[Text],
+        Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are."),
+    ] = []
+    term: Annotated[Term | None, Field(description="The semester that is running.")] = None
+    mail: Annotated[Mail | None, Field(description="How gpuadmin sends mail.")] = None
+    backups: Annotated[Backups, Field(description="Backups of the homes.")] = Backups()
+    reset: Annotated[Reset, Field(description="What the end of a term does on the nodes.")] = Reset()
+    applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
+    runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
+
+    @model_validator(mode="after")
+    def _subids_fit(self) -> Settings:
+        people = self.accounts.uid_last - self.accounts.uid_first + 1
+        last = self.subids.base + people * self.subids.size - 1
+        if last > HIGHEST_SUBID:
+            fitting = (HIGHEST_SUBID + 1 - self.subids.base) // self.subids.size
+            raise ValueError(
+                f"subids: {people} people at {self.subids.size} ids each from {self.subids.base} end at {last}, "
+                f"above the highest id {HIGHEST_SUBID}; {fitting} people fit: lower accounts.uid_last"
+            )
+        return self
+
+    def is_protected(self, name: str) -> bool:
+        """Whether no verb may lock, remove or wipe this account."""
+        return name in ("root", self.admin.user, *self.protected)
+
+
+class Registry(Model):
+    """users.yml"""
+
+    users: Annotated[list[User], Field(description="Everybody with an account.")] = []
+    retired: Annotated[
+        list[Retired], Field(description="Removed accounts whose uid must not be given to anybody else.")
+    ] = []

@@ -1,0 +1,106 @@
+"""The hosts: how they are reached, homes, Docker and images."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gpuadmin.config.fields import HostName, Path, SshKey, Text
+from gpuadmin.config.schema.base import Model
+
+
+class Admin(Model):
+    """How gpuadmin reaches the hosts."""
+
+    user: Annotated[
+        Text, Field(description="The account that gpuadmin logs in as; it has sudo and is not a person's.")
+    ] = "gpuadmin"
+    ssh_key: Annotated[
+        Text | None,
+        Field(description="Private key file for that account; without it ssh's own defaults apply."),
+    ] = None
+
+
+class Homes(Model):
+    """People's homes: served by the storage host over NFSv4, mounted on every node."""
+
+    path: Annotated[Path, Field(description="Where nodes mount the homes.")] = "/home"
+    export: Annotated[Path, Field(description="The homes' directory on the storage host.")] = "/srv/storage/homes"
+    mountpoint: Annotated[
+        Path | None,
+        Field(
+            description="The file system that must be mounted on the storage host before a home is made there. "
+            "Without it, whatever is mounted nearest above `export` must not be the root file system."
+        ),
+    ] = None
+    skeleton: Annotated[Path, Field(description="What a new home begins with, on the storage host.")] = "/etc/skel"
+    server: Annotated[
+        HostName | None,
+        Field(description="The storage host's inventory name; without it the first of group `storage`."),
+    ] = None
+
+
+class Repository(Model):
+    """A package repository of the site's own."""
+
+    url: Annotated[Text, Field(description="Base URL.")]
+    key: Annotated[Text | None, Field(description="Path, on the controller, of the signing key (ASCII-armoured).")] = (
+        None
+    )
+    suite: Annotated[Text | None, Field(description="Debian family: the suite.")] = None
+    components: Annotated[list[Text], Field(description="Debian family: the components.")] = ["main"]
+    packages: Annotated[list[Text], Field(description="The packages to install in place of the distribution's.")] = []
+
+
+class Docker(Model):
+    """Rootless Docker."""
+
+    enabled: Annotated[bool, Field(description="Whether nodes get rootless Docker at all.")] = True
+    data: Annotated[
+        Path, Field(description="Where images and containers lie, a directory per person; never on NFS.")
+    ] = "/local/.docker"
+    repository: Annotated[
+        Repository | None, Field(description="Where Docker comes from, if not from the distribution.")
+    ] = None
+
+
+class Images(Model):
+    """Images: built on the golden node, kept on the storage host, run by the nodes."""
+
+    store: Annotated[Path, Field(description="Where the storage host keeps images, outside the homes.")] = (
+        "/srv/storage/images"
+    )
+    server: Annotated[
+        HostName | None,
+        Field(description="The storage host's inventory name; without it the first of group `storage`."),
+    ] = None
+    signing_key: Annotated[
+        Text | None,
+        Field(
+            description="Private ssh key that signs images, on the controller. Without it `image_signing_key` in the "
+            "site; it is made when it is first needed."
+        ),
+    ] = None
+    signers: Annotated[list[SshKey], Field(description="Public keys of others whose images nodes accept as well.")] = []
+    identity: Annotated[
+        list[Text],
+        Field(description="Further paths that belong to a node and not to an image: patterns such as etc/foo/*.key."),
+    ] = []
+    deadline: Annotated[
+        int,
+        Field(ge=60, le=86400, description="Seconds that the first boot of a new root may take before it is ended."),
+    ] = 600
+    settle: Annotated[
+        int, Field(ge=0, le=3600, description="Seconds for which required health checks are tried again.")
+    ] = 60
+    relay_port: Annotated[
+        int | None,
+        Field(
+            ge=1024,
+            le=65535,
+            description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
+            "store.",
+        ),
+    ] = 7370
+    keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3

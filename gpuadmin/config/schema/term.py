@@ -1,0 +1,129 @@
+"""A term: its days, the mails about it, backups, and its end."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuadmin.config.fields import Date, Email, HostName, LocalFile, Path, Text
+from gpuadmin.config.schema.base import Model
+
+
+class NextTerm(Model):
+    """The semester after the running one."""
+
+    name: Annotated[Text, Field(description="Its name, such as 2027-1.")]
+    deadline: Annotated[Date, Field(description="The day it ends.")]
+
+
+class Term(Model):
+    """The semester that is running."""
+
+    name: Annotated[Text, Field(description="Its name, such as 2026-2.")]
+    deadline: Annotated[Date, Field(description="The day it ends.")]
+    reminders: Annotated[
+        list[Annotated[int, Field(ge=0, le=365)]],
+        Field(description="How many days before the deadline people are mailed (`gpuadmin notify`)."),
+    ] = [14, 7, 1]
+    next: Annotated[
+        NextTerm | None,
+        Field(description="The semester after it: until when `gpuadmin extend-term` extends an account."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _follows(self) -> Term:
+        if self.next is not None and self.next.deadline <= self.deadline:
+            raise ValueError(f"next.deadline {self.next.deadline} is not after this term's {self.deadline}")
+        if self.next is not None and self.next.name == self.name:
+            raise ValueError(f"next.name is this term's own name, {self.name!r}")
+        if len(set(self.reminders)) != len(self.reminders):
+            raise ValueError(f"reminders: a number stands twice in {self.reminders}")
+        return self
+
+
+class Mail(Model):
+    """How gpuadmin sends mail. The password stands in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
+
+    host: Annotated[HostName, Field(description="The SMTP server.")]
+    port: Annotated[
+        int | None,
+        Field(ge=1, le=65535, description="Its port; without it 587 (starttls), 465 (tls) or 25 (none)."),
+    ] = None
+    security: Annotated[
+        Literal["starttls", "tls", "none"],
+        Field(description="How the connection is encrypted. `none` is refused together with `user`, but on localhost."),
+    ] = "starttls"
+    ca_file: Annotated[
+        LocalFile | None,
+        Field(description="Certificates to trust in place of the system's, for a server of your own CA."),
+    ] = None
+    user: Annotated[Text | None, Field(description="Whom to log in as; without it no login is tried.")] = None
+    password_file: Annotated[
+        LocalFile | None,
+        Field(
+            description="A file that holds the password and that only you can read. "
+            "The environment variable GPUADMIN_SMTP_PASSWORD comes before it."
+        ),
+    ] = None
+    sender: Annotated[Email, Field(description="The address that mails come from.")]
+    reply_to: Annotated[Email | None, Field(description="Where answers go, if not to the sender.")] = None
+    languages: Annotated[
+        list[Literal["ko", "en"]],
+        Field(min_length=1, max_length=2, description="The languages of every mail, in this order, in one mail."),
+    ] = ["ko", "en"]
+    guide: Annotated[Text | None, Field(description="The address of your users' guide, named in mails.")] = None
+    login: Annotated[
+        list[HostName],
+        Field(description="The host names that mails tell people to log in to; without them the nodes' own names."),
+    ] = []
+    timeout: Annotated[int, Field(ge=1, le=600, description="Seconds to wait for the server.")] = 30
+
+    @model_validator(mode="after")
+    def _safe(self) -> Mail:
+        if self.user is not None and self.security == "none" and self.host not in ("localhost", "127.0.0.1"):
+            raise ValueError("security: with `user` a password would cross the network in clear; use starttls or tls")
+        if len(set(self.languages)) != len(self.languages):
+            raise ValueError("languages: one stands twice")
+        return self
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port or {"starttls": 587, "tls": 465, "none": 25}[self.security]
+
+
+class Backups(Model):
+    """Backups of the homes: snapshots on the storage host, and a second copy where the group `backup` has a host."""
+
+    directory: Annotated[
+        Path | None,
+        Field(
+            description="Where they lie on the storage host, on the homes' file system; without it beside the homes."
+        ),
+    ] = None
+    copies: Annotated[
+        Path, Field(description="Where the second copies lie on the host of group `backup`, on btrfs.")
+    ] = "/srv/backups"
+    days: Annotated[
+        int,
+        Field(ge=1, le=36500, description="How many days a backup of a reset or of an admin stays: two quarters."),
+    ] = 183
+    ordinary: Annotated[int, Field(ge=0, le=10000, description="How many of the timer's backups stay.")] = 14
+    schedule: Annotated[
+        Text | None,
+        Field(description="When the timer makes one, as systemd's OnCalendar; `null` for no timer."),
+    ] = "daily"
+    workers: Annotated[int, Field(ge=1, le=64, description="How many homes are read at once.")] = 2
+
+
+class Reset(Model):
+    """What the end of a term does on the nodes."""
+
+    scratch: Annotated[
+        list[Path],
+        Field(description="Directories whose entries are wiped with the person they belong to, beside Docker's data."),
+    ] = ["/local", "/tmp", "/var/tmp", "/dev/shm"]
+    grace: Annotated[
+        int, Field(ge=0, le=86400, description="Seconds between the message on terminals and the end of sessions.")
+    ] = 300
