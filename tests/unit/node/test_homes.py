@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home
+from ansible_collections.gpuadmin.node.plugins.module_utils import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
+
+from tests.unit.node.storage import mounted, run
 
 MINJI = {"name": "minji", "uid": 20001, "gid": 20001, "shell": "ignored"}
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
@@ -159,42 +161,117 @@ def test_archived_verified_deleted(storage: Storage) -> None:
     assert storage.run(archive=[WHO]).operations == []
 
 
+def after(monkeypatch: pytest.MonkeyPatch, step: str, change: Callable[[], object]) -> None:
+    """Have something happen in packing after one of its steps."""
+    real = getattr(packing, step)
+
+    def done(*arguments: str) -> object:
+        said = real(*arguments)
+        monkeypatch.setattr(packing, step, real)
+        change()
+        return said
+
+    monkeypatch.setattr(packing, step, done)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "written": lambda home: (home / "data").write_text("more than precious"),
+    "new": lambda home: (home / "new").write_text("precious, too"),
+    "gone": lambda home: (home / "data").unlink(),
+}
+
+
 @archiving
-@pytest.mark.parametrize("change", ["writer", "owner", "symlink"])
-def test_a_home_is_kept_unless_its_archive_is_right(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch, change: str
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_home_that_changes_while_it_is_packed_is_kept(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
 ) -> None:
     home = storage.home()
-    real_run = archive_home._run
+    after(monkeypatch, "_tar", lambda: change(home))
+    assert "still writing" in storage.run(archive=[WHO]).conflicts[0]
+    assert (home / "-rf *").exists()
+    assert list(storage.archive.iterdir()) == []
 
-    def run(command: tuple[str, ...]) -> None:
-        real_run(command)
-        if "--create" in command:
-            (home / "data").write_text("more than precious")
 
-    if change == "writer":
-        monkeypatch.setattr(archive_home, "_run", run)
-    elif change == "owner":
-        os.chown(home, 20002, 20002)
-    else:
-        home.rename(storage.root / "other")
-        home.symlink_to("other")
-    plan = storage.run(archive=[WHO])
-    assert plan.homes["minji"].status == "conflict"
+@archiving
+def test_a_home_that_is_not_theirs_is_kept(storage: Storage) -> None:
+    home = storage.home()
+    os.chown(home, 20002, 20002)
+    assert storage.run(archive=[WHO]).homes["minji"].status == "conflict"
+    os.chown(home, 20001, 20001)
+    home.rename(storage.root / "other")
+    home.symlink_to("other")
+    assert storage.run(archive=[WHO]).homes["minji"].status == "conflict"
     assert (home / "data").exists()
-    assert not [path for path in storage.archive.glob("*") if not path.name.endswith(".part")]
+    assert not storage.archive.exists()
+
+
+def members(archive: Path) -> set[str]:
+    said = subprocess.run(["tar", "--list", f"--file={archive}"], check=True, capture_output=True, text=True).stdout
+    return set(said.splitlines())
+
+
+@archiving
+def test_what_is_written_after_it_was_packed_stays_and_is_packed_next(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = storage.home()
+    os.link(home / "data", home / "twin")
+    after(monkeypatch, "_count", lambda: (home / "late").write_text("precious, too"))
+    problem = storage.run(archive=[WHO]).conflicts[0]
+    assert "'late' was changed after it was packed" in problem
+    assert "run this again" in problem
+    (rest,) = storage.root.iterdir()
+    assert [path.name for path in rest.iterdir()] == ["late"], "hard links go, the first and the others"
+    monkeypatch.undo()
+    (first,) = storage.archive.iterdir()
+    first.rename(first.with_name(f"minji-20001-20260101T000000Z.{packing.suffix()}"))
+    assert storage.run(archive=[WHO]).conflicts == []
+    assert list(storage.root.iterdir()) == []
+    one, other = sorted(storage.archive.iterdir())
+    assert "./minji/twin" in members(one)
+    assert "./.minji.gpuadmin-removed/late" in members(other)
+
+
+@pytest.mark.btrfs
+@archiving
+def test_subvolumes_in_a_home_are_packed_with_it(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "storage", 256):
+        storage = Storage(tmp_path)
+        home = storage.home()
+        run("btrfs", "subvolume", "create", home / "volume")
+        (home / "volume/thesis").write_text("precious")
+        run("btrfs", "subvolume", "snapshot", "-r", home / "volume", home / "volume/frozen")
+        assert storage.run(archive=[WHO]).conflicts == []
+        assert list(storage.root.iterdir()) == []
+        (archive,) = storage.archive.iterdir()
+        assert {"./minji/volume/thesis", "./minji/volume/frozen/thesis"} <= members(archive)
 
 
 @archiving
 def test_a_cut_while_deleting_is_finished(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home()
-    monkeypatch.setattr(archive_home.shutil, "rmtree", lambda _path: (_ for _ in ()).throw(OSError("cut")))
-    assert storage.run(archive=[WHO]).conflicts
+    monkeypatch.setattr(packing, "purge", lambda *_: (_ for _ in ()).throw(OSError("cut")))
+    with pytest.raises(NodeError, match="cut"):
+        storage.run(archive=[WHO])
     monkeypatch.undo()
     assert [path.name for path in storage.root.iterdir()] == [".minji.gpuadmin-removed"]
     assert storage.run(archive=[WHO]).operations == ["home minji: finish deleting the archived home"]
     assert list(storage.root.iterdir()) == []
+    assert len(list(storage.archive.iterdir())) == 1
     assert storage.run(archive=[WHO]).operations == []
+
+
+@archiving
+def test_another_person_s_archive_in_the_making_is_left_alone(storage: Storage) -> None:
+    storage.home()
+    storage.archive.mkdir()
+    other = storage.archive / "minji-20001-x-20009-20260101T000000Z.tar.gz.part"
+    for name in (other.name, "minji-20001-20260101T000000Z.tar.gz.part"):
+        (storage.archive / name).write_text("")
+    assert storage.run(archive=[WHO]).conflicts == []
+    assert len(list(storage.archive.iterdir())) == 2
+    assert other.exists()
 
 
 def test_removed_without_archive_is_never_deleted() -> None:
@@ -202,13 +279,6 @@ def test_removed_without_archive_is_never_deleted() -> None:
     plan = compute(Request("/h", archive=[WHO], archive_directory="/a"), entries, lambda _name, _uid: False)
     assert plan.archive == []
     assert plan.homes["minji"].status == "absent"
-
-
-@pytest.mark.skipif(shutil.which("tar") is None, reason="needs tar")
-def test_tar_knows_the_options() -> None:
-    text = subprocess.run(["tar", "--help"], check=True, capture_output=True, text=True).stdout
-    for option in archive_home.tar_command("--compare", "x", "/h", "minji", zstd=True)[1:-1]:
-        assert option.split("=")[0] in text
 
 
 @root_only

@@ -156,9 +156,6 @@ def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
     assert (usage.returncode, usage.stderr[:6]) == (2, "usage:")
     refused = subprocess.run([*command, "docker-self", "x"], capture_output=True, text=True, check=False)
     assert "takes no arguments" in refused.stderr
-    for alone in ("root.py", "archive_home.py"):
-        shutil.copy(package / alone, tmp_path / alone)
-        helped = subprocess.run(
-            [sys.executable, "-I", tmp_path / alone, "--help"], capture_output=True, text=True, check=False
-        )
-        assert helped.returncode == 0
+    shutil.copy(package / "root.py", tmp_path / "root.py")  # stands alone
+    helped = subprocess.run([sys.executable, "-I", tmp_path / "root.py", "--help"], capture_output=True, check=False)
+    assert helped.returncode == 0

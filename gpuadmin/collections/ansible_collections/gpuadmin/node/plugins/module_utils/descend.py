@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .btrfs import PLACEHOLDER_INODE, open_directory
+from .btrfs import PLACEHOLDER_INODE, open_directory, subvolume_of
 from .errors import NodeError
 
 
@@ -45,6 +45,26 @@ def identity(facts: os.stat_result) -> tuple[int, int]:
 def same_file_system(entry: Entry, parent: os.stat_result) -> bool:
     """The usual rule of what to enter: nothing that is mounted, no other subvolume."""
     return entry.facts.st_dev == parent.st_dev and entry.facts.st_ino != PLACEHOLDER_INODE
+
+
+def same_mount(entry: Entry, parent: os.stat_result) -> bool:
+    """What to enter: directories of the same file system, and subvolumes of it, which have a device of their own."""
+    if entry.facts.st_dev == parent.st_dev:
+        return True
+    handle = open_directory(entry.name, entry.at)
+    try:
+        return subvolume_of(handle) is not None and _mount_id(handle) == _mount_id(entry.at)
+    finally:
+        os.close(handle)
+
+
+def _mount_id(handle: int) -> str:
+    """Which mount an open file lies on: proc_pid_fdinfo(5). A subvolume has its parent's."""
+    with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as stream:
+        for line in stream:
+            if line.startswith("mnt_id:"):
+                return line.split()[1]
+    raise NodeError("the kernel does not say which mount a file lies on")
 
 
 def walk(

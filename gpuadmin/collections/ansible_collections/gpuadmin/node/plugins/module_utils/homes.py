@@ -8,18 +8,16 @@ import shutil
 import stat
 import struct
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from . import archive_home, btrfs, mounts
+from . import archive_home, btrfs, jobs, mounts
 from .errors import NodeError
 from .fields import shown, valid_name, whole_number
 from .files import flocked, make_directory, sync_directory, sync_filesystem
 from .lookup import Lookup, system_lookup
 from .report import UserReport
-from .session import Runner, run_command, ship
+from .session import Runner, run_command
 
 NEW = ".gpuadmin-new"
 SUBVOL_CREATE = 0x5000940E  # linux/btrfs.h: _IOW(0x94, 14, struct btrfs_ioctl_vol_args)
@@ -250,50 +248,14 @@ def _create(request: Request, wanted: Sequence[tuple[str, int, int]]) -> None:
     sync_directory(request.root)
 
 
-def archive_unit(name: str) -> str:
-    return f"gpuadmin-archive-{name}.service"
-
-
-def _archive_under_systemd(request: Request, name: str, uid: int, run: Runner, directory: str) -> str | None:
-    """Run the archive in its own unit, or wait for the one that an interrupted run left; return a problem or None."""
-    unit = archive_unit(name)
-    if run(("systemctl", "is-active", "--quiet", unit)).returncode != 0:
-        program = os.path.join(RUN, "archive_home.py")
-        ship(archive_home, program)
-        run(("systemctl", "reset-failed", unit))
-        command = (
-            "systemd-run", f"--unit={unit}", "--quiet", f"--description=gpuadmin archives the home of {name}",
-            "--property=Nice=10", "--property=RemainAfterExit=no", "--", sys.executable or "/usr/bin/python3", "-I",
-            program, f"--homes={request.root}", f"--name={name}", f"--uid={uid}", f"--directory={directory}",
-        )  # fmt: skip
-        result = run(command)
-        if result.returncode != 0:
-            return f"'{' '.join(command)}' failed: {result.stderr.strip()}"
-    deadline = time.monotonic() + request.archive_timeout
-    while run(("systemctl", "is-active", "--quiet", unit)).returncode == 0:
-        if time.monotonic() > deadline:
-            return f"the archive is still being made by {unit}; run this again to wait for it"
-        time.sleep(0.5)
-    if run(("systemctl", "is-failed", "--quiet", unit)).returncode == 0:
-        log = run(("journalctl", "--no-pager", "--quiet", "--lines=3", "--output=cat", f"--unit={unit}")).stdout
-        run(("systemctl", "reset-failed", unit))
-        return f"the home was not archived and is kept: {log.strip()}"
-    return None
-
-
 def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
-    directory = str(request.archive_directory)
-    if os.path.isdir("/run/systemd/system"):
-        problem = _archive_under_systemd(request, name, uid, run, directory)
-    else:
-        try:
-            archive_home.archive(request.root, name, uid, directory)
-            problem = None
-        except (archive_home.ArchiveError, OSError, subprocess.SubprocessError) as error:
-            problem = str(error)
-    if problem is None and os.path.lexists(os.path.join(request.root, name)):
-        problem = "the home is still there; see journalctl -u " + archive_unit(name)
-    return problem
+    """Archive a home in a unit of its own; return a problem or None."""
+    where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory)}
+    try:
+        jobs.perform(f"archive-{name}", archive_home.archive, where, run=run, wait=request.archive_timeout)
+    except NodeError as error:
+        return str(error)
+    return None
 
 
 def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, object]:

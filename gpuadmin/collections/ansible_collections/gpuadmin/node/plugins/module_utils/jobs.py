@@ -1,17 +1,19 @@
 """Long work in a unit of its own: it goes on when the controller is killed, and the next run finds it and waits for it.
 
-The code is written to /run, so that the work does not depend on what is installed on the host. A job is a function
-by name and its arguments; its outcome lies beside it until somebody has taken it.
+The code is written to /run, so that the work does not depend on what is installed on the host. A job is a function of
+this package, by its module and name, and its arguments; its outcome lies beside it until somebody has taken it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 
 from .errors import NodeError
@@ -44,7 +46,7 @@ def ship_package(directory: str) -> None:
 
 def command(name: str, place: str) -> tuple[str, ...]:
     """The command that starts a job in its unit."""
-    start = f"import sys; sys.path.insert(0, {place!r}); from gpuadmin_node.work import main; sys.exit(main())"
+    start = f"import sys; sys.path.insert(0, {place!r}); from gpuadmin_node.jobs import main; sys.exit(main())"
     return (
         "systemd-run", f"--unit={unit_name(name)}", "--quiet", f"--description=gpuadmin: {name}",
         "--property=Nice=10", "--property=IOSchedulingClass=idle", "--property=RemainAfterExit=no", "--",
@@ -85,7 +87,7 @@ def perform(
     if active and mark != identity.encode():
         raise NodeError(f"{unit} is still at other work; wait for it (systemctl status {unit}), then run this again")
     if not active and not (mark == identity.encode() and _outcome(place, NEW) is not None):
-        _start(name, work.__name__, arguments, place, run)
+        _start(name, work, arguments, place, run)
     deadline = None if wait is None else time.monotonic() + wait
     while _active(unit, run):
         if deadline is not None and time.monotonic() > deadline:
@@ -111,14 +113,32 @@ def _active(unit: str, run: Runner) -> bool:
     return state in ("active", "activating", "deactivating", "reloading")
 
 
-def _start(name: str, work: str, arguments: Mapping[str, object], place: str, run: Runner) -> None:
+def _start(name: str, work: Work, arguments: Mapping[str, object], place: str, run: Runner) -> None:
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place, mode=0o700)
     ship_package(place)
-    document = json.dumps({"work": work, "arguments": arguments}).encode()
+    module = work.__module__.rpartition(".")[2]
+    document = json.dumps({"module": module, "work": work.__name__, "arguments": arguments}).encode()
     write_atomic(os.path.join(place, "job.json"), document, mode=0o600, sync=False)
-    write_atomic(os.path.join(place, "identity"), _identity(work, arguments).encode(), mode=0o600, sync=False)
+    write_atomic(os.path.join(place, "identity"), _identity(work.__name__, arguments).encode(), mode=0o600, sync=False)
     run(("systemctl", "reset-failed", unit_name(name)))
     result = run(command(name, place))
     if result.returncode != 0:
         raise NodeError(f"'{' '.join(command(name, place)[:3])} …' failed: {result.stderr.strip()}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """What the unit runs: the job of a directory. Its outcome lies there then, a failure too; the unit succeeds."""
+    place = (sys.argv[1:] if arguments is None else arguments)[-1]
+    job = json.loads(read_bytes(os.path.join(place, "job.json")) or b"{}")
+    outcome: dict[str, object]
+    try:
+        work = getattr(importlib.import_module(f"{__package__}.{job['module']}"), job["work"])
+        outcome = {"result": work(job["arguments"])}
+    except NodeError as error:
+        outcome = {"problem": str(error)}
+    except Exception as error:  # whatever it is, the run that waits must hear of it
+        traceback.print_exc()
+        outcome = {"problem": f"{type(error).__name__}: {error}"}
+    write_atomic(os.path.join(place, NEW), json.dumps(outcome).encode(), mode=0o600)
+    return 0

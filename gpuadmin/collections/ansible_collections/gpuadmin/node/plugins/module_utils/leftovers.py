@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import backup_set, btrfs, homes, mounts
+from . import backup_set, btrfs, homes, mounts, packing
 from .backup_set import NAME, TRASH
-from .descend import walk
+from .descend import same_mount, walk
 from .errors import NodeError
 from .fields import shown, valid_name
-from .files import flocked, sync_directory, sync_filesystem
-from .purge import Entry, Purged, enter, purge
+from .files import flocked
+from .purge import Purged
 
 LOCK = "/run/gpuadmin/homes.lock"
 
@@ -92,14 +91,12 @@ def observe(request: Request) -> list[Leftover]:
     return found
 
 
-def _count(path: str, *, archived: bool = False) -> tuple[int, int]:
-    """Entries with the directory itself, and bytes of regular files; ``archived``: without sockets, as tar does."""
+def _count(path: str) -> tuple[int, int]:
+    """Entries with the directory itself, and bytes of regular files."""
     entries, size = 1, 0
     handle = btrfs.open_directory(path)
     try:
-        for entry in walk(handle, enter):
-            if archived and stat.S_ISSOCK(entry.facts.st_mode):
-                continue
+        for entry in walk(handle, same_mount):
             entries += 1
             size += entry.facts.st_size if stat.S_ISREG(entry.facts.st_mode) else 0
     finally:
@@ -112,64 +109,23 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
     done: dict[str, dict[str, object]] = {}
     with flocked(LOCK):
         for one in observe(request):
-            begun = time.time_ns()
             archive = _pack(request, one)
-            deleted = _delete(request, one, begun)
+            deleted = _delete(request, one, archive)
             done[one.name] = {"archive": archive, **deleted.as_dict()}
     return done
 
 
 def _pack(request: Request, one: Leftover) -> str:
-    path = _path(request, one.name)
-    inside = mounts.below(path, mounts.parse_mountinfo(mounts.read_mountinfo()))
-    if inside:
-        raise NodeError(f"{inside[0].point} is mounted inside of what is left of {one.user}: kept")
     os.makedirs(request.archive, mode=0o700, exist_ok=True)
     backup_set.check_directory(request.archive)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    final = os.path.join(request.archive, f"{one.user}-{one.uid}-{stamp}-leftover.tar.gz")
-    part = final + ".part"
-    if os.path.lexists(final):
-        raise NodeError(f"{final} is there already; run this again")
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    try:
-        for action in ("--create", "--compare"):
-            _tar(action, "--acls", "--xattrs", part, request, one)
-        entries, _bytes = _count(path, archived=True) if os.path.isdir(path) else (1, 0)
-        if len(_tar("--list", "--quoting-style=escape", "--gzip", part, request, one).splitlines()) != entries:
-            raise NodeError(f"the archive does not hold all that is left of {one.user} (is it written in?): kept")
-        sync_filesystem(part)
-    except BaseException:
-        os.unlink(part)
-        raise
-    os.rename(part, final)
-    sync_directory(request.archive)
-    return final
+    target = os.path.join(request.archive, f"{one.user}-{one.uid}-{stamp}-leftover.{packing.suffix()}")
+    packing.pack(_path(request, one.name), target)
+    return target
 
 
-def _tar(action: str, first: str, second: str, archive: str, request: Request, one: Leftover) -> str:
-    above, name = os.path.split(_path(request, one.name))
-    members = () if action == "--list" else (f"--directory={above}", f"./{name}")
-    command = ("tar", action, "--gzip", "--numeric-owner", first, second, f"--file={archive}", *members)
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                            check=False)  # fmt: skip
-    if result.returncode != 0:
-        said = (result.stderr or result.stdout).strip()[-300:]
-        raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {said}; nothing was deleted")
-    return result.stdout
-
-
-def _delete(request: Request, one: Leftover, begun: int) -> Purged:
-    def judge(entry: Entry) -> str | None:
-        if entry.is_directory:
-            return None  # what is in it decides
-        return None if entry.facts.st_ctime_ns < begun else "was changed while it was packed"
-
-    place = os.path.dirname(_path(request, one.name))
-    handle = btrfs.open_directory(place)
-    try:
-        deleted = purge(handle, os.fsencode(one.user), judge)
-    finally:
-        os.close(handle)
-    backup_set.leave_trash(place)
+def _delete(request: Request, one: Leftover, archive: str) -> Purged:
+    path = _path(request, one.name)
+    deleted = packing.delete(path, archive)
+    backup_set.leave_trash(os.path.dirname(path))
     return deleted

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from . import btrfs
-from .descend import Entry, walk
-from .errors import NodeError
+from .descend import Entry, same_mount, walk
 
 MOST_WORDS = 10
 
@@ -124,28 +123,18 @@ def owned_by(uids: range, *more: int) -> Judge:
 
 
 def enter(entry: Entry, parent: os.stat_result) -> bool:
-    """Into directories of the same file system, and into subvolumes of it, which have a device of their own."""
-    if entry.facts.st_dev == parent.st_dev:
-        return True
-    handle = btrfs.open_directory(entry.name, entry.at)
-    try:
-        found = btrfs.subvolume_of(handle)
-        if found is None or _mount_id(handle) != _mount_id(entry.at):
-            return False
-        if found.read_only:
-            btrfs.set_writable(handle)
-        return True
-    finally:
-        os.close(handle)
-
-
-def _mount_id(handle: int) -> str:
-    """Which mount an open file lies on: proc_pid_fdinfo(5). A subvolume has its parent's."""
-    with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as stream:
-        for line in stream:
-            if line.startswith("mnt_id:"):
-                return line.split()[1]
-    raise NodeError("the kernel does not say which mount a file lies on")
+    """Into all that is on the same mount; a read-only subvolume is made writable."""
+    if not same_mount(entry, parent):
+        return False
+    if entry.facts.st_dev != parent.st_dev:
+        handle = btrfs.open_directory(entry.name, entry.at)
+        try:
+            found = btrfs.subvolume_of(handle)
+            if found is not None and found.read_only:
+                btrfs.set_writable(handle)
+        finally:
+            os.close(handle)
+    return True
 
 
 def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) -> Purged:

@@ -13,12 +13,11 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 
-from . import backup_set, btrfs, home_manifest, mounts
-from .archive_home import tar_command
+from . import backup_set, btrfs, home_manifest, mounts, packing
 from .backup_set import Backup
 from .descend import Entry, walk
 from .errors import NodeError
-from .files import flocked, make_directory, sync_directory, sync_filesystem
+from .files import flocked, make_directory, sync_filesystem
 from .purge import purge
 from .restore_plan import RESTORING, Plan, Request, compute, inner_path, owners, translated
 
@@ -220,22 +219,9 @@ def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:
     place, nested = _source(backup, request.user, inner_path(request.path))
     if nested:
         raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
-    directory = os.path.dirname(plan.target)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    part = plan.target + ".part"
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    above, name = os.path.split(place)
-    for action in ("--create", "--compare"):
-        command = tar_command(action, part, above, f"./{name}", False)
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                                check=False)  # fmt: skip
-        if result.returncode != 0:
-            os.unlink(part)
-            raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()[-300:]}")
-    size = os.stat(part).st_size
-    sync_filesystem(part)
-    os.rename(part, plan.target)
-    sync_directory(directory)
+    os.makedirs(os.path.dirname(plan.target), mode=0o700, exist_ok=True)
+    packing.pack(place, plan.target)
+    size = os.stat(plan.target).st_size
     home = backup.homes[request.user]
     return {"target": plan.target, "aside": None, "backup": backup.name, "files": home.files, "bytes": size,
             "entries": home.entries, "checksum": home.checksum}  # fmt: skip

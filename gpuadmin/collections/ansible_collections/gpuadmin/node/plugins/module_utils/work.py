@@ -1,18 +1,13 @@
-"""The work that is done in units of its own, by name; and what runs there."""
+"""The work on homes and backups that is done in units of its own: functions of what JSON can hold."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from . import backup_set, backups, leftovers, people, pruning, restore, scratch, transfer, wipe
 from .errors import NodeError
-from .files import flocked, read_bytes, write_atomic
-from .jobs import NEW, Work
+from .files import flocked
 
 COPY_LOCK = "/run/gpuadmin/backup-copy.lock"
 
@@ -87,35 +82,3 @@ def prune_backups(arguments: Mapping[str, Any]) -> object:
 
 def clear_leftovers(arguments: Mapping[str, Any]) -> object:
     return leftovers.clear(leftovers.Request(**arguments))
-
-
-WORK: Mapping[str, Work] = {
-    one.__name__: one
-    for one in (
-        make_backup,
-        verify_backup,
-        copy_backup,
-        fetch_backup,
-        prune_backups,
-        empty_trash,
-        wipe_scratch,
-        restore_home,
-        clear_leftovers,
-    )
-}
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Do the job that lies in a directory, and leave its outcome there, a failure too: the unit itself succeeds."""
-    place = (sys.argv[1:] if arguments is None else arguments)[-1]
-    job = json.loads(read_bytes(os.path.join(place, "job.json")) or b"{}")
-    outcome: dict[str, object]
-    try:
-        outcome = {"result": WORK[job["work"]](job["arguments"])}
-    except NodeError as error:
-        outcome = {"problem": str(error)}
-    except Exception as error:  # whatever it is, the run that waits must hear of it
-        traceback.print_exc()
-        outcome = {"problem": f"{type(error).__name__}: {error}"}
-    write_atomic(os.path.join(place, NEW), json.dumps(outcome).encode(), mode=0o600)
-    return 0
