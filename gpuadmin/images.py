@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuadmin.errors import ConfigError
 from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.words import size_words
 
 # as the node-side code has it: it becomes a path, a word of GRUB and a kernel argument
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
@@ -162,7 +163,7 @@ def _receives(receives: Mapping[str, Any]) -> str:
     if receives["held"]:
         return "holds the image already"
     kind = "in full" if receives["parent"] is None else f"as the difference to {receives['parent']}"
-    return f"receives {receives['bytes'] / 1e6:.1f} MB {kind}"
+    return f"receives {size_words(receives['bytes'])} {kind}"
 
 
 def prune_store(facts: Facts, keep: int) -> list[str]:

@@ -64,7 +64,7 @@ def build(verb: Verb, found: Facts, request: BuildRequest) -> int:
         raise RefusedError(
             f"the shell did not end with 0: {request.name} is not built", hint="run it again to begin anew"
         )
-    return code or perform(confirmed, _work(verb, plan, ["finish", "seal"], given, request))
+    return code or perform(confirmed, replace(_work(verb, plan, ["finish", "seal"], given, request), shown=True))
 
 
 def golden_node(verb: Verb, found: Facts) -> tuple[Host, Any]:
@@ -97,6 +97,7 @@ def _own_work(plan: Plan, request: BuildRequest) -> Work:
         variables={"ansible_become": True, "ansible_become_method": "ansible.builtin.sudo",
                    "ansible_become_exe": f"{ENTER} sudo"},
         playbook=request.playbook,
+        shown=True,
         last=False,
     )  # fmt: skip
 

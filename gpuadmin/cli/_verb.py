@@ -53,6 +53,8 @@ class Work:
     exit_code: Callable[[RunResult], int] | None = None  # where a verb has an opinion of its own
     check_only: bool = False  # the verb only looks: no plan is shown, nothing is asked or changed
     show_table: bool = True
+    shown: bool = False  # the plan is one that an earlier work of the verb has shown
+    advice: str = "then run it again"  # what to do when hosts did not succeed
     playbook: Path | None = None  # the admin's own, instead of the verb's
     last: bool = True  # of the verb's works; only that one prints the document
     observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
@@ -81,7 +83,7 @@ def perform(verb: Verb, work: Work) -> int:
     options, site = verb.options, verb.site
     check = options.check or work.check_only
     console = make_console(json=options.json)
-    if not work.check_only:
+    if not (work.check_only or work.shown):
         show_plan(console, work.plan, check=check)
     if work.plan.empty:
         console.print("Nothing to do.")
@@ -118,7 +120,7 @@ def perform(verb: Verb, work: Work) -> int:
     prune_runs(site.runs, site.settings.runs.keep)
     if work.show_table:
         show_hosts(console, result.hosts, check=check)
-    _closing_words(verb, result, record.id)
+    _closing_words(verb, result, record.id, work.advice)
     if options.json and (work.last or code != 0):
         click.echo(as_json(body))
     return int(code)
@@ -149,7 +151,7 @@ def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: b
         )
 
 
-def _closing_words(verb: Verb, result: RunResult, run: str) -> None:
+def _closing_words(verb: Verb, result: RunResult, run: str, advice: str) -> None:
     """Say on standard error what went wrong and what to do about it."""
     if result.interrupted:
         click.echo(
@@ -160,7 +162,7 @@ def _closing_words(verb: Verb, result: RunResult, run: str) -> None:
         click.echo(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
     elif bad := [name for name, host in result.hosts.items() if host.bad]:
         click.echo(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
-        click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; then run it again", err=True)
+        click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; {advice}", err=True)
 
 
 def require_confirmation_possible(options: Options) -> None:

@@ -71,7 +71,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     from rich.table import Table
 
     from gpuadmin.console import make_console
-    from gpuadmin.semester.report import size
+    from gpuadmin.words import size_words
 
     console = make_console(json=False)
     if not result.get("backups"):
@@ -88,7 +88,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
             str(len(homes)),
             str(sum(1 for home in homes if home["verified"])),
             str(sum(home["files"] for home in homes)),
-            size(sum(home["bytes"] for home in homes)),
+            size_words(sum(home["bytes"] for home in homes)),
             row["until"] or "newer ones come",
         )
     console.print(table)

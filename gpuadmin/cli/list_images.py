@@ -49,10 +49,11 @@ def _show(found: Facts) -> None:
     from rich.table import Table
 
     from gpuadmin.console import make_console
+    from gpuadmin.words import size_words
 
     console = make_console(json=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("Image", "Built", "By", "From", "Packages", "MB", "Runs on", "Held by"):
+    for title in ("Image", "Built", "By", "From", "Packages", "Size", "Runs on", "Held by"):
         table.add_column(title, no_wrap=title not in ("Runs on", "Held by"))
     for name, manifest in found.complete.items():
         changes = manifest["changes"]
@@ -65,7 +66,7 @@ def _show(found: Facts) -> None:
             str(manifest["by"]),
             (manifest["parent"] or {"name": "—"})["name"],
             counts,
-            " ".join(f"{stream['bytes'] / 1e6:.1f}" for stream in manifest["streams"]),
+            ", ".join(size_words(stream["bytes"]) for stream in manifest["streams"]),
             ", ".join(host for host, node in found.nodes.items() if node["image"] == name) or "—",
             ", ".join(host for host, node in found.nodes.items() if node["held"].get(name) == manifest["uuid"]) or "—",
         )

@@ -11,6 +11,8 @@ from gpuadmin.cli._options import Options, run_options
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
 
+ADVICE = "run it again to go on, or build a corrected image; gpuadmin list-images says what each node runs"
+
 
 @click.command("push-image")
 @click.argument("name")
@@ -96,5 +98,5 @@ def command(
         }
         if deadline is not None:
             extra["gpuadmin_deadline"] = deadline
-        work = Work(plan=builder.build(), variables=variables(verb.site, **extra), result=result)
+        work = Work(plan=builder.build(), variables=variables(verb.site, **extra), result=result, advice=ADVICE)
         ctx.exit(perform(only(verb, nodes), work))

@@ -49,18 +49,20 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
 
 def describe(manifest: dict[str, Any]) -> list[str]:
     """Given a manifest, return lines for people."""
+    from gpuadmin.words import size_words
+
     parent = manifest["parent"]
     built = f"{datetime.fromtimestamp(manifest['created']):%Y-%m-%d %H:%M}"
     system = f"{manifest['distribution']} {manifest['version']}, {manifest['machine']}, kernel {manifest['kernel']}"
     lines = [
         f"{manifest['name']}: {system}",
         f"built {built} by {manifest['by']}, uuid {manifest['uuid']}",
-        f"{manifest['size'] / 1e6:.0f} MB, {len(manifest['packages'])} packages"
+        f"{size_words(manifest['size'])}, {len(manifest['packages'])} packages"
         + (f", made from {parent['name']}" if parent else ", without a parent"),
     ]
     for stream in manifest["streams"]:
         kind = "in full" if stream["parent"] is None else f"difference to {stream['parent']['name']}"
-        lines.append(f"stream {stream['file']}: {stream['bytes'] / 1e6:.1f} MB, {kind}")
+        lines.append(f"stream {stream['file']}: {size_words(stream['bytes'])}, {kind}")
     changes = manifest["changes"]
     lines += [f"+ {name} {version}" for name, version in changes["added"].items()]
     lines += [f"- {name} {version}" for name, version in changes["removed"].items()]

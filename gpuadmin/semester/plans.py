@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
-from gpuadmin.semester.report import size
+from gpuadmin.words import size_words
 
 
 def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
@@ -72,7 +72,9 @@ def wipe(decision: Decision, storage: Sequence[str], facts: Facts, blocked: Sequ
     for host in storage:
         for one in decision.wiped:
             saved = made.get(one.name)
-            where = "to be backed up before" if saved is None else f"{saved['files']} files, {size(saved['bytes'])}"
+            where = (
+                "to be backed up before" if saved is None else f"{saved['files']} files, {size_words(saved['bytes'])}"
+            )
             builder.add(host, f"home {one.name} (uid {one.uid}); {where}, in {decision.backup}")
     for host, items in decision.scratch.items():
         if host in blocked:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.semester.journal import PHASES, Journal, State
+from gpuadmin.words import size_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,16 +72,6 @@ def until(created: str, days: int) -> str:
     return str((datetime.fromisoformat(created) + timedelta(days=days)).date())
 
 
-def size(count: int) -> str:
-    """Bytes as people read them."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
-
-
 def write(journal: Journal, report: Mapping[str, Any]) -> Path:
     """Write report.json and report.html beside the journal; return the page's path."""
     import jinja2
@@ -94,7 +85,7 @@ def write(journal: Journal, report: Mapping[str, Any]) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["size"] = size
+    environment.filters["size"] = size_words
     page = environment.get_template("semester.html.j2").render(report)
     write_atomically(journal.directory / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n",
                      mode=0o600)  # fmt: skip
@@ -113,7 +104,7 @@ def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None
         table.add_column(title, justify="right" if title in ("uid", "Files", "Size") else "left")
     for one in report["leaving"]:
         home = one["home"] if not one["problem"] else f"kept: {one['problem']}"
-        table.add_row(one["name"], str(one["uid"]), home, str(one["files"]), size(one["bytes"]))
+        table.add_row(one["name"], str(one["uid"]), home, str(one["files"]), size_words(one["bytes"]))
     console.print(table)
     kept = {name: reason for name, reason in report["kept"].items() if name not in report["staying"]}
     for title, names in (("Stays", report["staying"]), ("Kept", kept)):
@@ -126,7 +117,7 @@ def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None
         console.print(
             f"Second copy: {escape(copies)}" if copies else "[yellow]No second copy on another host.[/yellow]"
         )
-    console.print(f"Freed: {size(report['bytes_freed'])}")
+    console.print(f"Freed: {size_words(report['bytes_freed'])}")
     for name in report["leftovers"]:
         console.print(
             f"[yellow]Left by a wipe, because its backup lacks it:[/yellow] {escape(name)} (gpuadmin clear-leftovers)"

@@ -108,6 +108,7 @@ def test_push_leaves_out_whoever_is_busy_and_stops_where_a_batch_failed(cli: Cli
     code, _, err = cli("push-image", "b", "--yes", "--json")
     assert code == 3
     assert "Not touched: node2" in err
+    assert "build a corrected image" in err
 
 
 def test_push_where_everybody_is_busy_or_done(cli: Cli, cluster: Cluster) -> None:
@@ -165,9 +166,10 @@ def test_build(cli: Cli, cluster: Cluster) -> None:
 def test_build_with_a_playbook_of_ones_own(cli: Cli, cluster: Cluster, tmp_path: Path) -> None:
     playbook = tmp_path / "mine.yml"
     playbook.write_text("- hosts: golden\n")
-    code, out, _ = cli("build-image", "c", "--run", str(playbook), "--yes", "--json")
+    code, out, err = cli("build-image", "c", "--run", str(playbook), "--yes", "--json")
     assert code == 0
     assert json.loads(out)["result"] == {"image": "c"}, "one document, though there were three runs"
+    assert err.count("Build the image c") == 1, "and one plan"
     first, own, last = cluster.work
     assert first.variables["gpuadmin_phases"] == ["main"]
     assert (own.playbook, own.limit) == (playbook, "node1")

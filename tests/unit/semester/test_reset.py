@@ -278,7 +278,7 @@ def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:
     (run,) = (cluster.site / "runs").glob("*-semester-reset-*")
     code, out, err = cli("runs", run.name)
     assert code == 0, err
-    assert "home minji (uid 20000); 2 files, 4.9 KiB, in 2" in out
+    assert "home minji (uid 20000); 2 files, 5.0 kB, in 2" in out
 
 
 def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> None:

@@ -16,6 +16,7 @@ from .image_places import ImageSettings, Places, boot_id, check_name, load_setti
 from .image_records import journal, load_manifest
 from .relay import link_from
 from .switch import Switch, run_switch
+from .words import size_words
 
 
 def work(request: Mapping[str, object], places: Places, say: Callable[[str], None]) -> dict[str, object]:
@@ -101,7 +102,7 @@ def _seal(
         places, settings, name, parents, full=full, who=str(request.get("who")), say=say, protocol=protocol
     )
     streams = json.loads(text)["streams"]
-    words = [f"sent {one['file']}, {int(one['bytes']) / 1e6:.1f} MB" for one in streams]
+    words = [f"sent {one['file']}, {size_words(int(one['bytes']))}" for one in streams]
     return {"operations": [f"sealed image {name} (uuid {uuid})", *words], "report": {"manifest": text}}
 
 

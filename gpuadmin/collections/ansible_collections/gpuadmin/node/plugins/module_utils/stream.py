@@ -16,6 +16,7 @@ from .errors import NodeError
 from .files import sync_directory
 from .image_places import Places
 from .manifest import Manifest, Stream
+from .words import size_words
 
 BLOCK = 1 << 20
 Say = Callable[[str], None]
@@ -105,7 +106,7 @@ def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Sa
         if error.errno == errno.ENOSPC:
             if os.path.exists(part):
                 os.unlink(part)
-            raise NodeError(f"the disk is full: no room for the {stream.bytes / 1e6:.0f} MB of {manifest.name}; "
+            raise NodeError(f"the disk is full: no room for the {size_words(stream.bytes)} of {manifest.name}; "
                             "make room in /local, or gpuadmin prune-images") from error  # fmt: skip
         raise NodeError(
             f"the image store went away while {manifest.name} was fetched ({error}); run it again, it goes on"

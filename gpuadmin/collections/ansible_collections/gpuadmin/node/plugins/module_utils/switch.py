@@ -21,6 +21,7 @@ from .relay import Follower, Link, await_end
 from .root_facts import baseline, check_boots
 from .stream import Say, clean, fetch, receive, stream_path
 from .switch_preflight import preflight, preflight_image
+from .words import size_words
 
 EARLY_SLACK = 120  # seconds that the initramfs gives a trial beyond what the node itself gives it
 
@@ -72,8 +73,8 @@ def _fetch(work: Switch) -> None:
         if follower is not None:
             follower.close()
     kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
-    speed = f", {rate / 1e6:.1f} MB/s" if rate else " (was here already)"
-    work.done.append(f"fetched {work.stream.bytes / 1e6:.1f} MB, {kind}{speed}")
+    speed = f", {size_words(rate)}/s" if rate else " (was here already)"
+    work.done.append(f"fetched {size_words(work.stream.bytes)}, {kind}{speed}")
 
 
 def _receive(work: Switch) -> None:

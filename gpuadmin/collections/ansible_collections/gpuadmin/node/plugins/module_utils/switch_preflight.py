@@ -12,6 +12,7 @@ from .image_records import held_images, journal
 from .manifest import Manifest, Stream, choose_stream
 from .root_facts import free_bytes, os_release, send_version
 from .truth import load as load_accounts
+from .words import size_words
 
 CLOCK_SLACK = 600.0  # seconds that the node's clock may be behind the one that built the image
 SPARE = 512 << 20  # bytes that stay free
@@ -94,12 +95,12 @@ def _check_space(places: Places, manifest: Manifest, stream: Stream) -> None:
     free = free_bytes(places.top)
     if free["data"] < need:
         raise NodeError(
-            f"{manifest.name} needs {need / 1e9:.1f} GB on this node's disk, {free['data'] / 1e9:.1f} GB are free; "
+            f"{manifest.name} needs {size_words(need)} on this node's disk, {size_words(free['data'])} are free; "
             "make room in /local, or gpuadmin prune-images"
         )
     # metadata of a root is some 4 % of its data; 64 MiB are always kept by the kernel itself
     if free["metadata"] < stream.stream_bytes // 20 + (64 << 20):
         raise NodeError(
-            f"only {free['metadata'] / 1e6:.0f} MB are left for metadata on this node's disk, {manifest.name} needs "
+            f"only {size_words(free['metadata'])} are left for metadata on this node's disk, {manifest.name} needs "
             "more: btrfs balance start -dusage=20 / gives room back"
         )
