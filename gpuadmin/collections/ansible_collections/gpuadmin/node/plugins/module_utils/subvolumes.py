@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import stat
-import struct
 import subprocess
-import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from . import btrfs
 from .errors import NodeError
 from .image_places import Places, Running
 from .mounts import nearest, parse_mountinfo, read_mountinfo
-from .root import GET_SUBVOL_INFO, set_read_only, sync
+from .root import set_read_only, sync
 
 __all__ = ["Subvolume", "delete", "inspect", "listing", "mounted_ids", "run", "running_root", "set_read_only", "sync"]
-
-FIRST_INODE = 256  # of every subvolume's top directory
 
 
 @dataclass(frozen=True)
@@ -58,29 +53,20 @@ def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None 
 def inspect(path: str) -> Subvolume | None:
     """Given a path, return the subvolume that it is; None if there is nothing or something else."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = btrfs.open_directory(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        if os.fstat(handle).st_ino != FIRST_INODE:
+        if os.fstat(handle).st_ino != btrfs.SUBVOLUME_INODE:
             return None
-        buffer = bytearray(504)
-        fcntl.ioctl(handle, GET_SUBVOL_INFO, buffer)
-        flags = bytearray(8)
-        fcntl.ioctl(handle, 0x80089419, flags)  # BTRFS_IOC_SUBVOL_GETFLAGS
-    except OSError:
-        return None
+        found = btrfs.subvolume_of(handle)
     finally:
         os.close(handle)
-
-    def text(start: int) -> str | None:
-        value = bytes(buffer[start : start + 16])
-        return str(uuid.UUID(bytes=value)) if any(value) else None
-
-    # struct btrfs_ioctl_get_subvol_info_args of linux/btrfs.h
-    (number,) = struct.unpack_from("=Q", buffer, 0)
-    read_only = bool(struct.unpack("=Q", flags)[0] & 2)
-    return Subvolume(path, number, text(296) or "", text(312), text(328), read_only)
+    if found is None:
+        return None
+    return Subvolume(
+        path, found.tree, found.uuid, found.parent_uuid or None, found.received_uuid or None, found.read_only
+    )
 
 
 def listing(directory: str) -> dict[str, Subvolume]:
@@ -171,18 +157,5 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
 
 def _inside(path: str) -> list[Subvolume]:
     """The subvolumes below a path, the deepest first."""
-    found: list[Subvolume] = []
-    # mostly there is none, and the file system knows that without a walk through all of an image
-    if not run(("btrfs", "subvolume", "list", "-o", path), what=f"what is in {path} is unknown").strip():
-        return found
-    device = os.lstat(path).st_dev
-    for directory, names, _files in os.walk(path):
-        for name in list(names):
-            full = os.path.join(directory, name)
-            facts = os.lstat(full)
-            if stat.S_ISDIR(facts.st_mode) and facts.st_dev != device and facts.st_ino == FIRST_INODE:
-                names.remove(name)
-                inner = inspect(full)
-                if inner is not None:
-                    found = [*_inside(full), inner, *found]
-    return found
+    found = [inspect(os.path.join(path, one)) for one in btrfs.nested(path)]
+    return [one for one in reversed(found) if one is not None]
