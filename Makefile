@@ -23,7 +23,7 @@ demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, an i
 
 .PHONY: test
 test: $(READY) system-test lint test-fast ## checks, unit, contract, install; roles and verbs on the lab
-	@scripts/molecule node_state accounts homes
+	@scripts/molecule node_state accounts
 	@$(PYTEST) -v --durations=15 -m "lab and not slow" tests/e2e
 
 .PHONY: test-all

@@ -17,8 +17,9 @@ from tests.e2e.imaging import (
     words,
 )
 
-#: `make test` has no time for them: preparing, building and two pushes take twenty minutes without KVM.
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
+#: `make test` has time for one: what comes before the others, a build with a trial, takes eight minutes without KVM.
+slow = pytest.mark.slow
 
 
 def test_an_image_whose_sshd_is_broken_falls_back(cluster: Cluster) -> None:
@@ -33,6 +34,7 @@ def test_an_image_whose_sshd_is_broken_falls_back(cluster: Cluster) -> None:
     assert "sshd" in node_report(cluster, "node2")["refused"]["sshd-is-broken"]
 
 
+@slow
 def test_push_rollback_and_the_people_on_it(imaged: Cluster) -> None:
     """A user added before the push, before the reboot and after it is there after push and rollback."""
     whole = Whole(imaged)
@@ -65,6 +67,7 @@ def test_push_rollback_and_the_people_on_it(imaged: Cluster) -> None:
     assert report["held"].keys() >= {"base", "one"}
 
 
+@slow
 def test_what_the_store_says(imaged: Cluster) -> None:
     store = imaged.gpuadmin("list-images")["result"]["store"]
     manifest = store["one"]["manifest"]
@@ -85,6 +88,7 @@ def test_what_the_store_says(imaged: Cluster) -> None:
     assert left.split()[-2:] == ["0", "0"]
 
 
+@slow
 def test_a_flipped_byte_in_the_store(imaged: Cluster) -> None:
     stream = "/srv/storage/images/one/from-base.btrfs.zst"
     imaged.admin("storage1", f"printf x | dd of={stream} bs=1 seek=100000 conv=notrunc status=none; sync")
@@ -100,6 +104,7 @@ def test_a_flipped_byte_in_the_store(imaged: Cluster) -> None:
     assert words(imaged, "node2").get("trial", "") == ""
 
 
+@slow
 def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
     session = subprocess.Popen(
         [*imaged.ssh_command("minji", "node2"), "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -119,6 +124,7 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
+@slow
 def test_a_full_stream_makes_the_store_complete(imaged: Cluster) -> None:
     imaged.gpuadmin("build-image", "one", "--full", "--yes")
     assert imaged.gpuadmin("verify-image", "one")["result"]["problems"] == []
@@ -126,6 +132,7 @@ def test_a_full_stream_makes_the_store_complete(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
+@slow
 def test_drift_is_seen(imaged: Cluster) -> None:
     assert node_report(imaged, "node1")["drift"] == []
     imaged.admin("node1", "btrfs property set -ts / ro false; apt-get -y remove rsync >/dev/null; sync")
@@ -134,6 +141,7 @@ def test_drift_is_seen(imaged: Cluster) -> None:
     assert packages == f"1 packages differ from its image: {PACKAGE}"
 
 
+@slow
 def test_prune_keeps_what_is_needed(imaged: Cluster) -> None:
     imaged.gpuadmin("push-image", "one", "--yes")
     for name in ("two", "three"):
