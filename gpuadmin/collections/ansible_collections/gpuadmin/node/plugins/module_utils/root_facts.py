@@ -109,15 +109,19 @@ def gpus() -> list[str]:
 
 
 def packages(root: str) -> dict[str, str]:
-    """The packages of a root: name → version."""
-    dpkg = os.path.join(root, "usr/lib/sysimage/dpkg")
-    if os.path.isdir(dpkg):
-        command: tuple[str, ...] = ("dpkg-query", f"--admindir={dpkg}", "-W", "-f", "${Package} ${Version}\n")
-    elif os.path.isdir(os.path.join(root, "usr/lib/sysimage/pacman")):
-        command = ("pacman", "-Q", "-b", os.path.join(root, "usr/lib/sysimage/pacman"))
-    elif os.path.isdir(os.path.join(root, "usr/lib/sysimage/rpm")):
+    """The packages of a root that are installed: name → version."""
+    base = os.path.join(root, "usr/lib/sysimage")
+    if os.path.isdir(f"{base}/dpkg"):
+        form = "${Package} ${Version} ${db:Status-Status}\n"
+        command: tuple[str, ...] = ("dpkg-query", f"--admindir={base}/dpkg", "-W", "-f", form)
+    elif os.path.isdir(f"{base}/pacman"):
+        command = ("pacman", "-Q", "-b", f"{base}/pacman")
+    elif os.path.isdir(f"{base}/rpm"):
         command = ("rpm", "--root", root, "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n")
     else:
         return {}
+    # dpkg knows the version, too, of what was removed but for its settings
     lines = (line.split() for line in subvolumes.run(command).splitlines())
-    return {words[0]: words[1] for words in lines if len(words) == 2}
+    return {
+        words[0]: words[1] for words in lines if len(words) > 1 and words[-1] not in ("config-files", "not-installed")
+    }
