@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home, packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
 
@@ -242,6 +242,7 @@ def test_subvolumes_in_a_home_are_packed_with_it(tmp_path: Path) -> None:
         run("btrfs", "subvolume", "create", home / "volume")
         (home / "volume/thesis").write_text("precious")
         run("btrfs", "subvolume", "snapshot", "-r", home / "volume", home / "volume/frozen")
+        run("chattr", "+i", home / "data", home)
         assert storage.run(archive=[WHO]).conflicts == []
         assert list(storage.root.iterdir()) == []
         (archive,) = storage.archive.iterdir()
@@ -260,6 +261,14 @@ def test_a_cut_while_deleting_is_finished(storage: Storage, monkeypatch: pytest.
     assert list(storage.root.iterdir()) == []
     assert len(list(storage.archive.iterdir())) == 1
     assert storage.run(archive=[WHO]).operations == []
+
+
+@archiving
+def test_another_home_than_the_one_that_was_decided_is_kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home()
+    monkeypatch.setattr(archive_home, "decided", lambda *_: 1)
+    assert "another directory" in storage.run(archive=[WHO]).conflicts[0]
+    assert (storage.root / "minji/data").exists()
 
 
 @archiving

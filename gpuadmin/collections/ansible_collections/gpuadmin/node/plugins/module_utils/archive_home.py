@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from . import packing
+from . import btrfs, packing
 from .errors import NodeError
 from .fields import shown, valid_name
 from .files import sync_directory
@@ -51,10 +51,18 @@ def archives(directory: str, name: str, uid: int) -> list[str]:
     return _files(directory, name, uid, r"tar\.(zst|gz)")
 
 
+def decided(homes: str, name: str) -> int:
+    """The inode of a home, wherever in its archiving it is; 0 where there is none. Tells one home from the next one."""
+    for path in (os.path.join(homes, name), removed_path(homes, name)):
+        if os.path.lexists(path):
+            return os.lstat(path).st_ino
+    return 0
+
+
 def archive(arguments: Mapping[str, Any]) -> str | None:
     """Archive and delete one home; return the archive's path, None where there was no home and no archive.
 
-    ``homes``, ``name``, ``uid``, ``directory`` (of the archives).
+    ``homes``, ``name``, ``uid``, ``directory`` (of the archives), ``inode`` (of the directory that was decided).
     """
     homes, name, uid = arguments["homes"], arguments["name"], arguments["uid"]
     directory = arguments["directory"]
@@ -67,6 +75,8 @@ def archive(arguments: Mapping[str, Any]) -> str | None:
         if home_state(removed, uid) == "present":
             _pack_and_delete(removed, removed, name, uid, directory)
     if home_state(home, uid) == "present":
+        if os.lstat(home).st_ino != arguments["inode"]:
+            raise NodeError(f"{home} is another directory than the one that was decided: kept")
         if home_state(removed, uid) == "present":
             raise NodeError(f"{removed} is in the way: kept")
         _pack_and_delete(home, removed, name, uid, directory)
@@ -82,6 +92,11 @@ def _pack_and_delete(path: str, removed: str, name: str, uid: int, directory: st
     target = os.path.join(directory, f"{name}-{uid}-{stamp}.{packing.suffix()}")
     packing.pack(path, target)
     if path != removed:
+        handle = btrfs.open_directory(path)
+        try:
+            btrfs.make_movable(handle)
+        finally:
+            os.close(handle)
         os.rename(path, removed)
         sync_directory(os.path.dirname(removed))
     deleted = packing.delete(removed, target)

@@ -150,6 +150,14 @@ def set_writable(handle: int) -> None:
     fcntl.ioctl(handle, _SUBVOL_SETFLAGS, struct.pack("=Q", 0))
 
 
+def make_movable(handle: int) -> None:
+    """Take from an open directory what keeps it from being renamed: chattr's flags, and being read-only."""
+    clear_flags(handle)
+    found = subvolume_of(handle)
+    if found is not None and found.read_only and os.fstat(handle).st_ino == SUBVOLUME_INODE:
+        set_writable(handle)
+
+
 def clear_flags(handle: int) -> bool:
     """Take chattr's +i and +a from an open file or directory. Returns whether there was anything to take."""
     buffer = array.array("B", bytes(8))

@@ -250,12 +250,14 @@ def _create(request: Request, wanted: Sequence[tuple[str, int, int]]) -> None:
 
 def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     """Archive a home in a unit of its own; return a problem or None."""
-    where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory)}
+    where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory),
+             "inode": archive_home.decided(request.root, name)}  # fmt: skip
     try:
         jobs.perform(f"archive-{name}", archive_home.archive, where, run=run, wait=request.archive_timeout)
     except NodeError as error:
         return str(error)
-    return None
+    left = os.path.lexists(os.path.join(request.root, name))
+    return "the home is still there; run this again" if left else None
 
 
 def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, object]:

@@ -197,10 +197,7 @@ def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
 def _move_one(request: Request, source: int, name: str) -> str | None:
     handle = btrfs.open_directory(name, source)
     try:
-        btrfs.clear_flags(handle)
-        found = btrfs.subvolume_of(handle)
-        if found is not None and found.read_only and os.fstat(handle).st_ino == btrfs.SUBVOLUME_INODE:
-            btrfs.set_writable(handle)  # a read-only one cannot be moved
+        btrfs.make_movable(handle)
     finally:
         os.close(handle)
     place = os.path.dirname(trash(request.root, request.backup, name))
