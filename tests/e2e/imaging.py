@@ -143,6 +143,17 @@ def cut_power_at(cluster: Cluster, host: str, point: str) -> None:
     finally:
         push.send_signal(signal.SIGINT)
         push.communicate(timeout=300)
+    start_again(cluster, host)
+
+
+def cut_power(cluster: Cluster, host: str) -> None:
+    """Cut a host's power where it is held, and start it again; return when it is up whole."""
+    cluster.lab("power-cut", host)
+    start_again(cluster, host)
+
+
+def start_again(cluster: Cluster, host: str) -> None:
+    """Start a host whose power was cut at a point; return when it is up whole, and nothing is armed any more."""
     cluster.lab("start", host)
     disarm(cluster, host)
     cluster.settle(host)
@@ -159,13 +170,16 @@ def disarm(cluster: Cluster, host: str) -> None:
 
 
 def wait_for_fault(
-    cluster: Cluster, host: str, point: str, process: subprocess.Popen[str], since: int, seconds: float = 600
+    cluster: Cluster, host: str, point: str, process: subprocess.Popen[str] | None, since: int, seconds: float = 600
 ) -> None:
-    """Wait until a host says on its console, after the first ``since`` bytes, that it is at a point."""
+    """Wait until a host says on its console, after the first ``since`` bytes, that it is at a point.
+
+    ``process`` is what leads it there, if anything does, and must not end before.
+    """
     console = console_of(cluster, host)
     end = time.monotonic() + seconds
     while f"gpuadmin-fault: {point}".encode() not in console.read_bytes()[since:]:
-        assert process.poll() is None, f"push ended before {point}: {process.communicate()}"
+        assert process is None or process.poll() is None, f"push ended before {point}: {process.communicate()}"
         assert time.monotonic() < end, f"{host} did not come to {point} in {seconds} s"
         time.sleep(0.5)
 

@@ -14,9 +14,11 @@ from tests.e2e.imaging import (
     Whole,
     arm,
     build_broken,
+    cut_power,
     cut_power_at,
     disarm,
     node_report,
+    restore,
     running,
     wait_for_fault,
     words,
@@ -45,18 +47,16 @@ def test_power_cut_at_each_step_before_the_reboot(imaged: Cluster) -> None:
 
 
 def test_power_cut_at_each_step_of_the_trial(armed: Cluster) -> None:
-    """One trial after the other is cut, each a point further on; up to its end the node boots what it ran before.
-
-    From then on it boots the new one, and goes back on demand.
-    """
+    """A node that is ready is rebooted, and cut in each step of its trial; from the commit on it boots the new root."""
     whole = Whole(armed)
     for point in switch.fault_points("boot"):
         print(point)  # pytest shows it where the test fails
-        cut_power_at(armed, "node2", point)
-        if point in ("commit:after", "prune:before", "prune:after"):
-            whole.check("one")
-            armed.gpuadmin("rollback-image", "--limit", "node2", "--yes")
-        whole.check("base")
+        restore(armed, "armed")
+        since = arm(armed, "node2", point)
+        armed.ssh("admin", "node2", "sudo systemctl reboot")
+        wait_for_fault(armed, "node2", point, None, since)
+        cut_power(armed, "node2")
+        whole.check("one" if point in ("commit:after", "prune:before", "prune:after") else "base")
     whole.complete()
 
 
