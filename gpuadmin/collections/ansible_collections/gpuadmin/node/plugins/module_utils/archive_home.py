@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,11 +84,9 @@ def archive(arguments: Mapping[str, Any]) -> str | None:
 
 
 def _pack_and_delete(path: str, removed: str, name: str, uid: int, directory: str) -> None:
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    target = packing.archive_path(directory, name, uid)
     for debris in _files(directory, name, uid, r"tar\.(zst|gz)\.part"):
         os.unlink(os.path.join(directory, debris))
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    target = os.path.join(directory, f"{name}-{uid}-{stamp}.{packing.suffix()}")
     packing.pack(path, target)
     if path != removed:
         handle = btrfs.open_directory(path)

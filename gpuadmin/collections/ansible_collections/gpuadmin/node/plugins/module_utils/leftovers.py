@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -116,10 +115,8 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
 
 
 def _pack(request: Request, one: Leftover) -> str:
-    os.makedirs(request.archive, mode=0o700, exist_ok=True)
+    target = packing.archive_path(request.archive, one.user, one.uid, "-leftover")
     backup_set.check_directory(request.archive)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    target = os.path.join(request.archive, f"{one.user}-{one.uid}-{stamp}-leftover.{packing.suffix()}")
     packing.pack(_path(request, one.name), target)
     return target
 

@@ -24,6 +24,13 @@ def suffix() -> str:
     return "tar.zst" if shutil.which("zstd") else "tar.gz"
 
 
+def archive_path(directory: str, name: str, uid: int, label: str = "") -> str:
+    """Where an archive of somebody's files goes that is begun now, in a directory that is made for root alone."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return os.path.join(directory, f"{name}-{uid}-{stamp}{label}.{suffix()}")
+
+
 def pack(path: str, target: str) -> None:
     """Pack ``path``, subvolumes in it included, into the file ``target``, which root alone can read.
 
