@@ -107,13 +107,16 @@ class Whole:
         assert left.split() == ["base", running(self.cluster, self.host)]
 
 
-def prepare(cluster: Cluster) -> None:
-    """Save the lab as `imaged`: prepared for images, `one` with a package more built; the golden node runs it."""
+def prepare(cluster: Cluster, *options: str) -> None:
+    """Save the lab as `imaged`: prepared for images, `one` with a package more built.
+
+    The golden node runs it, unless ``options``, which build-image gets as well, spare it the trial.
+    """
     cluster.lab("restore", "provisioned")
     cluster.empty()
     cluster.gpuadmin("prepare-root", "--yes")
     cluster.add("minji")
-    cluster.gpuadmin("build-image", "one", "--install", PACKAGE, "--yes")
+    cluster.gpuadmin("build-image", "one", "--install", PACKAGE, *options, "--yes")
     cluster.lab("save", "imaged")
     shutil.copy(cluster.site / "users.yml", cluster.site.parent / "users-imaged.yml")
 
