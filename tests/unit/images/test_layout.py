@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import image_records, layout
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import write_json
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Running, write_json
 
 from .conftest import Node
 
@@ -90,3 +91,33 @@ def test_a_node_without_a_static_entry(node: Node, monkeypatch: pytest.MonkeyPat
     mounts(monkeypatch, node)
     found = layout.examine(node.places, node.settings)
     assert any("does not boot by GRUB with a static entry" in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize("path", ["/root", "/@", "/snapshots/7/root", "/"])
+def test_a_root_that_is_booted_by_its_name(node: Node, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    mounts(monkeypatch, node)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    (node.top / "incoming").rmdir()
+    other = replace(node.places, running=Running(5, path))
+    found = layout.prepare(other, node.settings, check=False)
+    (problem,) = found.problems
+    assert f"the root is the subvolume {path}, booted by its name; it would have to become /roots/NAME" in problem
+    assert found.operations == []
+    assert not (node.top / "incoming").exists()
+
+
+@pytest.mark.parametrize(
+    ("loader", "problems"), [("systemd-boot 252.38-1~deb12u1", 1), ("GRUB 2.12", 0), (None, 0), ("", 0)]
+)
+def test_systemd_boot(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loader: str | None, problems: int
+) -> None:
+    mounts(monkeypatch, node)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    variable = tmp_path / "LoaderInfo"
+    if loader is not None:
+        variable.write_bytes(b"\6\0\0\0" + f"{loader}\0".encode("utf-16-le"))
+    monkeypatch.setattr(layout, "LOADER", str(variable))
+    found = layout.examine(node.places, node.settings).problems
+    assert len(found) == problems
+    assert all("systemd-boot starts this node; it would need GRUB" in problem for problem in found)

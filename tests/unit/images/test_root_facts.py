@@ -36,3 +36,28 @@ def test_packages_of_dpkg(tmp_path: Path, status: str, there: bool) -> None:
     database.mkdir(parents=True)
     (database / "status").write_text(STATUS.format(status=status))
     assert root_facts.packages(str(tmp_path)) == ({"rsync": "3.4.1+ds1-5"} if there else {})
+
+
+USAGE = """Overall:
+    Device size:		        8589934592
+    Device allocated:		        2726297600
+    Device unallocated:		        5863636992
+    Used:			        1970782208
+    Free (estimated):		        6300000000	(min: 3368181504)
+    Free (statfs, df):		        0
+    Data ratio:			              1.00
+    Metadata ratio:		              {ratio}
+
+Data,single: Size:2000000000, Used:1563636992 (78.18%)
+   /dev/vda2	2000000000
+
+Metadata,{profile}: Size:268435456, Used:168435456 (62.75%)
+   /dev/vda2	536870912
+"""
+
+
+@pytest.mark.parametrize(("profile", "ratio", "more"), [("single", "1.00", 5863636992), ("DUP", "2.00", 2931818496)])
+def test_room_on_a_disk(monkeypatch: pytest.MonkeyPatch, profile: str, ratio: str, more: int) -> None:
+    """Metadata that is kept twice takes twice the space; what df says is not asked."""
+    monkeypatch.setattr(root_facts.subvolumes, "run", lambda command: USAGE.format(profile=profile, ratio=ratio))
+    assert root_facts.free_bytes("/") == {"data": 6300000000, "metadata": 100000000 + more}

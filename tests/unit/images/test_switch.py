@@ -224,6 +224,20 @@ def fill_up(filler: Path) -> int:
             return size
 
 
+def fill_up_metadata(directory: Path) -> None:
+    """Make as many files as the disk has metadata for; their attributes lie in it."""
+    directory.mkdir()
+
+    def fill() -> None:
+        for number in range(1 << 20):
+            path = directory / str(number)
+            path.touch()
+            os.setxattr(path, "user.filler", b"x" * 15000)
+
+    with pytest.raises(OSError, match="No space left"):
+        fill()
+
+
 def test_a_full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     # A new file system has 8 MiB for metadata. Files that lie in it make it grow, so that data is what gets full.
     many = node.top / "many"
@@ -246,6 +260,30 @@ def test_a_full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NodeError, match=r"disk is full|became full|could not be received"):
         node.push("one")
     node.intact()
+    filler.unlink()
+    subvolumes.sync(str(node.top))
+    node.push("one")
+    assert node.grub["trial"] == "one"
+
+
+def test_a_disk_that_is_full_of_metadata(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the disk is free for data, and nothing for metadata: every block group is taken."""
+    filler, small = node.top / "filler", node.top / "small"
+    for start in range(0, fill_up(filler) >> 20, 64):
+        run("fallocate", "--punch-hole", "--offset", f"{start}MiB", "--length", "32MiB", filler)
+    fill_up_metadata(small)
+    subvolumes.sync(str(node.top))
+    free = root_facts.free_bytes(str(node.top))
+    assert free["metadata"] < 64 << 20
+    assert free["data"] > 512 << 20
+    with pytest.raises(NodeError, match="are left for metadata"):
+        node.push("one")
+    # and when the check is wrong: full while it receives
+    monkeypatch.setattr(switch_preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
+    with pytest.raises(NodeError, match=r"disk is full|became full"):
+        node.push("one")
+    node.intact()
+    shutil.rmtree(small)
     filler.unlink()
     subvolumes.sync(str(node.top))
     node.push("one")

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from . import grubenv, identity, subvolumes
 from .errors import NodeError
+from .files import read_bytes
 from .image_places import ImageSettings, Places
 from .image_records import image_of, records
 from .mounts import parse_mountinfo, read_mountinfo
 
 DIRECTORIES = ("images", "roots", "incoming")
+#: Where a boot loader tells the system who it is (systemd's Boot Loader Interface).
+LOADER = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 
 @dataclass
@@ -51,6 +54,12 @@ def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> li
     return problems
 
 
+def boot_loader() -> str:
+    """What started this boot, in its own words; empty where it does not say (most do not, and none on a BIOS)."""
+    data = read_bytes(LOADER)
+    return data[4:].decode("utf-16-le", "replace").rstrip("\0") if data else ""  # the first four are its attributes
+
+
 def examine(places: Places, settings: ImageSettings) -> Layout:
     """Look at a node whose top level is mounted. Nothing is changed."""
     layout = Layout()
@@ -66,7 +75,7 @@ def examine(places: Places, settings: ImageSettings) -> Layout:
             f"the root is the subvolume {running.path}, booted by its name; it would have to become /roots/NAME, "
             "and the boot loader's entry to follow it (docs/adopting.md has this worked out)"
         )
-    if os.path.isdir("/sys/firmware/efi") and os.path.exists("/boot/loader/loader.conf"):
+    if boot_loader().startswith("systemd-boot"):
         layout.problems.append("systemd-boot starts this node; it would need GRUB with the static entry")
     for point, volume in (("/var", "/state"), ("/local", "/local")):
         mount = mounts.get(point)

@@ -57,14 +57,15 @@ def free_bytes(top: str) -> dict[str, int]:
         key, colon, value = line.strip().partition(":")
         if colon and value.split():
             known[key] = value.split()[0] if not key.startswith(("Data,", "Metadata,")) else value
-    facts = os.statvfs(top)
     unallocated = int(known.get("Device unallocated", "0"))
     left = 0
     for key, value in known.items():
         if key.startswith("Metadata,"):
             words = dict(word.strip(" ,").split(":", 1) for word in value.replace(", ", ",").split(",") if ":" in word)
             left = int(words.get("Size", "0").split()[0]) - int(words.get("Used", "0").split()[0])
-    return {"data": facts.f_bavail * facts.f_frsize, "metadata": left + unallocated}
+    copies = float(known.get("Metadata ratio", "1"))  # 2 where it is kept twice (DUP, RAID1)
+    # not statvfs, which says that nothing is free where metadata is full
+    return {"data": int(known.get("Free (estimated)", "0")), "metadata": left + int(unallocated / copies)}
 
 
 def baseline() -> dict[str, object]:
