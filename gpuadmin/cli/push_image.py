@@ -42,7 +42,7 @@ def command(
     A node whose trial fails comes back by itself on the root it ran. The first batch with such a node is the last; run
     again, it goes on where it stopped, and nodes that run the image are left alone.
     """
-    from gpuadmin.cli._images import NOTICE, in_store, look, only, variables
+    from gpuadmin.cli._images import NOTICE, WAITING, in_store, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.errors import RefusedError
     from gpuadmin.images import batches, chains, check_name, links, plan_push
@@ -95,6 +95,7 @@ def command(
             "gpuadmin_when_idle": when_idle,
             "gpuadmin_batches": sizes or [1],
             "gpuadmin_reason": NOTICE.format(name=name),
+            "gpuadmin_waiting": WAITING.format(name=name),
         }
         if deadline is not None:
             extra["gpuadmin_deadline"] = deadline

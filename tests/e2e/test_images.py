@@ -6,14 +6,16 @@ import subprocess
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import PATIENCE, Cluster
 from tests.e2e.imaging import (
     PACKAGE,
     Whole,
+    at_terminal,
     build_broken,
     has_package,
     node_report,
     running,
+    wait_to_see,
     words,
 )
 
@@ -116,11 +118,26 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
         assert running(imaged, "node2") == "base"
         waiting = imaged.start("push-image", "one", "--when-idle", "--yes", "--json")
         imaged.wait(lambda: imaged.ssh("admin", "node2", "sudo grep trial=one /boot/grub/grubenv"))
+        imaged.wait(lambda: imaged.ssh("admin", "node2", "cat /run/motd.d/gpuadmin"))
+        with at_terminal(imaged, "minji", "node2") as terminal:
+            wait_to_see(terminal, "as soon as nobody uses it")
         assert running(imaged, "node2") == "base"
     finally:
         session.communicate()  # what she runs ends with its input
     out, err = waiting.communicate(timeout=900)
     assert waiting.returncode == 0, out + err
+    assert running(imaged, "node2") == "one"
+
+
+@slow
+def test_people_are_told_before_a_reboot(imaged: Cluster) -> None:
+    with at_terminal(imaged, "minji", "node2") as terminal:
+        wait_to_see(terminal, "minji@node2")
+        push = imaged.start("push-image", "one", "--force", "--yes", "--json")
+        wait_to_see(terminal, "This node reboots now into another system (one).", seconds=PATIENCE)
+        assert running(imaged, "node2") == "base", "she has a minute"
+        out, err = push.communicate(timeout=PATIENCE)
+    assert push.returncode == 0, out + err
     assert running(imaged, "node2") == "one"
 
 
