@@ -47,11 +47,14 @@ class Cluster:
         hosts = json.loads(self.lab("status", "--json"))["hosts"]
         return next(int(entry["pid"]) for entry in hosts if entry["name"] == host)
 
+    def command(self, verb: str, *arguments: str) -> list[str]:
+        """The command that runs a verb on the site."""
+        return [GPUADMIN, verb, "--site", str(self.site), *arguments]
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start gpuadmin on the site, with no terminal."""
-        verb, *rest = arguments
         return subprocess.Popen(
-            [GPUADMIN, verb, "--site", str(self.site), *rest],
+            self.command(*arguments),
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

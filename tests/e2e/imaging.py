@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -195,28 +190,3 @@ def wait_for_fault(
 def console_of(cluster: Cluster, host: str) -> Path:
     directory = Path(json.loads(cluster.lab("status", "--json"))["directory"])
     return directory / "hosts" / host / "console.log"
-
-
-@contextmanager
-def at_terminal(cluster: Cluster, name: str, host: str) -> Iterator[int]:
-    """Somebody who is logged in at a terminal; yields the end of it that shows what she sees."""
-    ours, theirs = pty.openpty()
-    session = subprocess.Popen(
-        cluster.ssh_command(name, host), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    )
-    os.close(theirs)
-    try:
-        yield ours
-    finally:
-        session.terminate()
-        session.wait(timeout=60)
-        os.close(ours)
-
-
-def wait_to_see(terminal: int, text: str, seconds: float = 300) -> None:
-    """Wait until a text is to be read at a terminal."""
-    seen, end = b"", time.monotonic() + seconds
-    while text.encode() not in seen:
-        assert time.monotonic() < end, f"no {text!r} at the terminal: {seen!r}"
-        if select.select([terminal], [], [], 1.0)[0]:
-            seen += os.read(terminal, 4096)  # an OSError where the session has ended

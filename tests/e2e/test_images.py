@@ -10,14 +10,13 @@ from tests.e2e.cluster import PATIENCE, Cluster
 from tests.e2e.imaging import (
     PACKAGE,
     Whole,
-    at_terminal,
     build_broken,
     has_package,
     node_report,
     running,
-    wait_to_see,
     words,
 )
+from tests.e2e.terminal import at_terminal
 
 pytestmark = pytest.mark.lab
 #: `make test` has time for one: what comes before the others, a build with a trial, takes eight minutes without KVM.
@@ -119,8 +118,8 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
         waiting = imaged.start("push-image", "one", "--when-idle", "--yes", "--json")
         imaged.wait(lambda: imaged.ssh("admin", "node2", "sudo grep trial=one /boot/grub/grubenv"))
         imaged.wait(lambda: imaged.ssh("admin", "node2", "cat /run/motd.d/gpuadmin"))
-        with at_terminal(imaged, "minji", "node2") as terminal:
-            wait_to_see(terminal, "as soon as nobody uses it")
+        with at_terminal(imaged.ssh_command("minji", "node2")) as terminal:
+            terminal.sees("as soon as nobody uses it")
         assert running(imaged, "node2") == "base"
     finally:
         session.communicate()  # what she runs ends with its input
@@ -131,14 +130,32 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
 
 @slow
 def test_people_are_told_before_a_reboot(imaged: Cluster) -> None:
-    with at_terminal(imaged, "minji", "node2") as terminal:
-        wait_to_see(terminal, "minji@node2")
+    with at_terminal(imaged.ssh_command("minji", "node2")) as terminal:
+        terminal.sees("minji@node2")
         push = imaged.start("push-image", "one", "--force", "--yes", "--json")
-        wait_to_see(terminal, "This node reboots now into another system (one).", seconds=PATIENCE)
+        terminal.sees("This node reboots now into another system (one).", seconds=PATIENCE)
         assert running(imaged, "node2") == "base", "she has a minute"
         out, err = push.communicate(timeout=PATIENCE)
     assert push.returncode == 0, out + err
     assert running(imaged, "node2") == "one"
+
+
+@slow
+def test_a_build_by_hand(imaged: Cluster) -> None:
+    """In a shell in the new root; what is done there is in the image, and not on the node."""
+    build = imaged.command("build-image", "by-hand", "--shell", "--no-trial")
+    with at_terminal(build) as terminal:
+        terminal.sees("whatever you do in a shell")
+        terminal.types("y")
+        terminal.sees("root@node1", seconds=PATIENCE)
+        terminal.types("echo done >/etc/by-hand; systemctl is-system-running; exit 0")
+        terminal.sees("offline")
+        assert terminal.ends(seconds=PATIENCE) == 0
+    assert "by-hand" in imaged.gpuadmin("list-images")["result"]["store"]
+    mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
+    said = imaged.admin("node1", f"{mount}; cat /run/top/images/by-hand/etc/by-hand; umount /run/top; ls /etc")
+    assert said.split()[0] == "done"
+    assert "by-hand" not in said.split()
 
 
 @slow
