@@ -102,7 +102,7 @@ def test_a_session_that_ends_by_itself_in_the_grace_time(
     start(running, MINJI.uid, "sleep 1")
     told: list[str] = []
     host = sessions.Host(linger=str(tmp_path), run=silent, patience=20)
-    monkeypatch.setattr(sessions, "_tell", told.append)
+    monkeypatch.setattr(sessions.terminals, "tell", told.append)
     before = time.monotonic()
     plan = sessions.converge([MINJI], message="now", grace=60, host=host)
     assert time.monotonic() - before < 30

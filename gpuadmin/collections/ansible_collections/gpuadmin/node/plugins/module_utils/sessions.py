@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from . import terminals
 from .files import sync_directory
 from .people import Person, owner
 from .report import Reports, UserReport
@@ -112,7 +111,7 @@ def converge(
     if check or not plan.operations:
         return plan
     if message and grace > 0:
-        _tell(message)
+        terminals.tell(message)
         _wait(people, host, grace)
     for one in people:
         if plan.entries[one.name].status == "ended":
@@ -127,11 +126,6 @@ def converge(
             plan.entries[name].status = "conflict"
             plan.entries[name].problem = f"still runs {_commands(mine)}{stuck}"
     return plan
-
-
-def _tell(message: str) -> None:
-    if shutil.which("wall"):
-        subprocess.run(("wall",), input=message, text=True, capture_output=True, check=False)
 
 
 def _wait(people: Sequence[Person], host: Host, seconds: float) -> bool:

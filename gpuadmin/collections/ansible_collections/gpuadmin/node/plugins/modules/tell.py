@@ -1,0 +1,54 @@
+#!/usr/bin/python
+"""gpuadmin.node.tell: people on a host read a message on their terminals."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: tell
+short_description: Tell people something on their terminals
+version_added: "0.2.0"
+description:
+  - Writes a message to all terminals that somebody uses, those of ssh and tmux included.
+options:
+  message:
+    description: What they read.
+    type: str
+    required: true
+attributes:
+  check_mode:
+    description: Tells nobody.
+    support: full
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Tell who is logged in
+  gpuadmin.node.tell:
+    message: This node reboots now.
+"""
+
+RETURN = r"""
+terminals:
+  description: How many took it.
+  returned: always
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import terminals
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"message": {"type": "str", "required": True}}, supports_check_mode=True)
+    told = 0 if module.check_mode else terminals.tell(module.params["message"])
+    module.exit_json(changed=False, terminals=told)
+
+
+if __name__ == "__main__":
+    main()
