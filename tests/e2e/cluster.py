@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -60,6 +61,17 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start gpuadmin for the block; a test that fails leaves no command behind that holds the site."""
+        process = self.start(*arguments)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=300)
 
     def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
