@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import PATIENCE, Cluster
+from tests.e2e.terminal import at_terminal
 from tests.e2e.test_accounts import MAKE_IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -104,7 +105,11 @@ def test_a_whole_semester(people: Cluster) -> None:
 
     foretold = people.gpuadmin("semester-reset", "--check")["result"]["phases"]
     assert picture(people)["homes"] == sorted([*LEAVING, STAYING])
-    document = people.gpuadmin(*RESET)
+    with at_terminal(people.ssh_command("jiho", "node2")) as terminal:
+        terminal.sees("jiho@node2")
+        document = people.gpuadmin(*RESET)
+        terminal.sees("2026-2 ends now. Sessions of accounts that end with it are closed")
+        assert terminal.ends() != 0, "the connection was closed"
     report = document["result"]["report"]
     assert {one["name"]: one["home"] for one in report["leaving"]} == dict.fromkeys(LEAVING, "wiped")
     assert report["pending"] == {}
