@@ -284,6 +284,16 @@ def test_who_is_on_a_node(tmp_path: Path) -> None:
     assert occupants.gpu_work(uid, str(tmp_path)) == []
 
 
+def test_who_is_there_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that is not answered is not taken for "nobody"."""
+    loginctl = tmp_path / "loginctl"
+    loginctl.write_text("#!/bin/sh\necho 'Connection refused' >&2\nexit 1\n")
+    loginctl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NodeError, match="not known who is logged in: Connection refused"):
+        occupants.people(20000, 49999)
+
+
 def test_names() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     assert new_name([], now) == "2026-11-21"

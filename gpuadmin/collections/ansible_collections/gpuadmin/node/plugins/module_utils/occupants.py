@@ -6,7 +6,8 @@ import glob
 import os
 import pwd
 import re
-import subprocess
+
+from .subvolumes import run
 
 #: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
 GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w\d+)")
@@ -15,10 +16,9 @@ NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
 
 
 def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
-    """Names of people with a session (loginctl), without system accounts."""
+    """Names of people with a session (loginctl), without system accounts. NodeError where that cannot be asked."""
     if text is None:
-        command = ("loginctl", "list-sessions", "--no-legend")
-        text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        text = run(("loginctl", "list-sessions", "--no-legend"), what="it is not known who is logged in")
     names = set()
     for line in text.splitlines():
         words = line.split()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import subprocess
 
 from . import subvolumes
 from .errors import NodeError
@@ -87,10 +86,8 @@ def send_version() -> int:
 def failed_units() -> list[str]:
     if not os.path.isdir("/run/systemd/system"):
         return []
-    done = subprocess.run(
-        ("systemctl", "list-units", "--failed", "--plain", "--no-legend"), capture_output=True, text=True, check=False
-    )
-    return sorted(line.split()[0] for line in done.stdout.splitlines() if line.split())
+    said = subvolumes.run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
+    return sorted(line.split()[0] for line in said.splitlines() if line.split())
 
 
 def gpus() -> list[str]:
