@@ -166,6 +166,34 @@ def _receives(receives: Mapping[str, Any]) -> str:
     return f"receives {size_words(receives['bytes'])} {kind}"
 
 
+def time_spent(steps: Mapping[str, float], last: Mapping[str, Any]) -> dict[str, float]:
+    """Where one node's push spent its time: seconds by step.
+
+    ``steps``: those that the node took in this run. ``last``: its record of the switch. ``reboot`` is what lies between
+    the last step and the start of the new kernel, with the waiting for people; ``trial`` goes on to the commit.
+    """
+    spent = dict(steps)
+    if last.get("stage") == "confirmed" and {"time", "ended", "uptime"} <= last.keys():
+        if steps:  # else an earlier run made the record, any time ago
+            spent["reboot"] = max(0.0, round(last["ended"] - last["uptime"] - last["time"], 1))
+        spent["trial"] = last["uptime"]
+    return spent
+
+
+def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
+    """Given each node's seconds by step, return in words what took a second or more, and where it took longest."""
+    slowest: dict[str, tuple[float, str]] = {}
+    for host, steps in spent.items():
+        for step, seconds in steps.items():
+            slowest[step] = max(slowest.get(step, (0.0, "")), (seconds, host))
+    several = len([host for host, steps in spent.items() if steps]) > 1
+    return ", ".join(
+        f"{step} {seconds:.0f} s" + (f" ({host})" if several else "")
+        for step, (seconds, host) in slowest.items()
+        if seconds >= 1
+    )
+
+
 def prune_store(facts: Facts, keep: int) -> list[str]:
     """The images to delete from the store: not the `keep` newest, not what a node runs, has confirmed or is to try, and
     not the parent of a difference that is kept. With a node that did not answer, nothing is deleted."""

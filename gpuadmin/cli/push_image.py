@@ -45,7 +45,7 @@ def command(
     from gpuadmin.cli._images import NOTICE, WAITING, in_store, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.errors import RefusedError
-    from gpuadmin.images import batches, chains, check_name, links, plan_push
+    from gpuadmin.images import batches, chains, check_name, links, plan_push, slowest_steps, time_spent
     from gpuadmin.plan import PlanBuilder
 
     if when_idle and force:
@@ -83,8 +83,16 @@ def command(
             untouched = [host for host in nodes if host not in run.hosts]
             if untouched:
                 click.echo(f"Not touched: {', '.join(untouched)}", err=True)
-            steps = {host: (entry.reports.get("switch") or {}).get("seconds") for host, entry in run.hosts.items()}
-            return {"untouched": untouched, "seconds": steps}
+            spent = {
+                host: time_spent(
+                    (entry.reports.get("switch") or {}).get("seconds") or {},
+                    (entry.reports.get("node") or {}).get("last") or {},
+                )
+                for host, entry in run.hosts.items()
+            }
+            if longest := slowest_steps(spent):
+                click.echo(f"Where the time went: {longest}", err=True)
+            return {"untouched": untouched, "seconds": spent}
 
         extra: dict[str, Any] = {
             "gpuadmin_image": name,

@@ -111,6 +111,16 @@ def test_push_leaves_out_whoever_is_busy_and_stops_where_a_batch_failed(cli: Cli
     assert "build a corrected image" in err
 
 
+def test_push_says_where_the_time_went(cli: Cli, cluster: Cluster) -> None:
+    last = {"stage": "confirmed", "time": 1000.0, "ended": 1064.5, "uptime": 41.5}
+    reports = {"switch": {"seconds": {"fetch": 3.2, "record": 0.0}}, "node": {"last": last}}
+    cluster.answer = {"node1": HostResult("changed", reports=reports), "node2": HostResult("unreachable")}
+    _, out, err = cli("push-image", "b", "--yes", "--json")
+    assert "Where the time went: fetch 3 s, reboot 23 s, trial 42 s" in err
+    spent = {"fetch": 3.2, "record": 0.0, "reboot": 23.0, "trial": 41.5}
+    assert json.loads(out)["result"]["seconds"] == {"node1": spent, "node2": {}}
+
+
 def test_push_where_everybody_is_busy_or_done(cli: Cli, cluster: Cluster) -> None:
     cluster.nodes = {name: node(gpu_work=["minji"]) for name in ("node1", "node2")}
     code, _, err = cli("push-image", "b", "--yes")

@@ -24,6 +24,8 @@ from gpuadmin.images import (
     new_name,
     plan_push,
     prune_store,
+    slowest_steps,
+    time_spent,
 )
 
 A, B, C = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "abc")
@@ -136,6 +138,43 @@ def test_links_of_a_chain() -> None:
         "b": {"port": 7370, "previous": "10.0.0.1", "next": "10.0.0.3"},
         "c": {"port": 7370, "previous": "10.0.0.2", "next": ""},
     }
+
+
+CONFIRMED = {"stage": "confirmed", "time": 1000.0, "ended": 1064.5, "uptime": 41.5}
+
+
+@pytest.mark.parametrize(
+    ("steps", "last", "expected"),
+    [
+        ({"fetch": 3.0}, CONFIRMED, {"fetch": 3.0, "reboot": 23.0, "trial": 41.5}),
+        (
+            {"fetch": 3.0},
+            {**CONFIRMED, "ended": 1000.0},
+            {"fetch": 3.0, "reboot": 0.0, "trial": 41.5},
+        ),  # its clock was set
+        ({}, CONFIRMED, {"trial": 41.5}),  # made ready by an earlier run
+        ({"fetch": 3.0}, {**CONFIRMED, "stage": "failed"}, {"fetch": 3.0}),
+        ({"fetch": 3.0}, {"stage": "confirmed", "time": 1000.0, "ended": 1064.5}, {"fetch": 3.0}),  # an older node's
+        ({"fetch": 3.0}, {}, {"fetch": 3.0}),
+    ],
+)
+def test_where_the_time_of_a_push_went(
+    steps: dict[str, float], last: dict[str, Any], expected: dict[str, float]
+) -> None:
+    assert time_spent(steps, last) == expected
+
+
+@pytest.mark.parametrize(
+    ("spent", "words"),
+    [
+        ({"n1": {"clean": 0.1, "fetch": 3.2, "trial": 41.5}}, "fetch 3 s, trial 42 s"),
+        ({"n1": {"fetch": 3.2}, "n2": {"fetch": 9.0, "trial": 40.0}}, "fetch 9 s (n2), trial 40 s (n2)"),
+        ({"n1": {"fetch": 3.2}, "n2": {}}, "fetch 3 s"),
+        ({}, ""),
+    ],
+)
+def test_the_slowest_node_of_each_step(spent: dict[str, dict[str, float]], words: str) -> None:
+    assert slowest_steps(spent) == words
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ from .manifest import Manifest, load, parse
 
 
 def journal(places: Places) -> dict[str, object]:
-    """What is known of the last switch: image, root, previous, boot_id, stage (pending|confirmed|failed), reason."""
+    """What is known of the last switch: kind, image, root, previous, boot_id, stage, reason, deadline, before.
+
+    ``stage``: pending, confirmed, failed or called off. ``time``, ``ended``: of the record and of the outcome, seconds
+    since 1970. ``uptime``: seconds from the start of the kernel to the outcome.
+    """
     return read_json(places.in_state("switch.json")) or {}
 
 

@@ -161,7 +161,9 @@ def _confirmed(places: Places, running: str, wanted: dict[str, str] | None = Non
 
 def _finish(places: Places, stage: str, reason: str) -> None:
     last = journal(places)
-    write_json(places.in_state("switch.json"), {**last, "stage": stage, "reason": reason, "ended": time.time()})
+    # with the time since the kernel began: how long the trial took
+    ended = {"ended": time.time(), "uptime": round(time.clock_gettime(time.CLOCK_BOOTTIME), 1)}
+    write_json(places.in_state("switch.json"), {**last, "stage": stage, "reason": reason, **ended})
     if stage == "failed":
         known = records(places)
         replace(known, refused={**known.refused, str(last.get("image")): reason}).write(places)
