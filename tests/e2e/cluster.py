@@ -31,6 +31,7 @@ class Cluster:
         self.site = site
         self.name = name
         self.keys = site.parent / "keys"
+        self._commands: list[subprocess.Popen[str]] = []
 
     def lab(self, *arguments: str) -> str:
         """Run `gpuadmin lab …`, which must succeed."""
@@ -54,24 +55,28 @@ class Cluster:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start gpuadmin on the site, with no terminal."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(*arguments),
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self._commands.append(process)
+        return process
 
-    @contextmanager
-    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """Start gpuadmin for the block; a test that fails leaves no command behind that holds the site."""
-        process = self.start(*arguments)
-        try:
-            yield process
-        finally:
+    def end_commands(self) -> None:
+        """End what a test that failed has left running; it would hold the site."""
+        for process in self._commands:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=300)
+        self._commands.clear()
+
+    def restore(self, state: str) -> None:
+        """Put the lab back to a saved state."""
+        self.end_commands()
+        self.lab("restore", state)
 
     def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
@@ -163,6 +168,7 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
     kept = subprocess.run([GPUADMIN, "lab", "status", "--name", name], check=False, capture_output=True, text=True)
     if KEEP and cluster.site.exists() and "provisioned" in kept.stdout:
         yield cluster
+        cluster.end_commands()
         return
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -174,5 +180,6 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
         cluster.lab("save", "provisioned")
         yield cluster
     finally:
+        cluster.end_commands()
         if not KEEP:
             cluster.lab("down", "--purge")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -21,9 +20,7 @@ def provisioned() -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(provisioned: Cluster) -> Cluster:
     """The provisioned cluster with nobody on it."""
-    status = provisioned.lab("status")
-    assert re.search("provisioned", status)
-    provisioned.lab("restore", "provisioned")
+    provisioned.restore("provisioned")
     provisioned.empty()
     settings = provisioned.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: directory", "source: registry"))

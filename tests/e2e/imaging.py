@@ -112,7 +112,7 @@ def prepare(cluster: Cluster, *options: str) -> None:
 
     The golden node runs it, unless ``options``, which build-image gets as well, spare it the trial.
     """
-    cluster.lab("restore", "provisioned")
+    cluster.restore("provisioned")
     cluster.empty()
     cluster.gpuadmin("prepare-root", "--yes")
     cluster.add("minji")
@@ -123,7 +123,7 @@ def prepare(cluster: Cluster, *options: str) -> None:
 
 def restore(cluster: Cluster, state: str = "imaged") -> Cluster:
     """Put the lab back to `imaged`, with minji on it, or to another state that was made from that."""
-    cluster.lab("restore", state)
+    cluster.restore(state)
     shutil.copy(cluster.site.parent / "users-imaged.yml", cluster.site / "users.yml")
     return cluster
 

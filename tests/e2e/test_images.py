@@ -133,10 +133,10 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
 def test_people_are_told_before_a_reboot(imaged: Cluster) -> None:
     with at_terminal(imaged.ssh_command("minji", "node2")) as terminal:
         terminal.sees("minji@node2")
-        with imaged.started("push-image", "one", "--force", "--yes", "--json") as push:
-            terminal.sees("This node reboots now into another system (one).", seconds=PATIENCE)
-            assert running(imaged, "node2") == "base", "she has a minute"
-            out, err = push.communicate(timeout=PATIENCE)
+        push = imaged.start("push-image", "one", "--force", "--yes", "--json")
+        terminal.sees("This node reboots now into another system (one).", seconds=PATIENCE)
+        assert running(imaged, "node2") == "base", "she has a minute"
+        out, err = push.communicate(timeout=PATIENCE)
     assert push.returncode == 0, out + err
     assert running(imaged, "node2") == "one"
 

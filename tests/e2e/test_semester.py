@@ -33,7 +33,7 @@ def with_people(provisioned: Cluster) -> Cluster:
     if saved.exists() and "people" in provisioned.lab("status"):  # of an earlier session, with GPUADMIN_KEEP_LAB
         return provisioned
     shutil.rmtree(saved, ignore_errors=True)
-    provisioned.lab("restore", "provisioned")
+    provisioned.restore("provisioned")
     provisioned.empty()
     settings = provisioned.site / "gpuadmin.yml"
     before = settings.read_text()
@@ -61,7 +61,7 @@ def people(with_people: Cluster) -> Iterator[Cluster]:
     """That cluster as it was."""
     settings = with_people.site / "gpuadmin.yml"
     before = settings.read_text()
-    with_people.lab("restore", "people")
+    with_people.restore("people")
     for left in (with_people.site / "runs").glob("term-*"):
         shutil.rmtree(left)
     for name in ("users.yml", "gpuadmin.yml"):
