@@ -69,10 +69,11 @@ class Collector:
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                told, host.message = host.message, failure_in_words(result, items, _task_name(data))
+                message = failure_in_words(result, items, _task_name(data))
                 # a role that goes on after a failure, for the sake of the other hosts, ends with the same words
-                if told is None or told.rpartition(" (")[0] != host.message.rpartition(" (")[0]:
-                    self._on_host(name, "failed", host.message)
+                if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
+                    host.message = message
+                    self._on_host(name, "failed", message)
             case "runner_on_unreachable":
                 host.status = "unreachable"
                 host.message = unreachable_in_words(str(result.get("msg", "")))

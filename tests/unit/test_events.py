@@ -165,3 +165,4 @@ def test_progress_is_told_and_a_failure_once() -> None:
     event("runner_on_failed", "Fetch", msg="no store")
     event("runner_on_failed", "Report what went wrong", msg="no store")
     assert told == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]
+    assert collector.hosts["n"].message == "no store (Fetch)", "which says where it was"
