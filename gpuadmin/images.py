@@ -83,10 +83,13 @@ def batches(count: int, *, canary: int, batch: str) -> list[int]:
 CHAIN_FROM = 100_000_000
 
 
-def chains(nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], *, full: bool) -> list[list[str]]:
+def chains(
+    nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], addresses: Mapping[str, str], *, full: bool
+) -> list[list[str]]:
     """Given nodes (in order) with what each receives, and the batches, return the chains that full streams go along.
 
-    A chain is of one batch, in its order; a batch with less than two nodes that need all of it has none.
+    A chain is of one batch, in its order; a batch with less than two nodes that need all of it has none. What passes
+    it on takes names and addresses of IPv4; a node with another address is in no chain.
     """
     names, found = list(nodes), []
     for size in sizes:
@@ -94,7 +97,8 @@ def chains(nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], *, full
         chain = []
         for name in batch:
             receives = nodes[name]["receives"]
-            if not receives["held"] and (full or receives["parent"] is None) and receives["bytes"] >= CHAIN_FROM:
+            whole = not receives["held"] and (full or receives["parent"] is None)
+            if whole and receives["bytes"] >= CHAIN_FROM and ":" not in addresses[name]:
                 chain.append(name)
         if len(chain) > 1:
             found.append(chain)

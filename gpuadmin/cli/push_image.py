@@ -72,10 +72,10 @@ def command(
             raise RefusedError("; ".join(builder.warnings))
         sizes = batches(len(nodes), canary=canary, batch=batch)
         relay = verb.site.settings.images.relay_port
-        along = chains({host: found.nodes[host] for host in nodes}, sizes, full=full) if relay else []
+        addresses = {host.name: host.cluster_address for host in verb.hosts}
+        along = chains({host: found.nodes[host] for host in nodes}, sizes, addresses, full=full) if relay else []
         for chain in along:
             builder.warn(f"the full image goes along {' → '.join(chain)}; who gets none of it there asks the store")
-        addresses = {host.name: host.cluster_address for host in verb.hosts}
         if len(sizes) > 1:
             builder.warn(f"in batches of {', '.join(str(size) for size in sizes)}; it stops after the first that fails")
 

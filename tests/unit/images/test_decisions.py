@@ -129,7 +129,13 @@ SMALL = {"receives": {"bytes": 5e6, "parent": None, "held": False}}
 )
 def test_chains(changes: list[dict[str, Any]], sizes: list[int], full: bool, expected: list[list[str]]) -> None:
     nodes = {f"n{number}": node(**one) for number, one in enumerate(changes, 1)}
-    assert chains(nodes, sizes, full=full) == expected
+    assert chains(nodes, sizes, {name: name for name in nodes}, full=full) == expected
+
+
+def test_a_chain_is_of_nodes_with_names_or_addresses_of_ipv4() -> None:
+    nodes = {name: node(**FULL) for name in ("n1", "n2", "n3")}
+    addresses = {"n1": "10.0.0.1", "n2": "fd00::2", "n3": "gpu3"}
+    assert chains(nodes, [3], addresses, full=False) == [["n1", "n3"]]
 
 
 def test_links_of_a_chain() -> None:

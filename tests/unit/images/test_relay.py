@@ -92,4 +92,6 @@ def test_who_listens() -> None:
     assert not relay.listening(7371, table)
     assert relay.link_from({}) is None
     assert relay.link_from({"port": 7370, "previous": "", "next": "10.0.0.2"}) == relay.Link(7370, None, "10.0.0.2")
-    assert relay.listen_command(relay.Link(7370, "a", "b"), "x.part")[-2:] == ("-O", "b:7370")
+    command = relay.listen_command(relay.Link(7370, "a", "b"), "x.part")
+    assert command[-2:] == ("-O", "b:7370")
+    assert command.index("-4") < command.index("-I"), "newer ones would listen on IPv6, and refuse a"

@@ -24,7 +24,9 @@ from .units import start_unit
 UNIT = "gpuadmin-relay.service"
 REQUEST = "image-relay.json"
 STALLED = 60  # seconds without a byte after which a link is given up
-MEMORY = "64M"
+# IPv4: otherwise newer versions (seen with 20241007) listen on IPv6 for both, and then refuse the peer that they are
+# told to accept, as ::ffff:10.0.0.2 is not 10.0.0.2. The option has to come before the addresses.
+MBUFFER = ("mbuffer", "-q", "-4", "-m", "64M")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def full_stream(manifest: Manifest) -> Stream:
 def listen_command(link: Link, target: str) -> tuple[str, ...]:
     """The command that takes the stream from the node before, writes it, and passes it on."""
     passing = ("-O", f"{link.next}:{link.port}") if link.next else ()
-    return ("mbuffer", "-q", "-m", MEMORY, "-I", f"{link.previous}:{link.port}", "-f", "-o", target, *passing)
+    return (*MBUFFER, "-I", f"{link.previous}:{link.port}", "-f", "-o", target, *passing)
 
 
 def serve(places: Places, settings: ImageSettings) -> None:
@@ -92,7 +94,7 @@ def watch(process: subprocess.Popen[bytes], target: str, stalled: float = STALLE
 
 
 def listening(port: int, text: str | None = None) -> bool:
-    """Whether something listens on a TCP port (proc(5): state 0A)."""
+    """Whether something listens on a TCP port of IPv4 (proc(5): state 0A)."""
     if text is None:
         with open("/proc/net/tcp", encoding="ascii") as stream:
             text = stream.read()
@@ -125,7 +127,7 @@ class Follower:
     """The next node, as a file that takes what this node reads. One that fails or stands still is forgotten."""
 
     def __init__(self, link: Link) -> None:
-        command = ("mbuffer", "-q", "-m", MEMORY, "-W", str(STALLED), "-O", f"{link.next}:{link.port}")
+        command = (*MBUFFER, "-W", str(STALLED), "-O", f"{link.next}:{link.port}")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._sink: IO[bytes] | None = self._process.stdin
 
