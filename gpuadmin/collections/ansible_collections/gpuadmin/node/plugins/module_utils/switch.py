@@ -63,9 +63,14 @@ def _fetch(work: Switch) -> None:
     """Copy the stream from the store, and prove it."""
     if work.manifest is None or work.stream is None:
         return
+    path = stream_path(work.places, work.stream)
+    otherwise = "was here already"
     link = work.link if work.stream.parent is None else None
     if link is not None and link.previous is not None:
-        await_end(work.say, f"{stream_path(work.places, work.stream)}.part", work.stream.bytes)
+        if not os.path.exists(path):
+            otherwise = "along the chain"
+        # also where it is here: the node passes it on
+        await_end(work.say, f"{path}.part", work.stream.bytes)
     follower = Follower(link) if link is not None and link.previous is None and link.next else None
     try:
         rate = fetch(work.places, work.manifest, work.stream, work.say, follower)
@@ -73,8 +78,8 @@ def _fetch(work: Switch) -> None:
         if follower is not None:
             follower.close()
     kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
-    speed = f", {size_words(rate)}/s" if rate else " (was here already)"
-    work.done.append(f"fetched {size_words(work.stream.bytes)}, {kind}{speed}")
+    from_store = f"{size_words(rate)}/s" if rate else otherwise
+    work.done.append(f"fetched {size_words(work.stream.bytes)}, {kind}, {from_store}")
 
 
 def _receive(work: Switch) -> None:
