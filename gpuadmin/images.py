@@ -174,18 +174,18 @@ def time_spent(steps: Mapping[str, float], last: Mapping[str, Any]) -> dict[str,
     """Where one node's push spent its time: seconds by step.
 
     ``steps``: those that the node took in this run. ``last``: its record of the switch. ``reboot`` is what lies between
-    the last step and the start of the new kernel, with the waiting for people; ``trial`` goes on to the commit.
+    the last step and the start of the new kernel, with the waiting for people; ``boot`` goes on to the commit.
     """
     spent = dict(steps)
     if last.get("stage") == "confirmed" and {"time", "ended", "uptime"} <= last.keys():
         if steps:  # else an earlier run made the record, any time ago
             spent["reboot"] = max(0.0, round(last["ended"] - last["uptime"] - last["time"], 1))
-        spent["trial"] = last["uptime"]
+        spent["boot"] = last["uptime"]
     return spent
 
 
 def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
-    """Given each node's seconds by step, return in words what took a second or more, and where it took longest."""
+    """Given each node's seconds by step, return in words what took a second or more, and where, longest first."""
     slowest: dict[str, tuple[float, str]] = {}
     for host, steps in spent.items():
         for step, seconds in steps.items():
@@ -193,7 +193,7 @@ def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
     several = len([host for host, steps in spent.items() if steps]) > 1
     return ", ".join(
         f"{step} {seconds:.0f} s" + (f" ({host})" if several else "")
-        for step, (seconds, host) in slowest.items()
+        for step, (seconds, host) in sorted(slowest.items(), key=lambda item: -item[1][0])
         if seconds >= 1
     )
 

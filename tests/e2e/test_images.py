@@ -49,7 +49,7 @@ def test_push_rollback_and_the_people_on_it(imaged: Cluster) -> None:
     assert done == ["Reboot, and wait for the outcome of the trial"], "all was ready; only the reboot was left"
     whole.check("one")
     assert has_package(imaged, "node2")
-    assert document["result"]["seconds"]["node2"]["trial"] > 0
+    assert document["result"]["seconds"]["node2"]["boot"] > 0
     imaged.add("sora")
     for name in ("minji", "jiho", "sora"):
         assert imaged.person(name, "node2", "touch ~/here && id -un").strip() == name

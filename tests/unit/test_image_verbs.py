@@ -116,8 +116,8 @@ def test_push_says_where_the_time_went(cli: Cli, cluster: Cluster) -> None:
     reports = {"switch": {"seconds": {"fetch": 3.2, "record": 0.0}}, "node": {"last": last}}
     cluster.answer = {"node1": HostResult("changed", reports=reports), "node2": HostResult("unreachable")}
     _, out, err = cli("push-image", "b", "--yes", "--json")
-    assert "Where the time went: fetch 3 s, reboot 23 s, trial 42 s" in err
-    spent = {"fetch": 3.2, "record": 0.0, "reboot": 23.0, "trial": 41.5}
+    assert "Where the time went: boot 42 s, reboot 23 s, fetch 3 s" in err
+    spent = {"fetch": 3.2, "record": 0.0, "reboot": 23.0, "boot": 41.5}
     assert json.loads(out)["result"]["seconds"] == {"node1": spent, "node2": {}}
 
 

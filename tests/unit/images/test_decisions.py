@@ -152,13 +152,13 @@ CONFIRMED = {"stage": "confirmed", "time": 1000.0, "ended": 1064.5, "uptime": 41
 @pytest.mark.parametrize(
     ("steps", "last", "expected"),
     [
-        ({"fetch": 3.0}, CONFIRMED, {"fetch": 3.0, "reboot": 23.0, "trial": 41.5}),
+        ({"fetch": 3.0}, CONFIRMED, {"fetch": 3.0, "reboot": 23.0, "boot": 41.5}),
         (
             {"fetch": 3.0},
             {**CONFIRMED, "ended": 1000.0},
-            {"fetch": 3.0, "reboot": 0.0, "trial": 41.5},
+            {"fetch": 3.0, "reboot": 0.0, "boot": 41.5},
         ),  # its clock was set
-        ({}, CONFIRMED, {"trial": 41.5}),  # made ready by an earlier run
+        ({}, CONFIRMED, {"boot": 41.5}),  # made ready by an earlier run
         ({"fetch": 3.0}, {**CONFIRMED, "stage": "failed"}, {"fetch": 3.0}),
         ({"fetch": 3.0}, {"stage": "confirmed", "time": 1000.0, "ended": 1064.5}, {"fetch": 3.0}),  # an older node's
         ({"fetch": 3.0}, {}, {"fetch": 3.0}),
@@ -173,8 +173,8 @@ def test_where_the_time_of_a_push_went(
 @pytest.mark.parametrize(
     ("spent", "words"),
     [
-        ({"n1": {"clean": 0.1, "fetch": 3.2, "trial": 41.5}}, "fetch 3 s, trial 42 s"),
-        ({"n1": {"fetch": 3.2}, "n2": {"fetch": 9.0, "trial": 40.0}}, "fetch 9 s (n2), trial 40 s (n2)"),
+        ({"n1": {"clean": 0.1, "fetch": 3.2, "boot": 41.5}}, "boot 42 s, fetch 3 s"),
+        ({"n1": {"fetch": 3.2}, "n2": {"fetch": 9.0, "boot": 40.0}}, "boot 40 s (n2), fetch 9 s (n2)"),
         ({"n1": {"fetch": 3.2}, "n2": {}}, "fetch 3 s"),
         ({}, ""),
     ],
