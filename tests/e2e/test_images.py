@@ -129,6 +129,42 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
+#: A repository in the node's /var, which a build sees; the sources stand in the root, which is opened for it.
+REPOSITORY = """
+set -e
+cd /var/tmp && mkdir -p repository && cd repository
+for version in 1 2; do
+  mkdir -p $version/DEBIAN $version/usr/share/sample
+  printf 'Package: sample\\nVersion: %s\\nArchitecture: all\\nMaintainer: x <x@example.org>\\nDescription: x\\n' \
+    $version >$version/DEBIAN/control
+  echo $version >$version/usr/share/sample/version
+  dpkg-deb --build $version sample_$version.deb >&2
+done
+{ cat 2/DEBIAN/control; echo "Filename: ./sample_2.deb"; echo "Size: $(stat -c %s sample_2.deb)"
+  echo "SHA256: $(sha256sum sample_2.deb | cut -d" " -f1)"; } >Packages
+btrfs property set -ts / ro false
+dpkg -i sample_1.deb >&2
+echo "deb [trusted=yes] file:/var/tmp/repository ./" >/etc/apt/sources.list
+btrfs property set -ts / ro true
+"""
+
+
+@slow
+def test_an_upgrade(cluster: Cluster) -> None:
+    """Of all packages, from their repositories; one that does not answer is not one that has nothing new."""
+    cluster.gpuadmin("prepare-root", "--yes")
+    document = cluster.gpuadmin("build-image", "nothing", "--upgrade", "--no-trial", "--yes", code=3)
+    assert "E: Failed to fetch" in document["hosts"]["node1"]["message"]
+    assert "nothing" not in cluster.gpuadmin("list-images")["result"]["store"]
+
+    cluster.admin("node1", REPOSITORY)
+    cluster.gpuadmin("build-image", "upgraded", "--upgrade", "--no-trial", "--yes")
+    changes = cluster.gpuadmin("show-image", "upgraded")["result"]["changes"]
+    assert changes["added"]["sample"] == "2"
+    version = "cat /usr/share/sample/version; dpkg-query -Wf '${Version}' sample"
+    assert cluster.admin("node1", version).split() == ["1", "1"], "the node itself is as it was"
+
+
 @slow
 def test_people_are_told_before_a_reboot(imaged: Cluster) -> None:
     with at_terminal(imaged.ssh_command("minji", "node2")) as terminal:

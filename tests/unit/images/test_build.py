@@ -196,17 +196,27 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
 def test_package_managers(tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     with pytest.raises(NodeError, match="none of apt, pacman and dnf"):
-        build.package_commands(str(tmp_path), ["x"], False, refresh=False)
+        build.package_commands(str(tmp_path), ["x"], False)
     for program, first, last in (
         ("dnf", "dnf", "upgrade"),
         ("pacman", "pacman", "-Syu"),
         ("apt-get", "apt-get", "dist-upgrade"),
     ):
         (tmp_path / "usr/bin" / program).write_text("")
-        commands = build.package_commands(str(tmp_path), ["x"], True, refresh=True)
+        commands = build.package_commands(str(tmp_path), ["x"], True)
         assert all(command[0] == first for command in commands)
         assert any(last in command for command in commands)
         assert any(command[-1] == "x" for command in commands)
+
+
+def test_what_a_package_manager_complains_of() -> None:
+    said = "printf 'W: old\\nE: no mirror\\nE: no index\\nsee above\\n' >&2; exit 100"
+    with pytest.raises(NodeError, match="apt failed: E: no mirror; E: no index "):
+        subvolumes.run(("sh", "-c", said), what="apt failed", complaints="E: ")
+    with pytest.raises(NodeError, match="apt failed: see above "):
+        subvolumes.run(("sh", "-c", said), what="apt failed")
+    with pytest.raises(NodeError, match="a command failed: status 3 "):
+        subvolumes.run(("sh", "-c", "exit 3"), complaints="E: ")
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:

@@ -102,13 +102,14 @@ def enter(places: Places, command: Sequence[str]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def package_commands(root: str, packages: Sequence[str], upgrade: bool, *, refresh: bool) -> list[tuple[str, ...]]:
+def package_commands(root: str, packages: Sequence[str], upgrade: bool) -> list[tuple[str, ...]]:
     """The commands that upgrade and install in a root, by its package manager."""
     commands: list[tuple[str, ...]] = []
     wanted = tuple(packages)
     if os.path.exists(os.path.join(root, "usr/bin/apt-get")):
         keep = ("apt-get", "-y", "-o", "Dpkg::Options::=--force-confold")
-        commands += [("apt-get", "-q", "update")] if refresh else []
+        # otherwise apt-get takes a mirror that does not answer for one that has nothing new, and ends with 0
+        commands += [("apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update")] if upgrade else []
         commands += [(*keep, "-o", "APT::Get::Always-Include-Phased-Updates=true", "dist-upgrade")] if upgrade else []
         commands += [(*keep, "install", *wanted)] if wanted else []
     elif os.path.exists(os.path.join(root, "usr/bin/pacman")):
@@ -127,9 +128,9 @@ def change(places: Places, packages: Sequence[str], upgrade: bool, say: Say) -> 
     """Upgrade and install in the root that is being built."""
     if not packages and not upgrade:
         return []
-    for command in package_commands(point(places), packages, upgrade, refresh=upgrade):
+    for command in package_commands(point(places), packages, upgrade):
         say(" ".join(command))
-        subvolumes.run(enter(places, command), what=f"{command[0]} failed in the new root")
+        subvolumes.run(enter(places, command), what=f"{command[0]} failed in the new root", complaints="E: ")
     done = ["upgraded packages"] if upgrade else []
     return [*done, f"installed {', '.join(packages)}"] if packages else done
 

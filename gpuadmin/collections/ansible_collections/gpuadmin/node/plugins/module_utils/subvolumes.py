@@ -33,8 +33,11 @@ class Subvolume:
         return self.read_only and wanted == (self.received_uuid or self.uuid)
 
 
-def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None = None) -> str:
-    """Run a command and return its output. Raises NodeError with what it said and how to run it again."""
+def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None = None, complaints: str = "") -> str:
+    """Run a command and return its output. Raises NodeError with what it said and how to run it again.
+
+    ``complaints``: how the lines begin that say what is wrong; by default that is the last line.
+    """
     done = subprocess.run(
         tuple(command),
         input=stdin,
@@ -45,7 +48,8 @@ def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None 
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
         said = [line for line in lines if "dmesg(1) may have" not in line]  # mount(8) ends with it, whatever it was
-        why = said[-1] if said else f"status {done.returncode}"
+        wrong = [line for line in said if complaints and line.startswith(complaints)]
+        why = "; ".join(wrong or said[-1:]) or f"status {done.returncode}"
         raise NodeError(f"{what or 'a command failed'}: {why} (command: {' '.join(command)})")
     return done.stdout.decode("utf-8", "replace")
 
