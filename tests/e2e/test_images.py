@@ -129,7 +129,14 @@ def test_nobody_is_sent_away_without_being_asked(imaged: Cluster) -> None:
     assert running(imaged, "node2") == "one"
 
 
-#: A repository in the node's /var, which a build sees; the sources stand in the root, which is opened for it.
+#: Names a repository in the node's /var, which a build sees, in the root, which is opened for it.
+SOURCES = """
+set -e
+btrfs property set -ts / ro false
+echo "deb [trusted=yes] file:/var/tmp/repository ./" >/etc/apt/sources.list
+btrfs property set -ts / ro true
+"""
+#: That repository, with a newer package than the one that is installed.
 REPOSITORY = """
 set -e
 cd /var/tmp && mkdir -p repository && cd repository
@@ -144,15 +151,15 @@ done
   echo "SHA256: $(sha256sum sample_2.deb | cut -d" " -f1)"; } >Packages
 btrfs property set -ts / ro false
 dpkg -i sample_1.deb >&2
-echo "deb [trusted=yes] file:/var/tmp/repository ./" >/etc/apt/sources.list
 btrfs property set -ts / ro true
 """
 
 
 @slow
 def test_an_upgrade(cluster: Cluster) -> None:
-    """Of all packages, from their repositories; one that does not answer is not one that has nothing new."""
+    """Of all packages, from their repositories; one that is not there is not one that has nothing new."""
     cluster.gpuadmin("prepare-root", "--yes")
+    cluster.admin("node1", SOURCES)
     document = cluster.gpuadmin("build-image", "nothing", "--upgrade", "--no-trial", "--yes", code=3)
     assert "E: Failed to fetch" in document["hosts"]["node1"]["message"]
     assert "nothing" not in cluster.gpuadmin("list-images")["result"]["store"]
