@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -144,8 +143,7 @@ def cut_power_at(cluster: Cluster, host: str, point: str) -> None:
         wait_for_fault(cluster, host, point, push, since)
         cluster.lab("power-cut", host)
     finally:
-        push.send_signal(signal.SIGINT)
-        push.communicate(timeout=300)
+        cluster.end_commands()
     start_again(cluster, host)
 
 

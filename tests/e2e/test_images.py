@@ -137,7 +137,7 @@ echo "deb [trusted=yes] file:/var/tmp/repository ./" >/etc/apt/sources.list
 btrfs property set -ts / ro true
 """
 #: That repository, with a newer package than the one that is installed.
-REPOSITORY = """
+NEWER_PACKAGE = """
 set -e
 cd /var/tmp && mkdir -p repository && cd repository
 for version in 1 2; do
@@ -164,7 +164,7 @@ def test_an_upgrade(cluster: Cluster) -> None:
     assert "E: Failed to fetch" in document["hosts"]["node1"]["message"]
     assert "nothing" not in cluster.gpuadmin("list-images")["result"]["store"]
 
-    cluster.admin("node1", REPOSITORY)
+    cluster.admin("node1", NEWER_PACKAGE)
     cluster.gpuadmin("build-image", "upgraded", "--upgrade", "--no-trial", "--yes")
     changes = cluster.gpuadmin("show-image", "upgraded")["result"]["changes"]
     assert changes["added"]["sample"] == "2"
