@@ -42,8 +42,8 @@ def command(
     A node whose trial fails comes back by itself on the root it ran. The first batch with such a node is the last; run
     again, it goes on where it stopped, and nodes that run the image are left alone.
     """
-    from gpuadmin.cli._images import NOTICE, WAITING, in_store, look, only, variables
     from gpuadmin.chain_key import make_key
+    from gpuadmin.cli._images import NOTICE, WAITING, in_store, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.errors import RefusedError
     from gpuadmin.images import batches, chains, check_name, links, plan_push, slowest_steps, time_spent

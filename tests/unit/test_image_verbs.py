@@ -162,9 +162,7 @@ def test_a_full_image_goes_along_a_chain(cli: Cli, cluster: Cluster) -> None:
     assert links["node2"]["previous"]
 
 
-def test_the_chains_key_is_made_anew_and_written_nowhere(
-    cli: Cli, cluster: Cluster, site: Path, tmp_path: Path
-) -> None:
+def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Cluster, tmp_path: Path) -> None:
     whole = {"bytes": 5e8, "parent": None, "held": False}
     cluster.nodes = {name: node(receives=whole) for name in ("node1", "node2")}
     for _ in range(2):

@@ -34,7 +34,11 @@ def clean(places: Places, keep: Stream | None = None) -> list[str]:
     """
     removed = []
     incoming, roots = places.in_top("incoming"), places.in_top("roots")
-    kept = {os.path.basename(stream_path(places, keep)) + end for end in ("", ".part", ".relay")} if keep is not None else set()
+    kept = (
+        {os.path.basename(stream_path(places, keep)) + end for end in ("", ".part", ".relay")}
+        if keep is not None
+        else set()
+    )
     for directory, wanted in ((incoming, lambda name: name not in kept), (roots, lambda name: name.endswith(".new"))):
         for name in sorted(os.listdir(directory)):
             path = os.path.join(directory, name)
@@ -85,7 +89,9 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Wa
     return rate
 
 
-def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Say, also: Watcher | None = None) -> float:
+def _copy(
+    places: Places, manifest: Manifest, stream: Stream, part: str, say: Say, also: Watcher | None = None
+) -> float:
     source = os.path.join(places.store, manifest.name, stream.file)
     total = hashlib.sha256()
     try:

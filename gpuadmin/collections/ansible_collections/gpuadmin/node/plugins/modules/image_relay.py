@@ -10,8 +10,8 @@ short_description: Be ready to pass an image on along a chain of nodes
 version_added: "0.2.0"
 description:
   - Keeps the key of this push for root, in C(/run/gpuadmin), until the push is over.
-  - Where there is a node before, starts the unit C(gpuadmin-relay.service), which takes a full stream from it and passes it
-    to the next. Only who holds the key gets a byte or brings one.
+  - Where there is a node before, starts the unit C(gpuadmin-relay.service), which takes a full stream from it and
+    passes it to the next. Only who holds the key gets a byte or brings one.
   - Where that does not work it says so and does not fail, because every node gets what it lacks from the store.
 options:
   name:
