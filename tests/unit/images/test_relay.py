@@ -312,6 +312,7 @@ def test_callers_with_ports_of_roots_have_room_of_their_own(places: Places, ours
     thread = threading.Thread(target=lambda: got.append(door.admit(20)))
     thread.start()
     time.sleep(0.5)
+    assert door._pending == {False: chain_door.PENDING, True: 0}, "no more of them are served at a time"
     begin = time.monotonic()
     raw = chain_door.dial("127.0.0.1", port, 5)
     assert raw.getsockname()[1] < 1024
@@ -320,6 +321,24 @@ def test_callers_with_ports_of_roots_have_room_of_their_own(places: Places, ours
         assert time.monotonic() - begin < 5
         got[0].close()
     for one in people:
+        one.close()
+
+
+def test_callers_who_say_nothing_are_thrown_out(ours: Credentials) -> None:
+    """All room is taken, and no port is one of root's: the node before gets in when their time is over."""
+    door = chain_door.Door(chain_door.listen(0), ours, handshake=0.5)
+    people = [socket.create_connection(("127.0.0.1", door._port), 5) for _ in range(chain_door.PENDING)]
+    got: list[ssl.SSLSocket] = []
+    thread = threading.Thread(target=lambda: got.append(door.admit(10)), daemon=True)
+    thread.start()
+    end = time.monotonic() + 9
+    while not got and time.monotonic() < end:
+        with suppress(OSError), ours.call(socket.create_connection(("127.0.0.1", door._port), 1), 1):
+            thread.join(1)
+        time.sleep(0.1)
+    thread.join(10)
+    assert got
+    for one in (*people, *got):
         one.close()
 
 
