@@ -141,6 +141,7 @@ def follow(port: int, ours: Credentials, content: Path, *, patience: float = 1.0
     """Pass a whole file on to a port, and wait for the end."""
     follower = Follower("127.0.0.1", port, len(CONTENT), ours, patience=patience, stalled=stalled)
     follower.reached(str(content), len(CONTENT))
+    follower._thread.join(patience + stalled)  # closing leaves fewer seconds for tries
     follower.close(20)
     return follower
 
@@ -309,9 +310,11 @@ def test_callers_with_ports_of_roots_have_room_of_their_own(places: Places, ours
     port = door._port
     people = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(2 * chain_door.PENDING)]
     got: list[ssl.SSLSocket] = []
-    thread = threading.Thread(target=lambda: got.append(door.admit(20)))
+    thread = threading.Thread(target=lambda: got.append(door.admit(60)), daemon=True)
     thread.start()
-    time.sleep(0.5)
+    end = time.monotonic() + 15
+    while door._calls < len(people) and time.monotonic() < end:
+        time.sleep(0.05)
     assert door._pending == {False: chain_door.PENDING, True: 0}, "no more of them are served at a time"
     begin = time.monotonic()
     raw = chain_door.dial("127.0.0.1", port, 5)
@@ -690,3 +693,38 @@ def test_a_manifest_that_was_changed_in_the_store_is_not_signed_again(world: Wor
             )
     finally:
         path.write_bytes(good)
+
+
+@pytest.mark.btrfs
+def test_what_the_unit_runs(node: Node, pem: str, monkeypatch: pytest.MonkeyPatch, content: Path) -> None:
+    """From the request to the stream: the manifest's size, the push's key, and what it writes down."""
+    _, wanted, whole = parts(node)
+    content.write_bytes(whole)
+    monkeypatch.setattr(relay, "mounted", lambda *_a, **_k: nullcontext())
+    port = free_port()
+    request = Path(node.places.run) / relay.REQUEST
+    with pytest.raises(NodeError, match="nobody has asked"):
+        relay.serve(node.places, node.settings)
+    image_places.write_json(str(request), {"name": "one", "port": port, "previous": "127.0.0.1", "next": None})
+    with pytest.raises(NodeError, match="has no key"):
+        relay.serve(node.places, node.settings)
+    assert "along the chain: this node has no key" in relay.remarks(node.places)[0]
+
+    chain_key.store(node.places, pem)
+    relay.tell(node.places, listening=False, problem=None)
+    thread = threading.Thread(target=relay.serve, args=(node.places, node.settings), daemon=True)
+    thread.start()
+    relay.await_listening(node.places, 10)
+    follower = Follower("127.0.0.1", port, len(whole), credentials(pem))
+    follower.reached(str(content), len(whole))
+    follower.close(20)
+    thread.join(20)
+    assert follower.problem is None
+    assert relay.remarks(node.places) == []
+    assert relay.adopt(node.places, wanted)
+    assert Path(f"{stream.stream_path(node.places, wanted)}.part").read_bytes() == whole
+
+    with socket.create_server(("", port)), pytest.raises(NodeError, match="is taken by root"):
+        relay.serve(node.places, node.settings)
+    with pytest.raises(NodeError, match="is taken by root"):
+        relay.await_listening(node.places, 10)

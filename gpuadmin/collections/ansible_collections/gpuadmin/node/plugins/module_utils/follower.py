@@ -15,9 +15,10 @@ from .chain_door import HANDSHAKE, dial
 from .chain_key import Credentials
 from .errors import NodeError
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18  # what a node has of this size is passed on
 DONE = b"\n"  # what a node answers when it has all of a stream
-PATIENCE = 20.0  # seconds in which the next node has to be reached
+PATIENCE = 45.0  # seconds in which the next node has to be reached: it may not listen yet, or be beset by strangers
+LAST_TRIES = 5.0  # seconds for that when this node has nothing else to do any more
 STALLED = 60.0  # seconds without a byte after which a link is given up
 FAREWELL = 600.0  # seconds that the next node has after this one is ready; it fetches the rest by itself
 
@@ -36,7 +37,7 @@ class Follower:
         stalled: float = STALLED,
     ) -> None:
         self._host, self._port, self._size, self._credentials = host, port, size, credentials
-        self._patience, self._stalled = patience, stalled
+        self._until, self._stalled = time.monotonic() + patience, stalled
         self._file = -1
         self._there, self._ended = 0, False
         self._moved = threading.Condition()
@@ -57,6 +58,7 @@ class Follower:
         """No more comes. Let the next node have what is there, for so many seconds at most."""
         with self._moved:
             self._ended = True
+            self._until = min(self._until, time.monotonic() + LAST_TRIES)
             self._moved.notify_all()
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -78,12 +80,11 @@ class Follower:
 
     def _connect(self) -> SSLSocket:
         """Who answers without the key gets nothing, and is called again: it may be gone by then."""
-        end = time.monotonic() + self._patience
         while True:
             try:
                 return self._credentials.call(dial(self._host, self._port, HANDSHAKE), HANDSHAKE)
             except (OSError, NodeError):
-                if time.monotonic() > end or (self._ended and self._there < self._size):
+                if time.monotonic() > self._until or (self._ended and self._there < self._size):
                     raise
                 time.sleep(0.2)
 

@@ -96,12 +96,13 @@ def take(
         os.unlink(path)  # an earlier attempt's; nobody is to take it for this one's
     door = Door(listener, credentials)
     tell(places, listening=True)
-    try:
-        connection = door.admit(seconds)
-    finally:
-        tell(places, strangers=door.strangers)
+    # called before anything comes, so that all links of a chain are made at once
     follower = Follower(link.next, link.port, stream.bytes, credentials) if link.next else None
     try:
+        try:
+            connection = door.admit(seconds)
+        finally:
+            tell(places, strangers=door.strangers)
         with connection:
             connection.settimeout(seconds)
             if os.path.exists(here):
