@@ -229,6 +229,21 @@ def test_docker_data_is_refused_on_nfs_and_in_a_directory_of_others(host: Host) 
     assert "must belong to root" in str(outcome.plan.users["minji"].problem)
 
 
+def test_docker_that_somebody_took_is_theirs_whatever_the_admin_syncs_or_boots(
+    host: Host, etc: Callable[[str], str]
+) -> None:
+    pristine = {name: etc(name) for name in ("subuid", "subgid")}
+    converge(Request(SETTINGS, PEOPLE), host)
+    assert docker_self.docker_self(host, 20002)[0] == 0
+    ranges = etc("subuid")
+    assert "junho:" in ranges
+    assert not converge(Request(SETTINGS, PEOPLE), host).changed  # users.yml still says docker: false
+    for name, text in pristine.items():  # a root that knows nothing of it, as another image would be
+        (Path(host.root) / "etc" / name).write_text(text)
+    assert commands.main(["apply-accounts"], replace(host, subvolume="/roots/b")) == 0
+    assert sorted(etc("subuid").split()) == sorted(ranges.split())
+
+
 def test_five_thousand_users_are_one_pass(host: Host, etc: Callable[[str], str]) -> None:
     people = [{"name": f"u{uid}", "uid": uid, "keys": [KEY]} for uid in range(20000, 25000)]
     assert len(converge(Request(SETTINGS, people), host).plan.users) == 5000
