@@ -122,6 +122,17 @@ def test_who_left_is_refused(set_up: Host) -> None:
     assert "junho" not in Path(set_up.path("etc/passwd")).read_text()
 
 
+def test_a_name_is_not_taken_with_somebody_elses_uid(set_up: Host) -> None:
+    before = Path(set_up.path("etc/subuid")).read_bytes()
+    outcome = converge(Request(SETTINGS, docker=[("junho", 20004)]), set_up)
+    assert outcome.plan.users["junho"].problem == "this account was not made by gpuadmin"
+    passwd = Path(set_up.path("etc/passwd"))
+    passwd.write_text(passwd.read_text().replace("junho:x:20002", "junho:x:20004"))
+    outcome = converge(Request(SETTINGS, docker=[("junho", 20002)]), set_up)
+    assert outcome.plan.users["junho"].problem == "this account is not set up on this host"
+    assert Path(set_up.path("etc/subuid")).read_bytes() == before
+
+
 @contextmanager
 def in_between(monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]) -> Iterator[None]:
     """``deed`` is done by another program just before the next one gets the lock of the accounts."""
