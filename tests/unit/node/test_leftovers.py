@@ -94,8 +94,8 @@ def test_what_is_written_meanwhile_stays(storage: Storage, monkeypatch: pytest.M
 def test_an_archive_that_is_not_whole_deletes_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     place = left(storage)
     before = sorted(place.rglob("*"))
-    monkeypatch.setattr(packing, "_count", lambda path: 99)
-    with pytest.raises(NodeError, match="does not hold all"):
+    monkeypatch.setattr(packing, "_create", lambda path, part, *_: run("tar", "-cz", f"--file={part}", "/dev/null"))
+    with pytest.raises(NodeError, match="lacks"):
         leftovers.clear(request(storage))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(storage.point))

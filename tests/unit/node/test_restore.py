@@ -151,7 +151,7 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
     storage.wipe_all(MINJI)
     done = restore.execute(wanted(storage, mode="archive", target=str(storage.point / "archive")))
     path = Path(str(done["target"]))
-    assert path.name == "minji-20001-20261221T010203Z.tar.gz"
+    assert path.name == "minji-20001-restored-20261221T010203Z.tar.gz"
     assert path.stat().st_mode & 0o777 == 0o600
     with tarfile.open(path) as archive:
         assert "./minji/thesis" in archive.getnames()
