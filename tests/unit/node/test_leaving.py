@@ -320,6 +320,75 @@ def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
         assert systemd.started == 2
 
 
+def finished(systemd: Systemd) -> None:
+    for process in systemd.processes.values():
+        process.wait(60)
+
+
+def begun(base: Path, systemd: Systemd, arguments: dict[str, object]) -> None:
+    """A job of a run whose controller is killed: it is begun, and nobody waits for it."""
+    with pytest.raises(NodeError, match="still working"):
+        jobs.perform("look", work.verify_backup, arguments, wait=0, run=systemd, systemd=True, base=str(base))
+
+
+@pytest.mark.btrfs
+def test_a_proof_is_of_this_run(tmp_path: Path) -> None:
+    """A verification that ended before this run, and whose outcome nobody took, says nothing of what is there now."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        storage = Storage(point)
+        storage.home("minji", 20001)
+        made = storage.backup()
+        arguments: dict[str, object] = {"directory": str(storage.directory), "backup": made.name, "users": None}
+        systemd, base = Systemd(), tmp_path / "run"
+        begun(base, systemd, arguments)
+        finished(systemd)
+        assert (base / "jobs/look" / jobs.NEW).exists()
+        Path(made.manifest("minji")).write_bytes(b"damaged since")
+        with pytest.raises(NodeError, match="damaged"):
+            jobs.perform("look", work.verify_backup, arguments, run=systemd, systemd=True, base=str(base))
+        assert systemd.started == 2
+
+
+def test_who_sees_it_at_work_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun by a run that was killed, it is doing the same work now: the next run takes what it will say."""
+    real, systemd = jobs.command, Systemd()
+
+    def slow(name: str, place: str) -> tuple[str, ...]:
+        words = real(name, place)
+        program = words.index("--") + 1
+        return (*words[:program], "sh", "-c", 'sleep 1; exec "$@"', "sh", *words[program:])
+
+    monkeypatch.setattr(jobs, "command", slow)
+    perform = {"run": systemd, "systemd": True, "base": str(tmp_path)}
+    with pytest.raises(NodeError, match="still working"):
+        jobs.perform("prune", work.prune_backups, NOTHING, wait=0, **perform)  # type: ignore[arg-type]
+    assert jobs.perform("prune", work.prune_backups, NOTHING, **perform) == []  # type: ignore[arg-type]
+    assert systemd.started == 1
+    assert jobs.perform("prune", work.prune_backups, NOTHING, **perform) == []  # type: ignore[arg-type]
+    assert systemd.started == 2, "what was taken is not taken again"
+
+
+NOTHING = {"directory": "/nonexistent", "days": 1, "ordinary": 1, "only": []}
+
+
+def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
+    """It ended and was begun again by somebody else between two looks."""
+
+    class Between(Systemd):
+        def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            said = super().__call__(command)
+            if command[0] == "systemd-run":
+                finished(self)
+                path = tmp_path / "jobs/prune" / jobs.NEW
+                path.write_text(json.dumps({"result": ["of another"], "start": "another"}))
+            return said
+
+    with pytest.raises(NodeError, match="without a word"):
+        jobs.perform(
+            "prune", work.prune_backups, NOTHING, run=Between(), systemd=True, base=str(tmp_path)
+        )
+
+
 @pytest.mark.btrfs
 def test_the_timer_s_backup(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
