@@ -29,14 +29,14 @@ def document(
     wiped = []
     gone = "wipe" in state.done
     refused = state.done.get("wipe", {}).get("kept", {})
-    for one in decision.leaving:
-        home = None if found is None else found["homes"].get(one.name)
+    for one, name in ((one, name) for one in decision.leaving for name in _of(one.name, found)):
+        home = None if found is None else found["homes"].get(name)
         wiped.append(
             {
-                "name": one.name,
+                "name": name,
                 "uid": one.uid,
-                "home": "none" if home is None else "kept" if one.name in refused or not gone else "wiped",
-                "problem": refused.get(one.name),
+                "home": "none" if home is None else "kept" if name in refused or not gone else "wiped",
+                "problem": refused.get(name),
                 "files": 0 if home is None else home["files"],
                 "bytes": 0 if home is None else home["bytes"],
                 "verified": None if home is None else home["verified"],
@@ -65,6 +65,11 @@ def document(
         "leftovers": facts.waiting(),
         "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
     }  # fmt: skip
+
+
+def _of(name: str, backup: Mapping[str, Any] | None) -> list[str]:
+    """Somebody's home, and what was beside it when it was backed up: a user's name has no dot, the others have one."""
+    return [name, *sorted(one for one in (backup or {}).get("homes", {}) if one.startswith(f"{name}."))]
 
 
 def until(created: str, days: int) -> str:

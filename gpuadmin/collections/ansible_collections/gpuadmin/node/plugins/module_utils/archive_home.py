@@ -56,17 +56,13 @@ def _archive_of(rest: str, directory: str, name: str, uid: int) -> str | None:
     return None
 
 
-def _files(directory: str, name: str, uid: int, end: str) -> list[str]:
-    pattern = re.compile(rf"{re.escape(name)}-{uid}-{STAMP}\.{end}\Z")
+def archives(directory: str, name: str, uid: int) -> list[str]:
+    """Finished archives of this account's home, oldest first. What a restore or a wipe packed has a label, and is none."""
+    pattern = re.compile(rf"{re.escape(name)}-{uid}-{STAMP}\.tar\.(zst|gz)\Z")
     try:
         return sorted(entry for entry in os.listdir(directory) if pattern.match(entry))
     except FileNotFoundError:
         return []
-
-
-def archives(directory: str, name: str, uid: int) -> list[str]:
-    """Finished archives of this account's home, oldest first. What a restore or a wipe packed has a label, and is none."""
-    return _files(directory, name, uid, r"tar\.(zst|gz)")
 
 
 def decided(homes: str, name: str) -> int:
@@ -105,8 +101,7 @@ def archive(arguments: Mapping[str, Any]) -> str | None:
 def _pack_and_delete(path: str, name: str, uid: int, directory: str) -> None:
     homes = os.path.dirname(path)
     target = packing.archive_path(directory, name, uid)
-    for debris in _files(directory, name, uid, r"tar\.(zst|gz)\.part"):
-        os.unlink(os.path.join(directory, debris))
+    packing.clear_debris(directory, name, uid)
     packing.pack(path, target)
     removed = os.path.join(homes, f".{name}.gpuadmin-removed-{packing.mark(target)}")
     handle = btrfs.open_directory(path)

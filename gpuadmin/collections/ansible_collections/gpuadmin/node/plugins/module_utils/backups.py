@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from . import btrfs, home_manifest, homes, leftovers, mounts
 from .backup_set import LOCK, NAME, Backup, Home, check_directory, complete, load, names, now, remove, source, store
 from .errors import NodeError
-from .fields import shown, valid_name
+from .fields import home_owner, shown
 from .files import flocked, make_directory, sync_directory, sync_filesystem
 
 RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
@@ -35,8 +35,8 @@ def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
     for name, entry in sorted(homes.scan(request.root).items()):
         if name.startswith("."):
             continue
-        if not valid_name(name) or entry.kind != "directory":
-            other[shown(name)] = f"is a {entry.kind}" if valid_name(name) else "is not a user name"
+        if home_owner(name) is None or entry.kind != "directory":
+            other[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
         else:
             found[name] = entry.uid
     return found, other
@@ -129,8 +129,8 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
     for name, entry in sorted(homes.scan(top).items()):
         if name.startswith("."):
             continue
-        if not valid_name(name) or entry.kind != "directory":
-            problems[shown(name)] = f"is a {entry.kind}" if valid_name(name) else "is not a user name"
+        if home_owner(name) is None or entry.kind != "directory":
+            problems[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
             continue
         own = nested.get(name, {})
         source = os.path.join(path, own[""]) if "" in own else os.path.join(top, name)

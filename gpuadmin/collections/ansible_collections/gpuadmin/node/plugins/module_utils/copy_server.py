@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from . import backup_set, backups, btrfs, pruning, retention
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import valid_name
+from .fields import home_owner
 from .files import make_directory, sync_directory, sync_filesystem
 from .transfer import PART, UUID, begin, parts, receive_part, send_command
 
@@ -36,7 +36,7 @@ def _show(found: Backup) -> str:
 
 def _give(directory: str, found: Backup, verb: str, rest: Sequence[str], stdout: int) -> None:
     """Stream a part of a set, or a manifest of it."""
-    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and valid_name(rest[0]):
+    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and home_owner(rest[0]):
         with open(found.manifest(rest[0]), "rb") as stream, os.fdopen(os.dup(stdout), "wb") as target:
             shutil.copyfileobj(stream, target)
     elif verb == "send" and len(rest) in (1, 2) and rest[0] in parts(found):
@@ -86,7 +86,7 @@ def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, *, ordi
         begin(directory, name)
     elif verb == "receive" and len(rest) == 3 and PART.match(rest[1]) and UUID.match(rest[2]):
         receive_part(path, rest[1], rest[2], stdin)
-    elif verb == "manifest" and len(rest) == 2 and valid_name(rest[1]):
+    elif verb == "manifest" and len(rest) == 2 and home_owner(rest[1]):
         _write(f"{path}/manifest/{rest[1]}.gz", stdin)
     elif verb == "commit" and len(rest) == 1:
         _commit(path, stdin)

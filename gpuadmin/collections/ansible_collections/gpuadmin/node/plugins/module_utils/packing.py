@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -42,6 +43,14 @@ def archive_path(directory: str, name: str, uid: int, label: str = "") -> str:
         if not os.path.lexists(path):
             return path
         time.sleep(0.1)  # the name of the next second is free
+
+
+def clear_debris(directory: str, name: str, uid: int, label: str = "") -> None:
+    """Delete what packing left that was cut: parts of archives of this person's and of this label."""
+    part = re.compile(rf"{re.escape(name)}-{uid}-[0-9]{{8}}T[0-9]{{6}}Z{re.escape(label)}\.tar\.(zst|gz)\.part\Z")
+    for entry in os.listdir(directory):
+        if part.match(entry):
+            os.unlink(os.path.join(directory, entry))
 
 
 def mark(archive: str) -> str:

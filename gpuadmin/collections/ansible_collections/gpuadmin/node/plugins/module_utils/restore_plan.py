@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from . import backup_set, home_manifest, homes, transfer
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import shown, valid_name
+from .fields import home_owner, shown
 
 RESTORING = ".gpuadmin-restoring"
 MODES = ("beside", "in-place", "directory", "archive")
@@ -87,7 +87,7 @@ def inner_path(path: str) -> str:
 
 def refuse_nonsense(request: Request) -> None:
     """Raise NodeError for a name or a mode that nobody has."""
-    if not valid_name(request.user) or request.mode not in MODES:
+    if home_owner(request.user) is None or request.mode not in MODES:
         raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
     if request.backup and not backup_set.NAME.match(request.backup):
         raise NodeError(f"{shown(request.backup)} is not the name of a backup")

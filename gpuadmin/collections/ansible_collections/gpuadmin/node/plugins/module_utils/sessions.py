@@ -40,7 +40,7 @@ def processes(proc: str = "/proc") -> list[Process]:
         if not name.isdigit():
             continue
         try:
-            with open(f"{proc}/{name}/status", encoding="utf-8", errors="replace") as stream:
+            with open(f"{proc}/{name}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
                 fields = dict(line.split(":\t", 1) for line in stream if ":\t" in line)
             uids = [int(one) for one in fields["Uid"].split()]
         except (OSError, KeyError, ValueError):
@@ -186,7 +186,7 @@ def _kill(process: Process, people: Sequence[Person]) -> None:
 
 def _uid(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as stream:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
             for line in stream:
                 if line.startswith("Uid:"):
                     return next((int(one) for one in line.split()[1:] if int(one) >= 1000), None)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from . import backup_set, btrfs
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import valid_name
+from .fields import home_owner
 from .files import make_directory, sync_directory, sync_filesystem
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -116,7 +116,7 @@ def _told(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, 
         raise NodeError(f"{remote.name}: {name} cannot be read: {error}") from error
     inside = os.path.normpath(found.inside)
     if (
-        not all(valid_name(one) for one in found.homes)
+        not all(home_owner(one) for one in found.homes)
         or not all(PART.match(part) for part in parts(found))
         or any(not UUID.match(uuids.get(part, "")) for part in parts(found))
         or inside.startswith(("/", "../"))
