@@ -70,7 +70,7 @@ def wipe(reset: Reset) -> Outcome:
         for one in reset.decision.leaving
         for name in sorted({*one.directories, *_waiting(reset, one.name)})
     ]
-    owners = {home["name"]: home["user"] for home in homes}
+    names = {home["name"] for home in homes}
     run = reset.play(
         "wipe", hosts=hosts, gpuadmin_term=reset.term(wipe=homes, scratch=scratch, backup=reset.decision.backup)
     )  # fmt: skip
@@ -81,7 +81,7 @@ def wipe(reset: Reset) -> Outcome:
             if home["problem"]:
                 kept[name] = home["problem"]
         for name, rest in (said.reports.get("deleted") or {}).items():
-            if rest["kept"] and name in owners:
+            if rest["kept"] and name in names:
                 what = "entry" if rest["kept"] == 1 else "entries"
                 kept[name] = f"{rest['kept']} {what} not as in the backup, not deleted: {', '.join(rest['words'])}"
         done = [one for path, one in (said.reports.get("deleted") or {}).items() if path.startswith("/")]
