@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpuadmin.config.schema import Settings
     from gpuadmin.semester.facts import Facts
+    from gpuadmin.semester.planner import Leaver
 
 
 def document(
@@ -29,7 +30,7 @@ def document(
     wiped = []
     gone = "wipe" in state.done
     refused = state.done.get("wipe", {}).get("kept", {})
-    for one, name in ((one, name) for one in decision.leaving for name in _of(one.name, found)):
+    for one, name in ((one, name) for one in decision.leaving for name in _of(one, found)):
         home = None if found is None else found["homes"].get(name)
         wiped.append(
             {
@@ -67,9 +68,11 @@ def document(
     }  # fmt: skip
 
 
-def _of(name: str, backup: Mapping[str, Any] | None) -> list[str]:
-    """Somebody's home, and what was beside it when it was backed up: a user's name has no dot, the others have one."""
-    return [name, *sorted(one for one in (backup or {}).get("homes", {}) if one.startswith(f"{name}."))]
+def _of(one: Leaver, backup: Mapping[str, Any] | None) -> list[str]:
+    """Somebody's home, and what of theirs was beside it when it was backed up: such a name has a dot, a user's none."""
+    homes = (backup or {}).get("homes", {})
+    beside = (name for name, home in homes.items() if name.startswith(f"{one.name}.") and home["uid"] == one.uid)
+    return [one.name, *sorted(beside)]
 
 
 def until(created: str, days: int) -> str:
