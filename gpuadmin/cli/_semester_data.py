@@ -22,7 +22,7 @@ def backup_plan(reset: Reset) -> Plan:
 
 def backup(reset: Reset) -> Outcome:
     """The backup must be whole; the second copy may pend if the admin lets it."""
-    wanted = {"name": reset.decision.backup, "users": [name for one in reset.decision.wiped for name in one.directories]}
+    wanted = {"name": reset.decision.backup, "users": [name for _, name in reset.decision.going]}
     run = reset.play("backup", hosts=reset.named("storage"), gpuadmin_backup=wanted)
     made = next((host.reports["backup"] for host in run.hosts.values() if "backup" in host.reports), None)
     if bad_hosts(run):

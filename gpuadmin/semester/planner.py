@@ -19,7 +19,7 @@ from gpuadmin.term import current_term, standings
 
 @dataclass(frozen=True)
 class Leaver:
-    """Somebody who leaves. `home`: whether there is a home of theirs to wipe; `beside`: what restores made beside it."""
+    """Somebody who leaves. `home`: whether a home of theirs is to be wiped; `beside`: what restores made beside it."""
 
     name: str
     uid: int
@@ -60,6 +60,11 @@ class Decision:
     def wiped(self) -> tuple[Leaver, ...]:
         """Those whose home goes, or something beside it."""
         return tuple(one for one in self.leaving if one.directories)
+
+    @property
+    def going(self) -> tuple[tuple[Leaver, str], ...]:
+        """All that goes in the home root: whose, and its name."""
+        return tuple((one, name) for one in self.leaving for name in one.directories)
 
     def document(self) -> dict[str, Any]:
         """As it stands in the journal."""
@@ -115,12 +120,14 @@ def decide(
             leaving.append(Leaver(user.name, uid, first, last - first + 1, user.email))
     leaving = [_with_homes(one, homes, kept) for one in leaving]
     if homes is not None:
-        kept |= _kept_homes(homes, {name for one in leaving for name in (one.name, *one.beside)}, kept, staying, registry)
+        going = {name for one in leaving for name in (one.name, *one.beside)}
+        kept |= _kept_homes(homes, going | set(kept), staying, registry)
     scratch = {
         host: items
         for host in facts.hosts
         if (items := tuple(item for item in facts.scratch(host) if _is_theirs(item, leaving)))
     }
+    kept |= {f"{host}: {where}": why for host in facts.hosts for where, why in facts.scratch_problems(host).items()}
     decision = Decision(
         term.name, backup, facts.at, tuple(leaving), staying, kept, scratch,
         {host: facts.problems.get(host, "did not answer") for host in facts.silent},
@@ -156,14 +163,13 @@ def _home_goes(name: str, one: Leaver, homes: Mapping[str, Any] | None, kept: di
 
 
 def _kept_homes(
-    homes: Mapping[str, Any], leaving: Collection[str], kept: Collection[str], staying: Mapping[str, str],
-    registry: Registry,
-) -> dict[str, str]:  # fmt: skip
+    homes: Mapping[str, Any], decided: Collection[str], staying: Mapping[str, str], registry: Registry
+) -> dict[str, str]:
     """Homes that are nobody's who leaves, and why they stay."""
     retired = {entry.name for entry in registry.retired}
     found = {}
     for name, home in homes.items():
-        if name in leaving or name in kept or name.startswith("."):
+        if name in decided or name.startswith("."):
             continue
         owner = home.get("of") or name
         if owner in staying:

@@ -19,7 +19,7 @@ def refuse_unbacked(decision: Decision, facts: Facts) -> None:
             f"there is no complete backup {decision.backup}; nothing is wiped",
             hint="gpuadmin semester-reset --resume makes it",
         )
-    for one, name in ((one, name) for one in decision.wiped for name in one.directories):
+    for one, name in decision.going:
         home = found["homes"].get(name)
         if home is None or not home.get("verified") or home["uid"] != one.uid:
             what = f"{name}'s home" if name == one.name else name

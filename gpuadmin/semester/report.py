@@ -30,7 +30,7 @@ def document(
     wiped = []
     gone = "wipe" in state.done
     refused = state.done.get("wipe", {}).get("kept", {})
-    for one, name in ((one, name) for one in decision.leaving for name in _of(one, found)):
+    for one, name in [(leaver, name) for leaver in decision.leaving for name in _of(leaver, found)]:
         home = None if found is None else found["homes"].get(name)
         wiped.append(
             {

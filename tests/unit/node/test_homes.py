@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home, packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
 
 from tests.unit.node.storage import mounted, run
@@ -272,6 +273,20 @@ def test_a_cut_while_deleting_is_finished(storage: Storage, monkeypatch: pytest.
 
 
 @archiving
+def test_nobody_waits_for_an_archive(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One person's home may take hours: meanwhile another run makes the next one's."""
+    storage.home()
+    real = packing.pack
+
+    def pack(path: str, target: str) -> None:
+        with flocked(storage.lock, 1):
+            real(path, target)
+
+    monkeypatch.setattr(packing, "pack", pack)
+    assert storage.run(archive=[WHO]).conflicts == []
+
+
+@archiving
 def test_another_home_than_the_one_that_was_decided_is_kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home()
     monkeypatch.setattr(archive_home, "decided", lambda *_: 1)
@@ -316,7 +331,7 @@ def test_another_archive_does_not_let_a_home_go(storage: Storage, monkeypatch: p
 @pytest.mark.parametrize(
     "change",
     [
-        lambda path: os.utime(path),
+        os.utime,
         lambda path: os.truncate(path, 10),
         lambda path: path.rename(path.with_name(f"minji-20001-20980101T000000Z.{packing.suffix()}")),
         lambda path: path.unlink(),

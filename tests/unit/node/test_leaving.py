@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -108,6 +109,21 @@ def test_a_session_that_ends_by_itself_in_the_grace_time(
     plan = sessions.converge([MINJI], message="now", grace=60, host=host)
     assert time.monotonic() - before < 30
     assert (told, plan.conflicts) == (["now"], [])
+
+
+def test_who_does_not_stop_keeps_nobody_waiting() -> None:
+    """A service of a person's own may take minutes to stop."""
+    both = threading.Barrier(2, timeout=20)
+
+    def stop(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[:2] == ("systemctl", "stop"):
+            both.wait()  # nobody goes on before both are asked
+        return silent(command)
+
+    found = [sessions.Process(2**22 + 5, MINJI.uid, "x", "S"), sessions.Process(2**22 + 6, JIHO.uid, "x", "S")]
+    answers = iter([found, [], []])
+    host = sessions.Host(linger="/nonexistent", run=stop, processes=lambda: next(answers, []), patience=0)
+    assert sessions.converge([MINJI, JIHO], host=host).conflicts == []
 
 
 def test_what_cannot_be_ended_is_said() -> None:
@@ -606,9 +622,7 @@ def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
             return said
 
     with pytest.raises(NodeError, match="without a word"):
-        jobs.perform(
-            "prune", work.prune_backups, NOTHING, run=Between(), systemd=True, base=str(tmp_path)
-        )
+        jobs.perform("prune", work.prune_backups, NOTHING, run=Between(), systemd=True, base=str(tmp_path))
 
 
 @pytest.mark.btrfs

@@ -121,13 +121,16 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a hole": lambda home: rewrite(home / "holes", 1 << 29),
     "content of a sparse file": lambda home: rewrite(home / "holes", 2 << 16),
     "mode": lambda home: (home / "set").chmod(0o755),
-    "owner": lambda home: os.chown(home / "set", 1, -1),
+    "owner": lambda home: os.chown(home / ("n" * 255), 48211, -1),
+    "group": lambda home: os.chown(home / ("n" * 255), -1, 48211),
     "time": lambda home: os.utime(home / "set", ns=(0, -1_500_000_002)),
     "link": lambda home: ((home / "zlink").unlink(), (home / "zlink").symlink_to("elsewhere")),
     "hard link": lambda home: ((home / "twin").unlink(), (home / "twin").write_bytes((home / "a/file").read_bytes())),
     "kind": lambda home: ((home / "fifo").unlink(), (home / "fifo").mkdir()),
     "new": lambda home: (home / "zz").write_bytes(b""),
+    "new, the last one": lambda home: Path(os.fsdecode(os.fsencode(home) + b"/\xff\xff")).write_bytes(b""),
     "gone": lambda home: (home / "zlink").unlink(),
+    "gone, the last one": lambda home: Path(os.fsdecode(os.fsencode(home) + b"/\xff\xfe")).unlink(),
     "size": lambda home: os.truncate(home / "a/file", 5),
 }
 
@@ -162,9 +165,16 @@ def test_whatever_differs_is_seen(
     assert list(Path(target).parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("harm", [lambda path: os.truncate(path, 60), lambda path: rewrite(Path(path), 40)])
+HARM: dict[str, Callable[[Path], object]] = {
+    "cut off": lambda path: os.truncate(path, 60),
+    "changed": lambda path: rewrite(path, 40),
+    "only its checksum": lambda path: rewrite(path, path.stat().st_size - 1),
+}
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM.keys())
 def test_an_archive_that_is_damaged_is_none(
-    tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, harm: Callable[[str], object]
+    tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], object]
 ) -> None:
     home = tmp_path / "minji"
     home.mkdir()
@@ -173,7 +183,7 @@ def test_an_archive_that_is_damaged_is_none(
 
     def create(path: str, part: str, *more: object) -> None:
         real(path, part, *more)  # type: ignore[arg-type]
-        harm(part)
+        harm(Path(part))
 
     monkeypatch.setattr(packing, "_create", create)
     with pytest.raises(NodeError, match="is not what is in"):

@@ -108,10 +108,18 @@ def test_what_restores_made_goes_with_the_home_of_its_owner() -> None:
     ],
 )
 def test_a_name_alone_proves_nothing(found: dict[str, Any], why: str) -> None:
-    decision = decide(settings(), registry(MINJI), facts({"minji": home(20001, of="minji"), COPY: found}), backup=BACKUP)
+    homes = {"minji": home(20001, of="minji"), COPY: found}
+    decision = decide(settings(), registry(MINJI), facts(homes), backup=BACKUP)
     assert [one.directories for one in decision.wiped] == [("minji",)]
     assert why in decision.kept[COPY]
     assert why in with_facts(decision, facts({COPY: found})).kept[COPY]
+
+
+def test_what_a_node_could_not_look_at_is_kept_and_said() -> None:
+    said = facts({}, {"node1": []})
+    scratch = {"items": [], "problems": {"/tmp: minji": "has 5 entries there"}}
+    odd = replace(said, hosts={**said.hosts, "node1": {"at": AT, "processes": {}, "scratch": scratch}})
+    assert decide(settings(), registry(MINJI), odd, backup=BACKUP).kept == {"node1: /tmp: minji": "has 5 entries there"}
 
 
 def test_nothing_beside_a_home_goes_that_is_not_verified() -> None:
@@ -288,13 +296,13 @@ def test_what_holds_for_every_decision(world: tuple[Settings, Registry, Facts, l
     assert all(by_name[name].stays is None and by_name[name].expires is None for name in leaving)
     # what goes is a directory of the very person's
     homes = said.of_homes() or {}
-    for one, name in ((one, name) for one in decision.wiped for name in one.directories):
+    for one, name in decision.going:
         assert homes[name]["kind"] == "directory"
         assert homes[name]["uid"] == one.uid == by_name[one.name].uid
         assert name == one.name or homes[name]["of"] == one.name
     # every other home is kept, with a reason
     for name in homes:
-        if name not in {name for one in decision.wiped for name in one.directories} and not name.startswith("."):
+        if name not in {name for _, name in decision.going} and not name.startswith("."):
             assert decision.kept[name]
     uids = {one.uid for one in decision.leaving}
     ranges = [range(one.subid_start, one.subid_start + one.subid_count) for one in decision.leaving]

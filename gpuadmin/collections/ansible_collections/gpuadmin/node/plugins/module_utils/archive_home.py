@@ -57,7 +57,7 @@ def _archive_of(rest: str, directory: str, name: str, uid: int) -> str | None:
 
 
 def archives(directory: str, name: str, uid: int) -> list[str]:
-    """Finished archives of this account's home, oldest first. What a restore or a wipe packed has a label, and is none."""
+    """Finished archives of this account's home, oldest first, and none of those that have a label."""
     pattern = re.compile(rf"{re.escape(name)}-{uid}-{STAMP}\.tar\.(zst|gz)\Z")
     try:
         return sorted(entry for entry in os.listdir(directory) if pattern.match(entry))

@@ -301,10 +301,10 @@ def converge(
                 _make_root(request.root)
             if plan.create:
                 _create(request, plan.create)
-            for name, uid in plan.archive:
-                problem = _archive(request, name, uid, run)
-                if problem:
-                    plan.homes[name].status, plan.homes[name].problem = "conflict", problem
-            return plan
+        for name, uid in plan.archive:  # hours, perhaps: nobody's new home waits for it
+            problem = _archive(request, name, uid, run)
+            if problem:
+                plan.homes[name].status, plan.homes[name].problem = "conflict", problem
+        return plan
     except (OSError, shutil.Error, subprocess.SubprocessError) as error:
         raise NodeError(str(error)) from error

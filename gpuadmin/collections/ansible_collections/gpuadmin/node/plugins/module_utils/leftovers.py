@@ -88,7 +88,9 @@ def observe(request: Request) -> list[Leftover]:
     found = []
     for name in names(request.root):
         backup, _, user = name.partition("/")
-        if (request.only is not None and name not in request.only) or not NAME.match(backup) or home_owner(user) is None:
+        if not NAME.match(backup) or home_owner(user) is None:
+            continue
+        if request.only is not None and name not in request.only:
             continue
         path = _path(request, name)
         try:
@@ -119,19 +121,20 @@ def _count(path: str) -> tuple[int, int]:
 def clear(request: Request) -> dict[str, dict[str, object]]:
     """Pack and delete; return for each where its archive is (None: it was not packed) and what could not be deleted.
 
-    What cannot be packed is kept and named, and the others are packed.
+    What cannot be packed is kept and named, and the others are packed. Nobody's new home waits for that.
     """
     done: dict[str, dict[str, object]] = {}
     with flocked(LOCK):
-        for one in observe(request):
-            archive, deleted = None, Purged()
-            try:
-                archive = _pack(request, one)
-                deleted = _delete(request, one, archive)
-            except (NodeError, OSError) as error:
-                deleted.kept += 1
-                deleted.words.append(str(error))
-            done[one.name] = {"archive": archive, **deleted.as_dict()}
+        found = observe(request)
+    for one in found:
+        archive, deleted = None, Purged()
+        try:
+            archive = _pack(request, one)
+            deleted = _delete(request, one, archive)
+        except (NodeError, OSError) as error:
+            deleted.kept += 1
+            deleted.words.append(str(error))
+        done[one.name] = {"archive": archive, **deleted.as_dict()}
     return done
 
 
@@ -146,5 +149,6 @@ def _pack(request: Request, one: Leftover) -> str:
 def _delete(request: Request, one: Leftover, archive: str) -> Purged:
     path = _path(request, one.name)
     deleted = packing.delete(path, archive)
-    backup_set.leave_trash(os.path.dirname(path))
+    with flocked(LOCK):  # a wipe may just be making these directories
+        backup_set.leave_trash(os.path.dirname(path))
     return deleted

@@ -106,7 +106,8 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     stamp = found.name.partition("-")[0]
     target, aside = f"{home}.restored-{stamp}", None
     if request.mode == "archive":
-        target = os.path.join(str(request.target), f"{request.user}-{found.homes[request.user].uid}-restored-{stamp}.tar.gz")
+        archive = f"{request.user}-{found.homes[request.user].uid}-restored-{stamp}.tar.gz"
+        target = os.path.join(str(request.target), archive)
     elif request.mode == "directory":
         target = str(request.target)
         if not target.startswith("/") or os.path.normpath(target) != target or target == "/":

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from . import terminals
@@ -16,6 +17,7 @@ from .session import Runner, run_command
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
 POLL = 0.3
+AT_ONCE = 16  # people whose sessions are ended at the same time
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,9 @@ def converge(
     if message and grace > 0:
         terminals.tell(message)
         _wait(people, host, grace)
-    for one in people:
-        if plan.entries[one.name].status == "ended":
-            _end(one, host)
+    ending = [one for one in people if plan.entries[one.name].status == "ended"]
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # whose services do not stop for minutes keeps few others waiting
+        list(pool.map(lambda one: _end(one, host), ending))
     if os.path.isdir(host.linger):
         sync_directory(host.linger)
     _kill_rest(people, host)

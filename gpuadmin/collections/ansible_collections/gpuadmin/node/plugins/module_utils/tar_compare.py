@@ -25,7 +25,7 @@ _KINDS = {stat.S_IFDIR: "isdir", stat.S_IFREG: "isreg", stat.S_IFLNK: "issym", s
 
 
 def members(path: str) -> Iterator[tuple[bytes, Entry]]:
-    """What an archive of ``path`` has: each entry with its name there, in tar's order by name. Sockets it leaves out."""
+    """What an archive of ``path`` has, sorted as tar does it: names there, and entries. Sockets it leaves out."""
     above, name = os.path.split(os.fsencode(path))
     at = btrfs.open_directory(above)
     try:
@@ -52,7 +52,9 @@ def compare(stream: IO[bytes], path: str, tick: Callable[[], None]) -> None:
     """
     first: dict[tuple[int, int], bytes] = {}  # hard links
     try:
-        with tarfile.open(fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape") as archive:
+        with tarfile.open(
+            fileobj=stream, mode="r|", bufsize=BLOCK, encoding="utf-8", errors="surrogateescape"
+        ) as archive:
             with closing(members(path)) as entries:  # type: ignore[type-var]
                 for name, entry in entries:
                     tick()
@@ -111,9 +113,7 @@ def _modified(member: tarfile.TarInfo) -> int:
     return int(member.mtime) * 10**9 if text is None else int(Decimal(text) * 10**9)
 
 
-def _content(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry, tick: Callable[[], None]
-) -> str | None:
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry, tick: Callable[[], None]) -> str | None:
     """Why a file has not the bytes that the archive has. What the archive has no data for must be zeros."""
     packed: Any = archive.fileobj
     packed.seek(member.offset_data)  # forwards: its data follow one another, whatever holes lie between them
@@ -128,13 +128,13 @@ def _content(
         for start, length in segments:
             if not _zeros(handle, end, start, tick):
                 return "has other content than in the archive"
-            while start < (stop := start + length):
-                tick()
-                block = packed.read(min(BLOCK, length))
-                if not block or os.pread(handle, len(block), start) != block:
-                    return "has other content than in the archive"
-                start, length = start + len(block), stop - start - len(block)
             end = start
+            while end < start + length:
+                tick()
+                block = packed.read(min(BLOCK, start + length - end))
+                if not block or os.pread(handle, len(block), end) != block:
+                    return "has other content than in the archive"
+                end += len(block)
         return None if _zeros(handle, end, member.size, tick) else "has other content than in the archive"
     finally:
         os.close(handle)

@@ -21,7 +21,7 @@ def boot_id() -> str:
 
 
 def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any]:
-    """Every entry of the home root, by its name: kind, owner, what keeps it from being wiped, and whose it is by name."""
+    """Every entry of the home root: kind, owner, what keeps it from being wiped, and whose it is by its name."""
     if not homes.check_root(homes.Request(root, mountpoint=mountpoint), mountinfo):
         raise NodeError(f"there is no {root}")
     table = mounts.parse_mountinfo(mountinfo)
