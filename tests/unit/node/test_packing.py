@@ -172,9 +172,10 @@ HARM: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.parametrize("end", ["gz", packing.suffix()[4:]])
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM.keys())
 def test_an_archive_that_is_damaged_is_none(
-    tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], object]
+    tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], object], end: str
 ) -> None:
     home = tmp_path / "minji"
     home.mkdir()
@@ -187,7 +188,7 @@ def test_an_archive_that_is_damaged_is_none(
 
     monkeypatch.setattr(packing, "_create", create)
     with pytest.raises(NodeError, match="is not what is in"):
-        packing.pack(str(home), target)
+        packing.pack(str(home), f"{target.partition('.tar')[0]}.tar.{end}")
     assert list(Path(target).parent.iterdir()) == []
 
 
