@@ -33,12 +33,14 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
     arguments = {
         "root": given["root"], "directory": given["directory"], "name": given["name"],
         "mountpoint": given["mountpoint"], "verify": given["users"], "workers": given["workers"],
+        "seconds": given["home_seconds"], "entries": given["home_entries"],
     }  # fmt: skip
     operations, other = backups.plan(backups.Request(**arguments))
     done = Done(operations)
     done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
     if not check:
         done.report["backup"] = jobs.perform("backup-make", work.make_backup, arguments)
+        done.report["problems"] = backups.missing(done.report["backup"])
     return done
 
 
@@ -55,7 +57,8 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
     done = Done([f"backup {found.name}: read {len(wanted)} homes and compare them with their manifests"])
     if not check:
-        arguments = {"directory": given["directory"], "backup": found.name, "users": given["users"]}
+        arguments = {"directory": given["directory"], "backup": found.name, "users": given["users"], "workers": given["workers"],
+                     "seconds": given["home_seconds"], "entries": given["home_entries"]}  # fmt: skip
         done.report["backup"] = jobs.perform("backup-verify", work.verify_backup, arguments)
     return done
 
