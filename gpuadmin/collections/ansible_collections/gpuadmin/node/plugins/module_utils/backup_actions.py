@@ -57,8 +57,10 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
     done = Done([f"backup {found.name}: read {len(wanted)} homes and compare them with their manifests"])
     if not check:
-        arguments = {"directory": given["directory"], "backup": found.name, "users": given["users"], "workers": given["workers"],
-                     "seconds": given["home_seconds"], "entries": given["home_entries"]}  # fmt: skip
+        arguments = {
+            "directory": given["directory"], "backup": found.name, "users": given["users"],
+            "workers": given["workers"], "seconds": given["home_seconds"], "entries": given["home_entries"],
+        }  # fmt: skip
         done.report["backup"] = jobs.perform("backup-verify", work.verify_backup, arguments)
     return done
 

@@ -180,7 +180,10 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
 
 
 def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Snapshots of the subvolumes in homes: home → path in it → path in the set. One that fails is its home's problem."""
+    """Snapshots of the subvolumes in homes: home → path in it → path in the set.
+
+    One that cannot be made is its home's problem.
+    """
     made: dict[str, dict[str, str]] = {}
     for number, relative in enumerate(btrfs.nested(holder)):
         name, _, rest = os.path.relpath(relative, inside).partition("/")
@@ -196,7 +199,7 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
         except (NodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            problems[shown(name)] = f"holds a subvolume that cannot be saved: {error}"
+            problems[name if valid_name(name) else shown(name)] = f"holds a subvolume that cannot be saved: {error}"
             continue
         made.setdefault(name, {})[rest] = where
     return made
@@ -273,7 +276,9 @@ def verify(
         problems = {one: why for one, why in backup.problems.items() if one != name}
         if problem and not differences:
             problems[name] = f"was not verified: {problem}"
-        backup = replace(backup, homes={**backup.homes, name: replace(backup.homes[name], verified=when)}, problems=problems)
+        backup = replace(
+            backup, homes={**backup.homes, name: replace(backup.homes[name], verified=when)}, problems=problems
+        )
         store(backup)
     if damaged or (again and unknown):
         words = [f"{backup.name} is damaged: {_words(damaged)}"] if damaged else []

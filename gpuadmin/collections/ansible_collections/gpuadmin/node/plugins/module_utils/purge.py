@@ -122,7 +122,10 @@ def _same_content(one: int, other: int, name: bytes, size: int) -> bool:
     """Whether two directories have the same bytes under a name; not where one of them cannot be read now."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with open(os.open(name, flags, dir_fd=one), "rb") as left, open(os.open(name, flags, dir_fd=other), "rb") as right:
+        with (
+            open(os.open(name, flags, dir_fd=one), "rb") as left,
+            open(os.open(name, flags, dir_fd=other), "rb") as right,
+        ):
             return extents.same(left.fileno(), right.fileno(), size, unlimited())
     except OSError:  # a lease, or a file that somebody who has it open makes shorter: it stays
         return False

@@ -205,9 +205,7 @@ def _sample(task: Task, place: int, budget: Budget) -> list[str]:
     return differences
 
 
-def _one(
-    line: Line, top: str, nested: dict[str, str], links: int, copy: int, budget: Budget, form: int
-) -> Line:
+def _one(line: Line, top: str, nested: dict[str, str], links: int, copy: int, budget: Budget, form: int) -> Line:
     """Restore one entry to where it would be below ``copy``, and return what is there."""
     above, _, last = line.path.rpartition("/")
     name = os.fsencode(last)
