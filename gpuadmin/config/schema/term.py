@@ -120,7 +120,7 @@ class Backups(Model):
         Field(
             ge=60,
             le=604800,
-            description="How long one home may take to be read; one that takes longer is a problem, and the others go on.",
+            description="Seconds that one home may take to be read; after that it is a problem, and the others go on.",
         ),
     ] = 21600
     home_entries: Annotated[

@@ -122,11 +122,15 @@ def _same_content(one: int, other: int, name: bytes, size: int) -> bool:
     """Whether two directories have the same bytes under a name; not where one of them cannot be read now."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with (
-            open(os.open(name, flags, dir_fd=one), "rb") as left,
-            open(os.open(name, flags, dir_fd=other), "rb") as right,
-        ):
-            return extents.same(left.fileno(), right.fileno(), size, unlimited())
+        left = os.open(name, flags, dir_fd=one)
+        try:
+            right = os.open(name, flags, dir_fd=other)
+            try:
+                return extents.same(left, right, size, unlimited())
+            finally:
+                os.close(right)
+        finally:
+            os.close(left)
     except OSError:  # a lease, or a file that somebody who has it open makes shorter: it stays
         return False
 
