@@ -5,10 +5,12 @@ A process that takes too long, too much memory, or dies, is that home's problem.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import multiprocessing
 import multiprocessing.connection
 import resource
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,7 @@ from .errors import NodeError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MEMORY = 6 << 30  # bytes of address space; twice what budget.MEMORY lets names take, and Python
+_PDEATHSIG = 1  # linux/prctl.h: PR_SET_PDEATHSIG
 GRACE = 60.0  # seconds that a process gets to find out by itself that its budget is spent
 
 
@@ -76,6 +79,7 @@ def _start(work: Callable[[Task], Result], task: Task, seconds: float) -> _Runni
 
 
 def _child(answer: multiprocessing.connection.Connection, work: Callable[[Task], Result], task: Task) -> None:
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it holds the locks that its parent holds
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
