@@ -8,6 +8,7 @@ from typing import Any
 
 from . import backup_set, backups, jobs, pruning, work
 from .backup_set import Backup
+from .budget import ENTRIES, SECONDS
 from .errors import NodeError
 
 
@@ -28,12 +29,16 @@ def _required(given: Mapping[str, Any], *names: str) -> None:
             raise NodeError(f"{name} is needed to {given['action']} a backup")
 
 
+def _budget(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"seconds": given.get("home_seconds", SECONDS), "entries": given.get("home_entries", ENTRIES)}
+
+
 def _make(given: Mapping[str, Any], check: bool) -> Done:
     _required(given, "root", "name")
     arguments = {
         "root": given["root"], "directory": given["directory"], "name": given["name"],
         "mountpoint": given["mountpoint"], "verify": given["users"], "workers": given["workers"],
-        "seconds": given["home_seconds"], "entries": given["home_entries"],
+        **_budget(given),
     }  # fmt: skip
     operations, other = backups.plan(backups.Request(**arguments))
     done = Done(operations)
@@ -59,7 +64,7 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
     if not check:
         arguments = {
             "directory": given["directory"], "backup": found.name, "users": given["users"],
-            "workers": given["workers"], "seconds": given["home_seconds"], "entries": given["home_entries"],
+            "workers": given.get("workers", 2), **_budget(given),
         }  # fmt: skip
         done.report["backup"] = jobs.perform("backup-verify", work.verify_backup, arguments)
     return done
