@@ -200,7 +200,7 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     storage.home(*JIHO)
     backup = storage.backup()
     flip(backup.home("minji"))
-    with pytest.raises(NodeError, match="'thesis' differs in content"):
+    with pytest.raises(NodeError, match="is damaged: minji: 'thesis' differs in content"):
         backups.verify(backup, ["jiho", "minji"], again=True)
     found = backup_set.load(str(storage.directory), FIRST)
     assert found is not None
