@@ -104,6 +104,8 @@ def _tree(
 ) -> None:
     os.chdir(os.path.dirname(top))
     found[prefix.rstrip(b"/").hex() or "."] = one(os.path.basename(top), prefix.rstrip(b"/"), first)
+    if not stat.S_ISDIR(os.lstat(os.path.basename(top)).st_mode):
+        return
     os.chdir(os.path.basename(top))
     others: list[tuple[bytes, str]] = []
     levels: list[tuple[bytes, list[bytes]]] = [(prefix, _names())]
