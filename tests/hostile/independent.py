@@ -16,6 +16,8 @@ import stat
 import sys
 
 BLOCK = 1 << 16
+#: On btrfs: the empty directory that a snapshot has where a subvolume was. Nothing is in it and nothing can be put there.
+PLACEHOLDER = 2
 KINDS = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFIFO: "fifo",
          stat.S_IFSOCK: "socket", stat.S_IFCHR: "character", stat.S_IFBLK: "block"}  # fmt: skip
 Facts = dict[str, object]
@@ -122,6 +124,8 @@ def _tree(
         other = nested.get(os.fsdecode(full))
         if other is not None:
             others.append((full, other))
+            continue
+        if stat.S_ISDIR(facts.st_mode) and facts.st_ino == PLACEHOLDER:
             continue
         found[full.hex()] = one(name, full, first)
         if stat.S_ISDIR(facts.st_mode):

@@ -564,6 +564,22 @@ def subvolumes(me: Me) -> None:
         os.close(above)
 
 
+def subvolume_exchanged(me: Me) -> None:
+    """A subvolume that is a link to somebody else's a moment later, and the other way round; and elsewhere."""
+    place = me.place("subvolume-link", me.home)
+    path, link, moved = (os.path.join(place, name) for name in ("subvolume", "link", "moved"))
+    if not os.path.lexists(path):
+        _subvolume(place, "subvolume")
+    if not os.path.lexists(link):
+        os.symlink(me.random.choice([os.path.dirname(me.home), *(f"{one}/volume" for one in me.neighbours)]), link)
+    for number in me.spin(0.4):
+        exchange(path, link)
+        if number % 5 == 0:
+            with contextlib.suppress(OSError):
+                os.rename(path, moved)
+                os.rename(moved, path)
+
+
 def deep_subvolume(me: Me) -> None:
     """A subvolume at the end of a path that no call takes as a whole."""
     here = os.open(me.place("deepvolume", me.home), os.O_RDONLY | os.O_DIRECTORY)
@@ -805,12 +821,11 @@ Trick = Callable[[Me], None]
 TRICKS: dict[str, Trick] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        link_and_back, exchanged, top_exchanged, moved_up_and_down, vanishing, ambush, guessed_names, sparse, deep,
-        crowd,
-        odd_names, odd_names_on_top, filled, leases, locks, mapped, fifos_and_sockets, open_for_ever, acls, attributes,
-        modes, closed, home_mode, flags, times, others_linked, hard_links, subvolumes, deep_subvolume, churned,
-        deleted_while_walked, synced, own_mounts, forks, stopped, deaf, named, ports, crontab, at_job, lingering,
-        failing_unit, docker_self, looked,
+        link_and_back, exchanged, top_exchanged, moved_up_and_down, vanishing, ambush, guessed_names, sparse,
+        deep, crowd, odd_names, odd_names_on_top, filled, leases, locks, mapped, fifos_and_sockets,
+        open_for_ever, acls, attributes, modes, closed, home_mode, flags, times, others_linked, hard_links,
+        subvolumes, subvolume_exchanged, deep_subvolume, churned, deleted_while_walked, synced, own_mounts,
+        forks, stopped, deaf, named, ports, crontab, at_job, lingering, failing_unit, docker_self, looked,
     )
 }  # fmt: skip
 

@@ -23,12 +23,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
 from tests.hostile import independent
-from tests.unit.node.storage import Storage, mounted
+from tests.unit.node.storage import Storage, mounted, run
 
 HERE = Path(__file__).parent
 # uids that nobody on this machine has
 HONEST = {"jiho": 48311, "sora": 48312, "hana": 48313, "minji": 48314}
 HOSTILE = {"mallory": 48321, "trudy": 48322, "eve": 48323}
+WITH_VOLUME = ("jiho", "hana")  # a subvolume of their own in the home
 #: Seconds that a verb may take on this small tree, whoever does what meanwhile. It takes one or two; a machine that
 #: does other things needs more. What hangs is cut here.
 BUDGET = float(os.environ.get("GPUADMIN_HOSTILE_BUDGET", "60"))
@@ -110,6 +111,9 @@ class Scene:
             os.link(home / "thesis", home / "too")
             with (home / "sparse").open("wb") as stream:
                 stream.truncate(1 << 30)
+            if name in WITH_VOLUME:
+                run("btrfs", "subvolume", "create", home / "volume")
+                (home / "volume/secret").write_text(self.token)
             Storage.give(home, uid)
             for top in self.scratch:
                 (top / f"of-{name}").mkdir(mode=0o700)
@@ -237,17 +241,24 @@ class Scene:
         for name in HOSTILE:
             found = (self.base / f"{name}.loot").read_text(errors="replace").splitlines()
             self.expect(not found, f"{name} has read {sorted(set(found))[:3]}")
-        for top in (*self.scratch, *(self.storage.root / name for name in HOSTILE)):
-            for path in self._files_of(set(HOSTILE.values()), top):
+        for top in self.scratch:
+            for path in self._with_token(top, set(HOSTILE.values())):
                 self.failures.append(f"{path!r} is a hostile person's, and holds what others keep to themselves")
+        for name in HOSTILE:
+            self.nothing_of_others(self.storage.root / name)
 
-    def _files_of(self, uids: set[int], top: Path) -> Iterator[str]:
+    def nothing_of_others(self, top: Path) -> None:
+        """That no file in a hostile person's home, or in a copy of it, holds what others keep to themselves."""
+        for path in self._with_token(top):
+            self.failures.append(f"{path!r} is in a hostile person's home, and holds what others keep to themselves")
+
+    def _with_token(self, top: Path, uids: set[int] | None = None) -> Iterator[str]:
         for where, _directories, names in os.walk(top):
             for name in names:
                 with contextlib.suppress(OSError):
                     path = os.path.join(where, name)  # noqa: PTH118  a name may be any bytes
                     facts = os.lstat(path)
-                    if stat.S_ISREG(facts.st_mode) and facts.st_uid in uids:
+                    if stat.S_ISREG(facts.st_mode) and (uids is None or facts.st_uid in uids):
                         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                         try:
                             if self.token.encode() in os.read(handle, 1 << 16):

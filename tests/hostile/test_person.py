@@ -96,7 +96,7 @@ def test_it_tells_what_it_could_read(stage: Scene) -> None:
     assert stage.running["eve"].wait(timeout=30) == 0
     stage.loot()
     assert any("careless" in words for words in stage.failures)
-    assert any("copied" in words and "hostile person's" in words for words in stage.failures)
+    assert any("copied" in words and "in a hostile person's" in words for words in stage.failures)
     stage.failures.clear()
 
 

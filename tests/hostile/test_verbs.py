@@ -264,6 +264,7 @@ def back_again(it: Scene, made: backup_set.Backup, name: str, want: dict[str, ob
     request = wanted(it, name, backup=made.name, mode="directory", target=str(target))
     if it.verb(f"restore-home {name} --to", lambda: restore.execute(request)) is not None:
         it.same(f"{what} restored,", want, target)
+        it.nothing_of_others(target)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
