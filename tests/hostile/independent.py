@@ -16,7 +16,7 @@ import stat
 import sys
 
 BLOCK = 1 << 16
-#: On btrfs: the empty directory that a snapshot has where a subvolume was. Nothing is in it and nothing can be put there.
+#: On btrfs: what a snapshot has where a subvolume was. It is empty, and nothing can be put there.
 PLACEHOLDER = 2
 KINDS = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFIFO: "fifo",
          stat.S_IFSOCK: "socket", stat.S_IFCHR: "character", stat.S_IFBLK: "block"}  # fmt: skip
