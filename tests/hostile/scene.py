@@ -26,9 +26,10 @@ from tests.hostile import independent
 from tests.unit.node.storage import Storage, mounted, run
 
 HERE = Path(__file__).parent
-# uids that nobody on this machine has
-HONEST = {"jiho": 48311, "sora": 48312, "hana": 48313, "minji": 48314}
-HOSTILE = {"mallory": 48321, "trudy": 48322, "eve": 48323}
+#: uids that nobody has (systemd's UIDS-GIDS: unused), others for each run: what is left of these people is killed by uid.
+FIRST_UID = 1_900_000_000 + os.getpid() % 4_000_000 * 16
+HONEST = {name: FIRST_UID + number for number, name in enumerate(("jiho", "sora", "hana", "minji"))}
+HOSTILE = {name: FIRST_UID + 8 + number for number, name in enumerate(("mallory", "trudy", "eve"))}
 WITH_VOLUME = ("jiho", "hana")  # a subvolume of their own in the home
 #: Seconds that a verb may take on this small tree, whoever does what meanwhile. It takes one or two; a machine that
 #: does other things needs more. What hangs is cut here.
