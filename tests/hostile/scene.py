@@ -26,7 +26,7 @@ from tests.hostile import independent
 from tests.unit.node.storage import Storage, mounted, run
 
 HERE = Path(__file__).parent
-#: uids that nobody has (systemd's UIDS-GIDS: unused), others for each run: what is left of these people is killed by uid.
+#: uids that nobody has, others for each run, because what is left of these people is killed by uid.
 FIRST_UID = 1_900_000_000 + os.getpid() % 4_000_000 * 16
 HONEST = {name: FIRST_UID + number for number, name in enumerate(("jiho", "sora", "hana", "minji"))}
 HOSTILE = {name: FIRST_UID + 8 + number for number, name in enumerate(("mallory", "trudy", "eve"))}
