@@ -85,6 +85,7 @@ class Scene:
         self.point = point
         self.storage = Storage(point)
         self.failures: list[str] = []
+        self.refused: dict[str, str] = {}
         self.took: dict[str, float] = {}
         self.token = f"canary-of-{seed:x}-{os.urandom(8).hex()}"
         self.running: dict[str, subprocess.Popen[bytes]] = {}
@@ -205,6 +206,7 @@ class Scene:
         except TooLong:
             self.failures.append(f"{what} had not ended after {seconds:.0f} s")
         except NodeError as error:
+            self.refused[what] = str(error)
             named = [name for name in HONEST if name in str(error)]
             if not refusal or named:
                 self.failures.append(f"{what} ended with: {error}")
@@ -275,7 +277,7 @@ class Scene:
             }
             raise AssertionError(
                 f"GPUADMIN_HOSTILE_SEED={self.seed} repeats it\n- " + "\n- ".join(self.failures)
-                + f"\nseconds: {json.dumps({what: round(time, 1) for what, time in self.took.items()})}\n{logs}"
+                + f"\nrefused: {json.dumps(self.refused, indent=1)}\nseconds: {json.dumps({what: round(time, 1) for what, time in self.took.items()})}\n{logs}"
             )  # fmt: skip
 
 
