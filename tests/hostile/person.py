@@ -948,6 +948,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--rounds", type=int, default=0, help="tricks of each worker; 0: until the time is over")
     add("--pause", type=float, default=0.0, help="seconds between two tricks of a worker")
     add("--linger", action="store_true", help="leave at the end what runs in the background")
+    add("--tied", action="store_true", help="end with the process that has started it")
     add("--list", action="store_true", help="print the order of the tricks and end")
     return parser.parse_args(arguments)
 
@@ -967,6 +968,8 @@ def main(arguments: list[str] | None = None) -> int:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.setsid()
     limits(given)
+    if given.tied:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     checked(LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     workers: list[tuple[int, int]] = []
     for number in range(given.workers):

@@ -148,7 +148,7 @@ class Scene:
             "--home", str(self.storage.root / name), "--scratch", *map(str, self.scratch), "--neighbour", *neighbours,
             "--elsewhere", str(self.elsewhere), "--peek", *map(str, peek), "--locks", str(self.base / "node"),
             "--token", self.token, "--loot", str(self.base / f"{name}.loot"), "--bytes", str(24 << 20),
-            "--workers", str(WORKERS), "--processes", "4", "--address", "127.66.0.1", *tricks, *more,
+            "--workers", str(WORKERS), "--processes", "4", "--address", "127.66.0.1", "--tied", *tricks, *more,
         ]  # fmt: skip
 
     def start(self, name: str, command: Sequence[str]) -> None:
@@ -213,7 +213,7 @@ class Scene:
         except Exception as error:  # whatever else it is, it is a defect
             self.failures.append(f"{what} ended with {type(error).__name__}: {error}")
         finally:
-            self.took[what] = time.monotonic() - begun
+            self.took[what] = round(time.monotonic() - begun, 1)
         return None
 
     def expect(self, true: object, words: str) -> None:
@@ -277,7 +277,7 @@ class Scene:
             }
             raise AssertionError(
                 f"GPUADMIN_HOSTILE_SEED={self.seed} repeats it\n- " + "\n- ".join(self.failures)
-                + f"\nrefused: {json.dumps(self.refused, indent=1)}\nseconds: {json.dumps({what: round(time, 1) for what, time in self.took.items()})}\n{logs}"
+                + f"\nrefused: {json.dumps(self.refused, indent=1)}\nseconds: {json.dumps(self.took)}\n{logs}"
             )  # fmt: skip
 
 
