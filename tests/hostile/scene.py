@@ -141,7 +141,9 @@ class Scene:
         python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
         neighbours = [str(self.storage.root / one) for one in (*HONEST, *HOSTILE) if one != name]
         peek = [self.storage.root, self.storage.directory, self.archive, self.out]
-        tricks = ["--only", *ONLY] if ONLY else ["--without", *NOT_HERE]
+        # an archive holds no path of more than 4095 bytes: every second attack lets eve's home become one
+        without = [*NOT_HERE, "deep", "deep-subvolume"] if name == "eve" and self.seed % 2 else NOT_HERE
+        tricks = ["--only", *ONLY] if ONLY else ["--without", *without]
         seed = str(self.seed * 10 + list(HOSTILE).index(name))
         return [
             python, "-I", "-B", str(self.base / "person.py"), "--seed", seed, "--seconds", str(seconds),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
+import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,15 +14,17 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import restore
 
 from tests.hostile import independent
+from tests.hostile.person import SUBVOL_CREATE
+from tests.hostile.scene import limit
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
 pytestmark = pytest.mark.btrfs
-MINJI = ("minji", 20001)
+MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[Storage]:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+    with mounted(tmp_path / "disk", tmp_path / "srv", 2048) as point:
         yield Storage(point)
 
 
@@ -41,3 +47,56 @@ def test_a_snapshot_of_a_subvolume_that_holds_another_one(storage: Storage) -> N
     )
     restore.execute(request)
     assert independent.differences(before, independent.manifest(str(home))) == []
+
+
+def subvolume(above: int, name: str) -> int:
+    """Make one, and return it opened."""
+    fcntl.ioctl(above, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, name.encode())))
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=above)
+
+
+def others_are_saved(storage: Storage, name: str = FIRST) -> None:
+    backup = storage.backup(name)
+    assert backup.homes["jiho"].verified
+    assert set(backup.problems) <= {"minji"}
+
+
+@pytest.fixture
+def as_in_a_unit() -> Iterator[None]:
+    """As many open files as systemd gives a service, and ssh a login."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("as_in_a_unit")
+def test_subvolumes_in_subvolumes(storage: Storage) -> None:
+    """As deep as somebody likes: neither the recursion nor the open files of root's programs end before it does."""
+    home = storage.home(*MINJI)
+    storage.home(*JIHO)
+    here = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(600):
+        inner = subvolume(here, "v")
+        os.close(here)
+        here = inner
+    os.close(here)
+    others_are_saved(storage)
+    plan, _purged = storage.wipe_all(JIHO, MINJI)
+    assert {words.partition(":")[0] for words in plan.conflicts} <= {"minji", "home minji"}
+    assert "jiho" not in storage.names
+
+
+def test_very_many_subvolumes(storage: Storage) -> None:
+    """Making one costs its owner a tenth of what saving it costs root: that one home takes too long, and no other."""
+    home = storage.home(*MINJI)
+    storage.home(*JIHO)
+    here = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    begun = time.monotonic()
+    number = 0
+    while time.monotonic() - begun < 4 and number < 3000:
+        os.close(subvolume(here, f"v{number}"))
+        number += 1
+    os.close(here)
+    with limit(30):
+        others_are_saved(storage)

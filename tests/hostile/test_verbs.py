@@ -187,7 +187,7 @@ def locking(it: Scene) -> None:
 
 
 def taken(lock: str) -> None:
-    with files.flocked(lock, seconds=10):
+    with files.flocked(lock, seconds=BUDGET - 1):
         pass
 
 
