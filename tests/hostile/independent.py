@@ -94,7 +94,10 @@ def manifest(top: str, nested: dict[str, str] | None = None) -> dict[str, Facts]
     try:
         found: dict[str, Facts] = {}
         first: dict[tuple[int, int], str] = {}
-        _tree(os.fsencode(os.path.abspath(top)), b"", dict(nested or {}), found, first)
+        inner = dict(nested or {})
+        _tree(os.fsencode(os.path.abspath(top)), b"", inner, found, first)
+        for path, other in sorted(inner.items()):
+            _tree(os.fsencode(other), os.fsencode(path) + b"/", inner, found, first)
         return found
     finally:
         os.fchdir(here)
@@ -109,7 +112,6 @@ def _tree(
     if not stat.S_ISDIR(os.lstat(os.path.basename(top)).st_mode):
         return
     os.chdir(os.path.basename(top))
-    others: list[tuple[bytes, str]] = []
     levels: list[tuple[bytes, list[bytes]]] = [(prefix, _names())]
     while levels:
         path, names = levels[-1]
@@ -121,9 +123,7 @@ def _tree(
         name = names.pop()
         full = path + name
         facts = os.lstat(name)
-        other = nested.get(os.fsdecode(full))
-        if other is not None:
-            others.append((full, other))
+        if os.fsdecode(full) in nested:  # what stands in its place is not it
             continue
         if stat.S_ISDIR(facts.st_mode) and facts.st_ino == PLACEHOLDER:
             continue
@@ -131,8 +131,6 @@ def _tree(
         if stat.S_ISDIR(facts.st_mode):
             os.chdir(name)
             levels.append((full + b"/", _names()))
-    for full, other in others:
-        _tree(os.fsencode(other), full + b"/", nested, found, first)
 
 
 def _names() -> list[bytes]:

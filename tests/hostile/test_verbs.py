@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import (
@@ -256,7 +257,22 @@ def archived_at_last(it: Scene) -> None:
     if home.exists():
         it.same("eve's home, which was not archived,", before, home)
     else:
-        it.same("eve's home, unpacked,", before, unpacked(it, "eve"))
+        have = independent.manifest(str(unpacked(it, "eve")))
+        words = independent.differences(as_archived(before), as_archived(have), most=50)
+        # where somebody's snapshot had the place of a subvolume, tar makes an empty directory
+        words = [one for one in words if not one.endswith("deeper' is new")]
+        it.expect(not words, f"eve's home, unpacked, is not what it was: {'; '.join(words)}")
+
+
+def as_archived(found: dict[str, Any]) -> dict[str, Any]:
+    """Without what tar leaves out: sockets, and properties of btrfs, which are no content."""
+    return {
+        path: {**facts, "attributes": {key: value for key, value in facts["attributes"].items() if key[:6] != "btrfs."}}
+        if "attributes" in facts
+        else facts
+        for path, facts in found.items()
+        if facts["kind"] != "socket"
+    }
 
 
 def back_again(it: Scene, made: backup_set.Backup, name: str, want: dict[str, object], what: str) -> None:
