@@ -41,6 +41,11 @@ molecule: $(READY) system-test ## every role on the virtual cluster
 e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
 	@$(PYTEST) -v -m lab tests
 
+.PHONY: hostile
+hostile: $(READY) system-test ## hostile people while the verbs run: on a loop device, then on the lab (SEED=, MINUTES=10)
+	@GPUADMIN_HOSTILE_SEED=$(SEED) $(PYTEST) -v tests/hostile
+	@GPUADMIN_HOSTILE_SEED=$(SEED) GPUADMIN_HOSTILE_MINUTES=$(or $(MINUTES),10) $(PYTEST) -v -s tests/e2e/test_hostile.py
+
 .PHONY: test-faults
 test-faults: $(READY) system-test ## power cuts at every step, bad images, lost hosts: the whole matrix on the lab (hours)
 	@$(PYTEST) -v -m lab tests/e2e/test_*_faults.py
