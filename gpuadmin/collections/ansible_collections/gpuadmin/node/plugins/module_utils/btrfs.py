@@ -9,7 +9,7 @@ import os
 import struct
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .errors import NodeError
@@ -88,27 +88,57 @@ def holder(path: str) -> str:
     return here
 
 
-def nested(path: str | int) -> Iterator[str]:
+def nested(path: str | int, wanted: Callable[[str], bool] = lambda relative: True) -> Iterator[str]:
     """The subvolumes at any depth below the subvolume ``path`` (or an open one), relative to it, parents first.
 
-    What is moved or deleted meanwhile is left out.
+    What is moved or deleted meanwhile is left out, and what is not ``wanted``, with all that is in it. However deep
+    they lie in each other, none but the first is open while the next one is looked at.
     """
-    handle = os.dup(path) if isinstance(path, int) else open_directory(path)
+    top = os.dup(path) if isinstance(path, int) else open_directory(path)
+    waiting = [""]
     try:
-        for relative in sorted(_children(handle)):
-            try:
-                inner = open_deep(relative, handle)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            try:
-                yield relative
-                if os.fstat(inner).st_ino == SUBVOLUME_INODE:
-                    for below in nested(inner):
-                        yield os.path.join(relative, below)
-            finally:
-                os.close(inner)
+        while waiting:
+            above = waiting.pop()
+            inner = []
+            for child in _children_of(above, top):
+                relative = os.path.join(above, child)
+                if wanted(relative) and _inode(relative, top) is not None:
+                    yield relative
+                    inner.append(relative)
+            waiting += reversed(inner)
+    finally:
+        os.close(top)
+
+
+def _children_of(path: str, at: int) -> list[str]:
+    try:
+        handle = open_deep(path, at)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        return sorted(_children(handle)) if os.fstat(handle).st_ino == SUBVOLUME_INODE else []
     finally:
         os.close(handle)
+
+
+def _inode(path: str | bytes, at: int) -> int | None:
+    """The inode of a directory below an open one; None where there is none, or a link on the way."""
+    try:
+        handle = open_deep(path, at)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return os.fstat(handle).st_ino
+    finally:
+        os.close(handle)
+
+
+def is_placeholder(path: str, at: int) -> bool:
+    """Whether what lies there is itself the empty directory that a snapshot has where a subvolume was.
+
+    Somebody who makes a snapshot of a subvolume of theirs that holds another one has such a directory.
+    """
+    return _inode(path, at) == PLACEHOLDER_INODE
 
 
 def open_deep(path: str | bytes, at: int) -> int:

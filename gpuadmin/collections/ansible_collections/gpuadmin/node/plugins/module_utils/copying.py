@@ -93,7 +93,8 @@ class Copier:
                         raise NodeError(f"{os.fsdecode(path)!r} was moved while it was copied")
                     self._finish(entry, here, entry.name)
                 elif entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-                    self._nested(path, rest, here)
+                    if path in rest:  # where it is not, the manifest has no line of it either
+                        self._nested(path, rest, here)
                 elif entry.is_directory:
                     os.mkdir(entry.name, 0o700, dir_fd=here)
                     inner = open_directory(entry.name, here)
@@ -112,8 +113,6 @@ class Copier:
             self._nested(path, rest, here)
 
     def _nested(self, path: bytes, rest: dict[bytes, str], here: int) -> None:
-        if path not in rest:
-            raise NodeError(f"{os.fsdecode(path)!r} is a subvolume of its own that this backup does not hold")
         source = open_directory(rest.pop(path))
         try:
             self._directory(source, path + b"/", rest, here, path.rpartition(b"/")[2])

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import extents
-from .btrfs import PLACEHOLDER_INODE, open_directory
+from .btrfs import PLACEHOLDER_INODE, is_placeholder, open_directory
 from .budget import Budget
 from .descend import Entry, same_file_system, walk
 from .errors import NodeError
@@ -126,6 +126,7 @@ class Reader:
         budget: Budget | None = None,
         form: int = FORM,
         links: bool = True,
+        live: str | None = None,
     ) -> None:
         """``links``: whether a further name of a file is a link to the first one, or a file as well."""
         self._links = links
@@ -134,6 +135,17 @@ class Reader:
         self._form = form
         self._earlier = _Earlier(iter(()) if earlier is None else earlier)
         self._first: dict[tuple[int, int], str] = {}
+        self._live = live
+
+    def lacks(self, path: str) -> bool:
+        """Whether a subvolume is missing in the backup that is made. One that was made before has its manifest."""
+        if self._live is None:
+            return False
+        handle = open_directory(self._live)
+        try:
+            return not is_placeholder(path, handle)
+        finally:
+            os.close(handle)
 
     def line(self, entry: Entry, path: str) -> Line:
         facts = entry.facts
@@ -219,13 +231,16 @@ def lines(
     earlier: Iterator[Line] | None = None,
     budget: Budget | None = None,
     form: int = FORM,
+    live: str | None = None,
 ) -> Iterator[Line]:
     """The lines of everything below the directory ``top`` (a path, or open), after one for it itself (path ``.``).
 
-    ``nested``: path below ``top`` → where the snapshot of the subvolume that was there lies. One that is not among
-    them is an error, because it would be missing in the backup. ``owner`` translates ids.
+    ``nested``: path below ``top`` → where the snapshot of the subvolume that was there lies. ``live``: the home that a
+    backup is being made of: a subvolume in it that is not among them is an error, because it would be missing in the
+    backup. Where there is an empty directory in its place in the home itself, nothing is missing, and it has no line.
+    ``owner`` translates ids.
     """
-    reader = Reader(owner, earlier, budget, form)
+    reader = Reader(owner, earlier, budget, form, live=live)
     rest = dict(nested or {})
     handle = os.dup(top) if isinstance(top, int) else open_directory(top)
     try:
@@ -245,9 +260,10 @@ def _below(top: int, prefix: str, rest: dict[str, str], reader: Reader) -> Itera
         path = prefix + os.fsdecode(entry.path)
         yield from _subvolumes(prefix, path, rest, reader)
         if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-            if path not in rest:
+            if path in rest:
+                yield from _subvolume(path, rest, reader)
+            elif reader.lacks(path):
                 raise NodeError(f"{path!r} is a subvolume of its own that this backup does not hold")
-            yield from _subvolume(path, rest, reader)
         else:
             yield reader.line(entry, path)
     yield from _subvolumes(prefix, None, rest, reader)
