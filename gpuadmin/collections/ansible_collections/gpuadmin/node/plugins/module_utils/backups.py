@@ -182,7 +182,7 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
 
 def _key(name: str) -> str:
     """What a home is called in ``problems``: by its name, if it is one."""
-    return name if valid_name(name) else shown(name)
+    return name if home_owner(name) else shown(name)
 
 
 def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
