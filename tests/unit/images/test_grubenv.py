@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from tests.unit.images.conftest import run
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk: needs root")
+pytestmark = pytest.mark.root  # mounts a disk
 Mount = Callable[..., Path]
 
 

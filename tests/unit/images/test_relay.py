@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from .conftest import Node
 
 pytestmark = [
     pytest.mark.btrfs,
-    pytest.mark.skipif(shutil.which("mbuffer") is None, reason="needs mbuffer"),
+    pytest.mark.needs("mbuffer"),
 ]
 
 
