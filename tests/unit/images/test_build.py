@@ -142,7 +142,7 @@ def test_nothing_is_published_that_is_not_right(
 
 
 def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: Node) -> None:
-    places, settings = golden.places, golden.settings
+    settings = golden.settings
     golden.push("one")
     after = golden.boot()
     confirm(after)
@@ -154,7 +154,8 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
     assert [item["file"] for item in json.loads(again)["streams"]] == ["from-one.btrfs.zst", "full.btrfs.zst"]
     assert json.loads(again)["uuid"] == json.loads(first)["uuid"]
     assert json.loads(again)["streams"][0] == json.loads(first)["streams"][0]
-    assert places.store
+    files = {path.name for path in (Path(golden.places.store) / "new").iterdir()}
+    assert {"from-one.btrfs.zst", "full.btrfs.zst"} <= files
 
 
 def test_a_store_that_cannot_be_written(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:

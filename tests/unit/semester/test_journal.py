@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ def test_an_entry_is_on_the_disk_when_it_is_written(journal: Journal, monkeypatc
     """Also its name, with the first entry: a power cut after it must find it."""
     synced: list[str] = []
     monkeypatch.setattr(
-        module.os, "fsync", lambda handle: synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        module.os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").resolve().name)
     )
     journal.write("begin", phase="lock", plan={})
     assert synced == ["journal.jsonl"]

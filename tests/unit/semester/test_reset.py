@@ -521,3 +521,20 @@ def test_a_lock_that_does_not_hold_everywhere_wipes_nothing(cluster: Cluster, cl
     assert "lock: node1" in err
     assert not cluster.locked_on("node1", "minji")
     assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
+
+
+def test_a_wipe_that_was_begun_is_not_taken_back(cluster: Cluster, cli: Cli) -> None:
+    """People would be let in to homes that are half gone."""
+
+    def cut(phase: str, host: str, check: bool) -> None:
+        if phase == "wipe" and not check:
+            raise Cut
+
+    cluster.after_host = cut
+    with pytest.raises(Cut):
+        cli(*ALL)
+    before = cluster.picture(), cluster.locked
+    code, _out, err = cli("semester-reset", "--abort", "--yes")
+    assert code == 5
+    assert "homes are being wiped; this cannot be taken back" in err
+    assert (cluster.picture(), cluster.locked) == before
