@@ -248,6 +248,42 @@ def test_what_the_store_loses(store: dict[str, Any], nodes: dict[str, Any], keep
 
 
 @pytest.mark.parametrize(
+    "only",
+    [{"image": "a"}, {"current": "a"}, {"trial": "a+2"}, {"confirmed": ["b", "a"]}],
+    ids=["runs", "boots", "is to try", "can go back to"],
+)
+def test_the_store_keeps_what_one_node_needs_for_one_reason(only: dict[str, Any]) -> None:
+    """Each reason by itself: a node that needs the oldest image for nothing else."""
+    store = {name: entry(name, number, full=True) for number, name in enumerate("abc")}
+    rest = {"running": "b", "image": "b", "current": "b", "trial": "", "confirmed": ["b"]}
+    assert prune_store(Facts(store, {"n": node(**rest)}), 1) == ["a"]
+    assert prune_store(Facts(store, {"n": node(**{**rest, **only})}), 1) == []
+
+
+NEEDS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "nothing of the oldest": ({}, ["a"], ["a"]),
+    "runs": ({"running": "a"}, ["b"], []),
+    "boots": ({"current": "a"}, [], []),
+    "is to try": ({"trial": "a"}, [], []),
+    "confirmed before": ({"confirmed": ["c", "a"]}, ["b"], []),
+    "the parent of the newest": ({"newest": ["c", "b", "a"], "parent": "a"}, ["a"], []),
+    "the image of a root of another name": ({"trial": "t", "image_of": {"t": "a"}}, ["a"], []),
+}
+
+
+@pytest.mark.parametrize(("needs", "roots", "images"), NEEDS.values(), ids=NEEDS.keys())
+def test_a_node_keeps_what_it_needs_for_one_reason(needs: dict[str, Any], roots: list[str], images: list[str]) -> None:
+    """`c` runs and boots, `b` was confirmed before; the two newest images stay, and the oldest for one reason alone."""
+    needs = dict(needs)
+    parents = {"a": None, "b": None, "c": needs.pop("parent", None)}
+    given = {
+        "running": "c", "current": "c", "trial": "", "confirmed": ["c", "b"], "image_of": {}, "newest": ["c", "b", "a"],
+        "keep": 2, **needs,
+    }  # fmt: skip
+    assert image_prune.decide(["a", "b", "c"], parents, **given) == (roots, images)
+
+
+@pytest.mark.parametrize(
     ("roots", "images", "keyword", "expected"),
     [
         (["a"], {"a": None}, {}, ([], [])),
