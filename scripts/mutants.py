@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -27,6 +27,9 @@ LISTS = ROOT / "tests" / "mutants"
 PLUGINS = "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
 FIELDS = {"name", "file", "find", "replace", "tests"}
 SHORTEST_LIMIT = 120.0  # seconds; a mutant's tests may take ten times what they take without it
+
+
+RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
 class ListError(Exception):
@@ -179,11 +182,14 @@ def run_tests(place: Path, tests: Iterable[str], limit: float) -> Outcome:
             command, cwd=place, env=environment(place), stdin=subprocess.DEVNULL, stdout=stream,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+        RUNNING.add(process)
         try:
             code: int | None = process.wait(limit)
         except subprocess.TimeoutExpired:
             code = None
             _end(process)
+        finally:
+            RUNNING.discard(process)
     output = log.read_text(errors="replace")
     return Outcome(code, *_counts(report), time.monotonic() - begun, "\n".join(output.splitlines()[-25:]))
 
@@ -292,7 +298,7 @@ def run_all(mutants: Sequence[Mutant], jobs: int, tell: Callable[[Verdict], None
     base = tempfile.mkdtemp(prefix="gpuadmin-mutants-")
     try:
         work = Work(Path(base))
-        with ThreadPoolExecutor(jobs) as pool:
+        with ThreadPoolExecutor(jobs) as pool, _ending(pool):
             paths = sorted({test for mutant in sound for test in mutant.tests})
             outcomes = dict(zip(paths, pool.map(work.green, paths), strict=True))
             pending = []
@@ -311,6 +317,23 @@ def run_all(mutants: Sequence[Mutant], jobs: int, tell: Callable[[Verdict], None
     return verdicts
 
 
+@contextmanager
+def _ending(pool: ThreadPoolExecutor) -> Iterator[None]:
+    """Whoever interrupts leaves no tests at work, and nothing mounted."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(RUNNING):
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+        raise
+
+
+def _terminated(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0: all killed; 1: a mutant survived or an entry is broken; 2: the lists cannot be used."""
     parser = argparse.ArgumentParser(description="take each check that guards data out, and expect red tests")
@@ -325,11 +348,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.list:
             print("\n".join(one.label for one in mutants))
             return 0
+        signal.signal(signal.SIGTERM, _terminated)
         begun = time.monotonic()
         verdicts = run_all(mutants, max(options.jobs, 1))
     except ListError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
     left = [one for one in verdicts if one.kind != "killed"]
     for verdict in left:
         print(f"{verdict.kind.upper()} {verdict.mutant.label}: {verdict.why}")
