@@ -538,3 +538,26 @@ def test_a_wipe_that_was_begun_is_not_taken_back(cluster: Cluster, cli: Cli) -> 
     assert code == 5
     assert "homes are being wiped; this cannot be taken back" in err
     assert (cluster.picture(), cluster.locked) == before
+
+
+def test_without_a_terminal_no_host_is_asked_and_nothing_is_begun(cluster: Cluster, cli: Cli) -> None:
+    code, _out, err = cli("semester-reset")
+    assert code == 5
+    assert "no terminal" in err
+    assert cluster.asked == []
+    assert not journal(cluster).path.exists()
+
+
+def test_a_phase_that_is_pending_somewhere_holds_up_the_next(cluster: Cluster, cli: Cli) -> None:
+    """The node is back, but nobody was locked out of it."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    cluster.away = {"node2"}
+    assert cli("semester-reset", "--phase", "lock", "--leave-pending", "--yes")[0] == 0
+    cluster.away = set()
+    code, _out, err = cli("semester-reset", "--phase", "end-sessions", "--yes")
+    assert code == 5
+    assert "end-sessions: lock is not done everywhere: node2" in err
+    assert not cluster.locked_on("node2", "minji")
+    assert cli("semester-reset", "--phase", "lock", "--yes")[0] == 0
+    assert cluster.locked_on("node2", "minji")
+    assert cli("semester-reset", "--phase", "end-sessions", "--yes")[0] == 0
