@@ -41,7 +41,7 @@ from gpuadmin.chain_key import make_key
 
 from .conftest import COLLECTIONS, Node, World
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user, and from ports of root's")
+needs_root = pytest.mark.root  # acts as another user, and from ports of root's
 NOBODY = 65534
 CONTENT = random.Random(14).randbytes((3 << 20) + 4711)
 WANTED = Stream("full.btrfs.zst", None, len(CONTENT), len(CONTENT), "0" * 64)

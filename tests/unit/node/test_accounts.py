@@ -20,7 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Setting
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+root_only = pytest.mark.root  # gives files to other users
 pytestmark = root_only
 SETTINGS = Settings(docker_data="/local/.docker")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEwH0f5bI8ZzvWgIbc5uK1h6H8l2fFrj1v6J2p7mWb2T"

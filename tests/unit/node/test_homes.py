@@ -13,10 +13,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
 
+from tests.machine import in_place
 from tests.unit.node.storage import mounted, run
 
 MINJI = {"name": "minji", "uid": 20001, "gid": 20001, "shell": "ignored"}
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+root_only = pytest.mark.root  # gives files to other users
 
 
 class Storage:
@@ -140,9 +141,7 @@ def test_a_missing_home_root_is_made_below_the_mount(storage: Storage) -> None:
     assert storage.root.stat().st_mode & 0o777 == 0o755
 
 
-archiving = pytest.mark.skipif(
-    os.geteuid() != 0 or Path("/run/systemd/system").is_dir(), reason="needs root; under systemd a unit does this"
-)
+archiving = in_place
 WHO = {"name": "minji", "uid": 20001}
 
 

@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 
 from tests.unit.node.storage import Storage, mounted, run
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+root_only = pytest.mark.root  # gives files to other users
 # uids that nobody on this machine has
 MINJI = Person("minji", 48211, range(2900000000, 2900065536))
 JIHO = Person("jiho", 48212, range(2900065536, 2900131072))

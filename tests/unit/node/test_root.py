@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings
 
+from tests.machine import cannot_mount
+
 PROGRAM = Path(root.__file__)
 
 
@@ -29,8 +29,6 @@ def run(*command: str | Path) -> None:
 def btrfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A mounted btrfs with a read-only subvolume roots/a; yields the directory of the mount points."""
     base = tmp_path_factory.mktemp("btrfs")
-    if os.geteuid() != 0 or shutil.which("mkfs.btrfs") is None:
-        pytest.skip("needs root and mkfs.btrfs")
     image, top = base / "disk", base / "top"
     with image.open("wb") as stream:
         stream.truncate(256 << 20)
@@ -39,7 +37,7 @@ def btrfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         run("mount", "-o", "loop", image, top)
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine cannot mount btrfs: {error.stderr!r}")
+        cannot_mount(error)
     try:
         yield base
     finally:

@@ -71,6 +71,7 @@ def test_only_terminals(tmp_path: Path) -> None:
     assert file.read_text() == ""
 
 
+@pytest.mark.root  # gives files to other users
 def test_consoles_of_people(tmp_path: Path) -> None:
     """A console that nobody has logged in at belongs to root; ptmx and names that are no terminals are left out."""
     where = devices(tmp_path)
