@@ -36,9 +36,8 @@ def test_a_seed_is_an_attack() -> None:
     assert not {name for names in order("--seed", "5", "--without", "deep") for name in names} & {"deep"}
 
 
+@pytest.mark.root
 def test_it_is_not_for_root(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
     command = [sys.executable, str(Path(person.__file__)), "--home", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2

@@ -23,7 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings, load
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="acts as other users: needs root")
+pytestmark = pytest.mark.root  # acts as other users
 ROLE = Path(__file__).resolve().parents[3] / "roles/rootless_docker"
 UTILS = Path(accounts.__file__).parent
 SETTINGS = Settings(docker_data="/local/.docker")
@@ -461,7 +461,7 @@ def test_without_its_socket_it_does_nothing(set_up: Host, monkeypatch: pytest.Mo
     assert not has_docker(set_up, "junho")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="asks systemd-analyze")
+@pytest.mark.needs("systemd-analyze")
 def test_the_units(tmp_path: Path) -> None:
     """systemd understands them, and what keeps a person from stopping or failing them is there."""
     for kind in ("socket", "service"):

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import health, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import ImageSettings, Places
 
 CHECKS = Path(__file__).resolve().parents[3] / "roles/btrfs_root/templates/checks"
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user or mounts: needs root")
+root_only = pytest.mark.root  # acts as another user or mounts
 
 
 def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import files, holders, root
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="acts as other users: needs root")
+root_only = pytest.mark.root  # acts as other users
 HOLD = """import fcntl, os, sys, time
 handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
 getattr(fcntl, sys.argv[2])(handle, fcntl.LOCK_EX)

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs and makes devices: needs root")
+root_only = pytest.mark.root  # mounts a tmpfs and makes devices
 SECONDS = 20.0  # what takes longer reads holes
 
 

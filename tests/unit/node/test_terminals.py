@@ -89,7 +89,7 @@ def test_a_console_that_is_unplugged_silences_no_other(tmp_path: Path) -> None:
     assert terminals.in_use(str(tmp_path)) == [str(tmp_path / "pts/0")]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user: needs root")
+@pytest.mark.root
 def test_who_closes_files_all_the_time_does_not_hide_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file of a process is gone when it is looked at; the process has others."""
     process = tmp_path / "41"
