@@ -33,6 +33,13 @@ pytestmark = pytest.mark.btrfs
 SECOND = "20261228T010203Z-daily"
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is of the future is refused, and these sets have names of their own time."""
+    monkeypatch.setattr(backup_set, "now", lambda: os.environ["TEST_NOW"])
+    monkeypatch.setenv("TEST_NOW", "2026-12-31T00:00:00Z")
+
+
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[Storage]:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
@@ -236,8 +243,9 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
 PROGRAM = """
 import sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils import copy_server
+from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, copy_server
 import os
+backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
 sys.exit(copy_server.main({directory!r}, 1))
 """
