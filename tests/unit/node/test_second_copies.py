@@ -463,6 +463,49 @@ def test_a_set_that_is_not_as_told(keeper: Keeper) -> None:
         keeper.ask(f"commit {FALSE}", b"[" * 100000)
 
 
+def test_paths_that_lead_out(clock: Clock) -> None:
+    """Where a nested subvolume was in its home is where a restore puts it."""
+    home = {"uid": 1, "inode": 1, "volume": "", "files": 0, "bytes": 0, "entries": 1, "checksum": "0" * 64}
+    document = {
+        "format": backup_set.FORMAT,
+        "created": clock(),
+        "root": "/r",
+        "inside": ".",
+        "problems": {},
+        "copies": {},
+    }
+    for where, refused in (
+        ("a/b", False),
+        ("", False),
+        ("..", True),
+        ("a/../../b", True),
+        ("/etc", True),
+        ("a//b", True),
+    ):
+        said = json.dumps({**document, "homes": {"minji": {**home, "nested": {where: "nested/0"}}}})
+        if refused:
+            with pytest.raises(NodeError, match="nested of minji"):
+                received.parse("/d", REAL, said)
+        else:
+            assert received.parse("/d", REAL, said).homes["minji"].nested == {where: "nested/0"}
+
+
+@pytest.mark.btrfs
+def test_a_snapshot_of_another_uuid(keeper: Keeper) -> None:
+    keeper.ask(f"begin {FALSE}")
+    with pytest.raises(NodeError, match="what arrived is not what was sent"):
+        keeper.ask(f"receive {FALSE} homes {UUID}", crafted.stream(crafted.subvol("homes", OTHER)))
+
+
+@pytest.mark.btrfs
+def test_a_complete_set_is_not_begun_again(real: Keeper) -> None:
+    before = real.picture()
+    for request in (f"begin {REAL}", f"receive {REAL} homes {UUID}", f"manifest {REAL} minji", f"commit {REAL}"):
+        with pytest.raises(NodeError, match="is complete here"):
+            real.ask(request)
+    assert real.picture() == before
+
+
 @pytest.mark.btrfs
 def test_a_home_that_a_link_leads_to(keeper: Keeper, tmp_path: Path) -> None:
     """A verification would read what the link leads to, and say what differs there."""
