@@ -363,6 +363,9 @@ def test_what_cannot_be_confined_does_not_run(keeper: Keeper, monkeypatch: pytes
         raise OSError("no namespaces here")
 
     monkeypatch.setattr(confined, "enter", refuse)
+    view = confined.View(str(keeper.directory), receiving.place(str(keeper.directory), FALSE))
+    with tempfile.TemporaryFile() as said:
+        assert confined.start(view, ("true",), said).wait(10) == 125
     with pytest.raises(NodeError, match="cannot be confined: no namespaces here"):
         keeper.receive()
     assert [one.name for one in keeper.directory.iterdir()] == [copy_server.LOCK]
@@ -638,17 +641,18 @@ def test_whatever_is_asked_for_what_was_verified_stays(real: Keeper, data: st.Da
 
 
 @given(
-    flood=st.lists(st.tuples(st.floats(0, 60), st.booleans(), st.booleans(), st.floats(-4000, 0)), max_size=60),
+    flood=st.lists(st.tuples(st.floats(0, 120), st.booleans(), st.booleans(), st.floats(-4000, 0)), max_size=60),
     ordinary=st.integers(0, 5),
-    days=st.integers(1, 40),
+    days=st.integers(1, 90),
 )
 def test_nothing_that_is_sent_shortens_the_time_of_a_copy(
     flood: list[tuple[float, bool, bool, float]], ordinary: int, days: int
 ) -> None:
     """Sets with names and times of the sender's choice, verified or not; this host prunes after each of them."""
     begun = datetime(2026, 12, 21, tzinfo=UTC)
+    told = begun - timedelta(days=240)  # they were made long before they were sent
     mine = [
-        retention.Kept(f"20261220T00000{number}Z-{label}", begun, frozenset("ab"), frozenset("ab"), begun)
+        retention.Kept(f"20260420T00000{number}Z-{label}", told, frozenset("ab"), frozenset("ab"), begun)
         for number, label in enumerate(["daily", "daily", "reset-2026-2"])
     ]
     sets = list(mine)
