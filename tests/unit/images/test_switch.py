@@ -478,11 +478,17 @@ def test_kill_9_of_a_receive_is_cleaned(node: Node, monkeypatch: pytest.MonkeyPa
     node.intact()
 
 
-def test_faults_are_armed_in_a_lab_alone(tmp_path: Path) -> None:
-    armed = tmp_path / "fault"
+def test_faults_are_armed_in_a_lab_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    armed, said = tmp_path / "fault", []
     armed.write_text("root:after kill")
+    monkeypatch.setattr(faults, "_announce", said.append)
+    monkeypatch.setattr(faults.os, "kill", lambda pid, number: said.append((pid, number)))
     faults.at("root:after", lab=str(tmp_path / "no-such"), armed=str(armed))
     faults.at("root:before", lab=str(tmp_path), armed=str(armed))
+    faults.at("root:after", lab=str(tmp_path), armed=str(tmp_path / "not-armed"))
+    assert said == []
+    faults.at("root:after", lab=str(tmp_path), armed=str(armed))
+    assert said == ["gpuadmin-fault: root:after kill", (os.getpid(), signal.SIGKILL)]
 
 
 def test_a_root_that_runs_unconfirmed_is_not_pushed_over(node: Node) -> None:

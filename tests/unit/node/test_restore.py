@@ -19,11 +19,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     backups,
     btrfs,
     copy_server,
+    extents,
     home_manifest,
     restore,
     restore_plan,
     transfer,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
@@ -158,7 +160,7 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
     storage.wipe_all(MINJI)
     done = restore.execute(wanted(storage, mode="archive", target=str(storage.point / "archive")))
     path = Path(str(done["target"]))
-    assert path.name == "minji-20001-20261221T010203Z.tar.gz"
+    assert path.name == "minji-20001-restored-20261221T010203Z.tar.gz"
     assert path.stat().st_mode & 0o777 == 0o600
     with tarfile.open(path) as archive:
         assert "./minji/thesis" in archive.getnames()
@@ -205,7 +207,7 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     storage.home(*JIHO)
     backup = storage.backup()
     flip(backup.home("minji"))
-    with pytest.raises(NodeError, match="'thesis' differs in content"):
+    with pytest.raises(NodeError, match="is damaged: minji: 'thesis' differs in content"):
         backups.verify(backup, ["jiho", "minji"], again=True)
     found = backup_set.load(str(storage.directory), FIRST)
     assert found is not None
@@ -231,11 +233,17 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
     home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
     first = storage.backup(verify=[])
     (home / "z").write_bytes(b"5")
-    read: list[int] = []
-    real = home_manifest._content
-    monkeypatch.setattr(home_manifest, "_content", lambda handle, size: read.append(size) or real(handle, size))
+    log = storage.point / "read"  # a home is read in a process of its own
+    real = extents.digest
+
+    def reading(handle: int, size: int, budget: Budget) -> str:
+        with log.open("a") as stream:
+            stream.write("x")
+        return real(handle, size, budget)
+
+    monkeypatch.setattr(extents, "digest", reading)
     second = storage.backup(SECOND, verify=[])
-    assert len(read) == 1
+    assert log.read_text() == "x"
     assert first.homes["minji"].checksum != second.homes["minji"].checksum
     assert backups.verify(second, ["minji"]).homes["minji"].verified
 
@@ -391,7 +399,7 @@ def test_a_fetch_that_breaks_leaves_nothing(storage: Storage, remote: tuple[tran
         {"nested": {"": "../../x"}},
         {"inside": "../.."},
         {"inside": "/etc"},
-        {"format": 2},
+        {"format": 3},
         None,
     ],
 )

@@ -136,6 +136,19 @@ def test_the_root_is_closed_when_its_holder_dies(node: Path, number: signal.Sign
 
 
 @pytest.mark.btrfs
+def test_a_holder_that_is_stopped_is_named_and_its_end_closes_the_root(node: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "60", *options(node)])
+    until(lambda: not root.is_read_only(str(node)))
+    holder.send_signal(signal.SIGSTOP)
+    until(lambda: f"process {holder.pid} " in root.close_left_open(str(node), **places(node)))
+    until(lambda: "stopped" in root.close_left_open(str(node), **places(node)))
+    assert not root.is_read_only(str(node))
+    holder.kill()
+    holder.wait(10)
+    until(lambda: root.is_read_only(str(node)))
+
+
+@pytest.mark.btrfs
 def test_the_lease_ends_and_can_be_renewed(node: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "2", *options(node)])
     until(lambda: not root.is_read_only(str(node)))

@@ -51,6 +51,24 @@ def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
     assert len(events) == ENTRIES
 
 
+def test_what_restores_made_beside_homes_goes_with_them(cluster: Cluster, cli: Cli) -> None:
+    copy, theirs, kept = (f"{name}-20261221T010203Z" for name in ("minji.restored", "seo.restored", "jiho.before"))
+    cluster.storage.home(copy, 20000, {"draft": b"12345"})
+    cluster.storage.home(theirs, 20002)
+    cluster.storage.home(kept, 20003)
+    code, out, err = cli(*ALL)
+    assert code == 0, err
+    report = json.loads(out)["result"]["report"]
+    assert [(one["name"], one["home"]) for one in report["leaving"]] == [
+        ("minji", "wiped"), (copy, "wiped"), ("jiho", "wiped"),
+    ]  # fmt: skip
+    assert sorted(cluster.picture()["homes"]) == [kept, "seo", theirs, "stranger", "yuna"]
+    assert "belongs to uid 20003, not to jiho" in report["kept"][kept]
+    assert "seo's, who stays" in report["kept"][theirs]
+    saved = cluster.storage.directory / report["backup"]["name"] / "homes" / copy / "draft"
+    assert saved.read_bytes() == b"12345"
+
+
 def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None:
     before = cluster.picture()
     cluster.processes["node1"] = {"minji": 2, "seo": 1}

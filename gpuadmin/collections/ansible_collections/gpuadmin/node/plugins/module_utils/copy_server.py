@@ -20,7 +20,7 @@ from datetime import timedelta
 from . import backup_set, backups, btrfs, pruning, received, receiving
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import valid_name
+from .fields import home_owner
 from .files import flocked, write_atomic
 from .pour import BOUNDS, Bounds, pour
 from .received import PART, UUID, parts
@@ -47,7 +47,7 @@ def _show(found: Backup) -> str:
 
 def _give(directory: str, found: Backup, verb: str, rest: Sequence[str], stdout: int) -> None:
     """Stream a part of a set, or a manifest of it."""
-    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and valid_name(rest[0]):
+    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and home_owner(rest[0]):
         with open(found.manifest(rest[0]), "rb") as stream, os.fdopen(os.dup(stdout), "wb") as target:
             shutil.copyfileobj(stream, target)
     elif verb == "send" and len(rest) in (1, 2) and rest[0] in parts(found):
@@ -135,7 +135,7 @@ def _take(directory: str, name: str, verb: str, rest: Sequence[str], stdin: int,
         receiving.begin(directory, name)
     elif verb == "receive" and len(rest) == 2 and PART.match(rest[0]) and UUID.match(rest[1]):
         receiving.receive(directory, name, rest[0], rest[1], stdin, bounds)
-    elif verb == "manifest" and len(rest) == 1 and valid_name(rest[0]):
+    elif verb == "manifest" and len(rest) == 1 and home_owner(rest[0]):
         receiving.take_manifest(directory, name, rest[0], stdin, bounds)
     elif verb == "commit" and not rest:
         _commit(directory, name, stdin, bounds)

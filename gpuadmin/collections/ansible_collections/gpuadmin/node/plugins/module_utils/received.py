@@ -17,7 +17,7 @@ from datetime import datetime, timedelta, timezone
 from . import backup_set, home_manifest
 from .backup_set import Backup, Home
 from .errors import NodeError
-from .fields import CONTROL, shown, valid_name
+from .fields import CONTROL, home_owner, shown
 from .files import read_bytes
 from .retention import moment
 
@@ -89,7 +89,7 @@ def _problem(found: Backup) -> str | None:
     if not isinstance(found.problems, Mapping):
         return "problems"
     for name, home in found.homes.items():
-        if not valid_name(name):
+        if not home_owner(name):
             return f"the name {shown(name)[:100]}"
         wrong = _wrong(home)
         if wrong is not None:

@@ -61,9 +61,7 @@ def begin(directory: str, name: str) -> None:
     received.check_time(name)
     make_own(directory)
     clear(directory)
-    for one in backup_set.names(directory):
-        if backup_set.load(directory, one) is None:
-            backup_set.remove(directory, one)
+    backup_set.tidy(directory, "")
     check_room(directory)
     path = place(directory, name)
     for where in (os.path.dirname(path), path, f"{path}/nested", f"{path}/manifest"):
