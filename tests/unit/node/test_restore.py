@@ -35,6 +35,13 @@ pytestmark = pytest.mark.btrfs
 SECOND = "20261228T010203Z-daily"
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is of the future is refused, and these sets have names of their own time."""
+    monkeypatch.setattr(backup_set, "now", lambda: os.environ["TEST_NOW"])
+    monkeypatch.setenv("TEST_NOW", "2026-12-31T00:00:00Z")
+
+
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[Storage]:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
@@ -244,8 +251,9 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
 PROGRAM = """
 import sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils import copy_server
+from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, copy_server
 import os
+backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
 sys.exit(copy_server.main({directory!r}, 1))
 """
@@ -423,17 +431,20 @@ def test_words_of_the_other_host_that_are_none(storage: Storage, said: str) -> N
 
 
 def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
-    storage: Storage, remote: tuple[transfer.Remote, Path]
+    storage: Storage, remote: tuple[transfer.Remote, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps one, as its role says. What a reset or an admin made stays, and so does what nobody else has."""
+    """It keeps one, as its role says, and for a month all. What an admin made stays, and what nobody else has."""
     there, directory = remote
     storage.home(*MINJI)
     sent = [storage.backup()]
     transfer.send(sent[0], there, [])
-    for day in ("22", "23", "24"):
-        sent.append(storage.backup(f"202612{day}T010203Z-daily", verify=[]))
+    for month, day, then in (("12", "22", 2), ("12", "23", 3), ("12", "24", 4), ("01", "25", 2)):
+        year = 2026 + (month == "01")
+        monkeypatch.setenv("TEST_NOW", f"{year}-{month}-{day}T02:00:00Z")
+        sent.append(storage.backup(f"{year}{month}{day}T010203Z-daily", verify=[]))
         transfer.send(sent[-1], there, sent[-2::-1])
-    assert [one.name for one in backup_set.complete(str(directory))] == [FIRST, "20261224T010203Z-daily"]
+        assert len(backup_set.complete(str(directory))) == then
+    assert [one.name for one in backup_set.complete(str(directory))] == [FIRST, "20270125T010203Z-daily"]
 
 
 @pytest.mark.parametrize("asked", ["", "rm -rf /", "send 20200101T000000Z-x ../x", "show ../x",
@@ -442,7 +453,7 @@ def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
 def test_the_other_host_takes_names_and_no_paths(tmp_path: Path, asked: str) -> None:
     with pytest.raises(NodeError):
         copy_server.serve(str(tmp_path / "copies"), asked)
-    assert not list((tmp_path / "copies").iterdir())
+    assert {path.name for path in (tmp_path / "copies").iterdir()} <= {copy_server.LOCK}
 
 
 def test_removing_a_set(storage: Storage) -> None:

@@ -240,8 +240,8 @@ def remove(directory: str, name: str) -> None:
     except FileNotFoundError:
         pass
     nested = os.path.join(path, "nested")
-    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) else []
+    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) and not os.path.islink(nested) else []
     snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]
-    btrfs.delete([one for one in snapshots if os.path.isdir(one)])
+    btrfs.delete([one for one in snapshots if os.path.isdir(one) and not os.path.islink(one)])
     shutil.rmtree(path)
     sync_directory(directory)
