@@ -214,7 +214,7 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
         except (NodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            problems[name if home_owner(name) else shown(name)] = f"holds a subvolume that cannot be saved: {error}"
+            problems[_key(name)] = f"holds a subvolume that cannot be saved: {error}"
             continue
         made.setdefault(name, {})[rest] = where
     return made
