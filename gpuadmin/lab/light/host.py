@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import socket
@@ -61,30 +62,39 @@ def _loop(image: Path) -> str:
 
 def start(lab: Lab, host: Host) -> subprocess.Popen[bytes]:
     """Start a host's process 1. The caller gives it its network."""
-    directory = lab.host_directory(host)
     end(lab, host)
-    cgroup = cgroup_of(lab, host)
-    cgroup.mkdir()
+    cgroup_of(lab, host).mkdir()
     storage = next((one for one in lab.hosts if one.kind == "storage"), None)
-    data = "" if storage is None else _shared_loop(lab.host_directory(storage) / "data.img")
-    disk = _loop(directory / "disk.img")
+    # One host at a time: two loop devices of the storage host's data would be two file systems that differ.
+    with (lab.directory / "light.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        disk = _loop(lab.host_directory(host) / "disk.img")
+        data = "" if storage is None else _shared_loop(lab.host_directory(storage) / "data.img")
+        try:
+            process = _launch(lab, host, disk, data)
+            _wait_for_systemd(process)
+            return process
+        finally:
+            # Each goes as soon as nothing of it is mounted any more, that is when the host (all hosts) ended.
+            for device in filter(None, (disk, data)):
+                run(("losetup", "--detach", device))
+
+
+def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[bytes]:
+    directory = lab.host_directory(host)
     command = (
         # into its cgroup first: --cgroup makes the one that it is in then the root of what it sees
-        "sh", "-euc", 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"', "sh", str(cgroup),
+        "sh", "-euc", 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"', "sh", str(cgroup_of(lab, host)),
         "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
         "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
         data if host.kind == "storage" else "", "" if host.kind == "storage" else data,
     )  # fmt: skip
     with (directory / "console.log").open("ab") as console:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
-    # Detached as soon as it is unmounted, that is when the host has ended.
-    _wait_for_systemd(process)
-    run(("losetup", "--detach", disk))
-    return process
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
 
 
 def _shared_loop(image: Path) -> str:
-    """The one loop device of the storage host's data: two devices of one file would be two file systems that differ."""
+    """The loop device that an image has, or a new one."""
     found = run(("losetup", "--noheadings", "--output", "NAME", "--associated", str(image))).split()
     return found[0] if found else _loop(image)
 
