@@ -21,6 +21,8 @@ LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
 #: Seconds that a command may take; a machine that does other things needs more.
 PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
 KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
+#: Light hosts instead of virtual machines, for people who write tests: no NFS and no boot of their own, but quick.
+LIGHT = ("--light",) if os.environ.get("GPUADMIN_TEST_LIGHT") else ()
 EMPTY_REGISTRY = "users: []\nretired: []\n"
 
 
@@ -173,7 +175,7 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=False, capture_output=True)
-    cluster.lab("up", *options, "--site", str(cluster.site))
+    cluster.lab("up", *options, *LIGHT, "--site", str(cluster.site))
     try:
         document = cluster.gpuadmin("provision", "--yes")
         assert {host["status"] for host in document["hosts"].values()} == {"changed"}
