@@ -16,6 +16,7 @@ from typing import Any
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.who import who
+from gpuadmin.words import json_text
 
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
 
@@ -68,7 +69,7 @@ class Record:
         return self.directory / "log.txt"
 
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+        text = json_text(value) + "\n"
         write_atomically(self.directory / name, text, mode=0o600)
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gpuadmin.cli._mail import MailOptions, Post, preview_document, show_letters
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.accounts import Request
@@ -53,7 +52,7 @@ def show_lists(lists: Lists, *, as_json: bool) -> None:
             table.add_row(Text(name, style=style), *(Text(cell) for cell in cells))
     console.print(table)
     for note in lists.notes:
-        console.print(f"Note: {note}", markup=False)
+        console.print(f"Note: {note}")
     console.print(f"{len(lists.ready)} ready, {len(lists.incomplete)} incomplete, {len(lists.unknown)} unknown")
 
 
@@ -158,7 +157,7 @@ def preview(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) 
     if not verb.options.json:
         show_letters(letters, post.renderer)
         for stuck in prepared.stuck:
-            click.echo(f"Note: {stuck.words}")
+            say(f"Note: {stuck.words}")
     if mail.directory is not None:
         post.write_previews(letters)
     return {**preview_document(letters, post.renderer), "stuck": [stuck.document() for stuck in prepared.stuck]}

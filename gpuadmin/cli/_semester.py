@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gpuadmin.cli._semester_hosts import bad_hosts, gather, play
 from gpuadmin.cli._verb import Verb
+from gpuadmin.console import ask
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
@@ -237,9 +236,6 @@ def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
         if reset.request.term != name:
             raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
         return
-    typed = click.prompt(
-        f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="",
-        show_default=False, err=True,
-    )  # fmt: skip
+    typed = ask(f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="")
     if typed != name:
         raise RefusedError("not confirmed; nothing was wiped")

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gpuadmin.cli._options import Options
+from gpuadmin.console import agree, ask, say, say_document
 from gpuadmin.errors import InterruptedRun, RefusedError
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def perform(verb: Verb, work: Work) -> int:
     if work.plan.empty:
         console.print("Nothing to do.")
         if options.json:
-            click.echo(as_json(document(verb.name, site=site.directory, run=None, check=check, status="ok")))
+            say_document(as_json(document(verb.name, site=site.directory, run=None, check=check, status="ok")))
         return 0
     if not check:
         require_confirmation_possible(options)
@@ -122,7 +121,7 @@ def perform(verb: Verb, work: Work) -> int:
         show_hosts(console, result.hosts, check=check)
     _closing_words(verb, result, record.id, work.advice)
     if options.json and (work.last or code != 0):
-        click.echo(as_json(body))
+        say_document(as_json(body))
     return int(code)
 
 
@@ -154,15 +153,15 @@ def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: b
 def _closing_words(verb: Verb, result: RunResult, run: str, advice: str) -> None:
     """Say on standard error what went wrong and what to do about it."""
     if result.interrupted:
-        click.echo(
+        say(
             f"Interrupted. What was done is done; run gpuadmin {verb.name} again to go on. (run {run})",
             err=True,
         )
     elif result.error:
-        click.echo(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
+        say(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
     elif bad := [name for name, host in result.hosts.items() if host.bad]:
-        click.echo(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
-        click.echo(f"Hint: the whole output: gpuadmin runs {run} --log; {advice}", err=True)
+        say(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
+        say(f"Hint: the whole output: gpuadmin runs {run} --log; {advice}", err=True)
 
 
 def require_confirmation_possible(options: Options) -> None:
@@ -178,7 +177,7 @@ def confirm(plan: Plan, options: Options) -> None:
     require_confirmation_possible(options)
     if options.yes:
         return
-    if not click.confirm(plan.question, default=False, err=True):
+    if not agree(plan.question):
         raise RefusedError("not confirmed; nothing was changed")
 
 
@@ -186,14 +185,8 @@ def ask_secrets(options: Options) -> Secrets:
     """Ask for the passwords that the options name. They stay in memory."""
     from gpuadmin.run import Secrets
 
-    ssh = click.prompt("ssh password", hide_input=True, err=True) if options.ask_pass else None
+    ssh = ask("ssh password", hidden=True) if options.ask_pass else None
     become = None
     if options.ask_become_pass:
-        become = click.prompt(
-            "sudo password",
-            hide_input=True,
-            err=True,
-            default=ssh or "",
-            show_default=False,
-        )
+        become = ask("sudo password", hidden=True, default=ssh or "")
     return Secrets(ssh=ssh, become=become or None)

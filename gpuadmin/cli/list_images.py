@@ -73,10 +73,10 @@ def _show(found: Facts) -> None:
     console.print(table)
     for name, entry in found.store.items():
         if entry["problem"]:
-            console.print(f"Not complete in the store: {name} ({entry['problem']})", markup=False)
+            console.print(f"Not complete in the store: {name} ({entry['problem']})")
     for host, node in found.nodes.items():
         for line in _remarks(node):
-            console.print(f"{host} runs {node['running']}{line}", markup=False)
+            console.print(f"{host} runs {node['running']}{line}")
 
 
 def _remarks(node: dict[str, Any] | Any) -> list[str]:

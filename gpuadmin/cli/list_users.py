@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say_document
 
 if TYPE_CHECKING:
     from gpuadmin.cli._verb import Verb
@@ -55,7 +56,7 @@ def command(ctx: click.Context, offline: bool, options: Options) -> None:
             if options.json:
                 from gpuadmin.report import as_json, document
 
-                click.echo(
+                say_document(
                     as_json(
                         document(
                             "list-users",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -82,7 +83,7 @@ def command(
         def result(run: RunResult) -> dict[str, Any]:
             untouched = [host for host in nodes if host not in run.hosts]
             if untouched:
-                click.echo(f"Not touched: {', '.join(untouched)}", err=True)
+                say(f"Not touched: {', '.join(untouched)}", err=True)
             spent = {
                 host: time_spent(
                     (entry.reports.get("switch") or {}).get("seconds") or {},
@@ -91,7 +92,7 @@ def command(
                 for host, entry in run.hosts.items()
             }
             if longest := slowest_steps(spent):
-                click.echo(f"Where the time went: {longest}", err=True)
+                say(f"Where the time went: {longest}", err=True)
             return {"untouched": untouched, "seconds": spent}
 
         extra: dict[str, Any] = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -43,7 +44,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
         )
         if not options.json and found:
             for line in describe(found[0]):
-                click.echo(line)
+                say(line)
         ctx.exit(code)
 
 

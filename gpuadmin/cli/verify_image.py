@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -50,7 +51,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
         code = perform(verb, work)
         if not options.json and seen:
             for problem in problems:
-                click.echo(f"{name}: {problem}")
+                say(f"{name}: {problem}")
             if not problems:
-                click.echo(f"{name}: signature, digests and chain are right")
+                say(f"{name}: signature, digests and chain are right")
         ctx.exit(ExitCode.ERROR if problems and code == ExitCode.DONE else code)

@@ -20,6 +20,7 @@ from typing import Any
 
 from gpuadmin.errors import GpuadminError
 from gpuadmin.mail.letter import Letter
+from gpuadmin.words import json_text
 
 LEDGER_FILE = "mails.jsonl"
 
@@ -155,7 +156,7 @@ class Ledger:
             "address": letter.address, "detail": detail[:500],
         }  # fmt: skip
         try:
-            append_synced(self.path, json.dumps(line, ensure_ascii=False) + "\n")
+            append_synced(self.path, json_text(line, indent=None) + "\n")
         except OSError as error:
             raise GpuadminError(
                 f"{self.path}: {error.strerror}", hint="no mail is sent that cannot be recorded; make room there"
