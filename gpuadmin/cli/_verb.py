@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpuadmin.cli._options import Options
 from gpuadmin.console import agree, ask, say, say_document
-from gpuadmin.errors import InterruptedRun, RefusedError
+from gpuadmin.errors import ConfigError, InterruptedRun, RefusedError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
 
+    from gpuadmin.answers import Answers
     from gpuadmin.config.inventory import Host
     from gpuadmin.config.load import Site
     from gpuadmin.plan import Plan
@@ -56,6 +57,7 @@ class Work:
     advice: str = "then run it again"  # what to do when hosts did not succeed
     playbook: Path | None = None  # the admin's own, instead of the verb's
     last: bool = True  # of the verb's works; only that one prints the document
+    unknown: Sequence[Answers] = ()  # what it was decided from: hosts that did not answer then end it with their code
     observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
 
 
@@ -85,10 +87,7 @@ def perform(verb: Verb, work: Work) -> int:
     if not (work.check_only or work.shown):
         show_plan(console, work.plan, check=check)
     if work.plan.empty:
-        console.print("Nothing to do.")
-        if options.json:
-            say_document(as_json(document(verb.name, site=site.directory, run=None, check=check, status="ok")))
-        return 0
+        return _nothing(verb, work, console, check=check)
     if not check:
         require_confirmation_possible(options)
     secrets = ask_secrets(options)
@@ -105,7 +104,7 @@ def perform(verb: Verb, work: Work) -> int:
         work.write()
     result = _run(verb, work, console, secrets, check=check, log=record.log)
     outcome = work.result(result)
-    code = (work.exit_code or exit_code)(result)
+    code = (work.exit_code or exit_code)(result) or _unknown_code(work)
     body = document(
         verb.name,
         site=site.directory,
@@ -123,6 +122,44 @@ def perform(verb: Verb, work: Work) -> int:
     if options.json and (work.last or code != 0):
         say_document(as_json(body))
     return int(code)
+
+
+def _nothing(verb: Verb, work: Work, console: Console, *, check: bool) -> int:
+    """Say that there is nothing to do, or that nobody knows. Returns the exit code."""
+    from gpuadmin.report import as_json, document
+
+    unknown = {host: reason for answers in work.unknown for host, reason in answers.unknown.items()}
+    if unknown:
+        hosts = ", ".join(f"{host} ({reason})" for host, reason in unknown.items())
+        console.print(f"Nothing to do on the hosts that answered. Not known: {hosts}")
+    else:
+        console.print("Nothing to do.")
+    if verb.options.json:
+        status, result = ("failed", {"unknown": unknown}) if unknown else ("ok", {})
+        body = document(verb.name, site=verb.site.directory, run=None, check=check, status=status, result=result)
+        say_document(as_json(body))
+    return _unknown_code(work)
+
+
+def _unknown_code(work: Work) -> int:
+    from gpuadmin.errors import ExitCode
+
+    codes = [answers.code for answers in work.unknown]
+    return ExitCode.HOST_FAILED if ExitCode.HOST_FAILED in codes else max(codes, default=ExitCode.DONE)
+
+
+def storage_of(verb: Verb) -> list[str]:
+    """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
+    names = verb.named("storage")
+    if not names:
+        limited = verb.options.limit is not None and verb.site.inventory.group("storage")
+        raise ConfigError(
+            "--limit leaves out the storage host, which alone could answer"
+            if limited
+            else "this site has no storage host",
+            hint="leave --limit out" if limited else "put one into the group storage",
+        )
+    return names
 
 
 def _run(verb: Verb, work: Work, console: Console, secrets: Secrets, *, check: bool, log: Path | None) -> RunResult:

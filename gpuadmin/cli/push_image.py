@@ -108,5 +108,11 @@ def command(
         }
         if deadline is not None:
             extra["gpuadmin_deadline"] = deadline
-        work = Work(plan=builder.build(), variables=variables(verb.site, **extra), result=result, advice=ADVICE)
+        work = Work(
+            plan=builder.build(),
+            variables=variables(verb.site, **extra),
+            result=result,
+            advice=ADVICE,
+            unknown=[found.nodes_known],
+        )
         ctx.exit(perform(only(verb, nodes), work))

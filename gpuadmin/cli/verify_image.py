@@ -23,14 +23,14 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
     Exit code 0: all is well; 1: something is not.
     """
     from gpuadmin.cli._images import variables
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.errors import ExitCode
     from gpuadmin.images import check_name
     from gpuadmin.plan import PlanBuilder
 
     with opened("verify-image", options, changes=False) as verb:
         builder = PlanBuilder(f"Verify the image {check_name(name)}")
-        builder.add_all(verb.named("storage"), ["verify it in the store"])
+        builder.add_all(storage_of(verb), ["verify it in the store"])
         problems: list[str] = []
         seen: list[str] = []
 
@@ -38,7 +38,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
             for host in run.hosts.values():
                 if "verified" in host.reports:
                     seen.append(name)
-                    problems.extend(host.reports["verified"].get(name, []))
+                    problems.extend(host.reports["verified"].get(name, ["the store did not say anything of it"]))
             return {"problems": problems}
 
         work = Work(
