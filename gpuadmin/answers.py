@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,14 @@ class Answers:
         if not self.unknown:
             return ExitCode.DONE
         return ExitCode.HOST_FAILED if self.failed else ExitCode.HOST_UNREACHABLE
+
+    def among(self, hosts: Collection[str]) -> Answers:
+        """The answers of some of the hosts."""
+        return Answers(
+            {host: said for host, said in self.known.items() if host in hosts},
+            {host: reason for host, reason in self.unknown.items() if host in hosts},
+            self.failed & set(hosts),
+        )
 
     def require(self, what: str) -> None:
         """Raise UnreachableError, or HostFailedError, unless all have answered. `what` is not known without them."""

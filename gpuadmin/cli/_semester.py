@@ -15,6 +15,7 @@ from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
+from gpuadmin.semester.refusals import refuse_unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -158,6 +159,8 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
     console.print("Looking at the hosts…")
     facts = gather(verb, console, secrets, record)
     if state.open and state.decision is not None:
+        if "wipe" in state.begun and not options.check:
+            refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )

@@ -152,13 +152,9 @@ def storage_of(verb: Verb) -> list[str]:
     """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
     names = verb.named("storage")
     if not names:
-        limited = verb.options.limit is not None and verb.site.inventory.group("storage")
-        raise ConfigError(
-            "--limit leaves out the storage host, which alone could answer"
-            if limited
-            else "this site has no storage host",
-            hint="leave --limit out" if limited else "put one into the group storage",
-        )
+        if verb.site.inventory.group("storage"):
+            raise ConfigError("--limit leaves out the storage host, which alone can answer", hint="leave --limit out")
+        raise ConfigError("this site has no storage host", hint="put one into the group storage")
     return names
 
 

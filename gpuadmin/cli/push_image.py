@@ -113,6 +113,6 @@ def command(
             variables=variables(verb.site, **extra),
             result=result,
             advice=ADVICE,
-            unknown=[found.nodes_known],
+            unknown=[found.nodes_known.among(verb.named("gpu"))],
         )
         ctx.exit(perform(only(verb, nodes), work))

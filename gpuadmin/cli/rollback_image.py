@@ -50,6 +50,10 @@ def command(ctx: click.Context, canary: int, batch: str, force: bool, options: O
         ctx.exit(
             perform(
                 only(verb, nodes),
-                Work(plan=builder.build(), variables=variables(verb.site, **extra), unknown=[found.nodes_known]),
+                Work(
+                    plan=builder.build(),
+                    variables=variables(verb.site, **extra),
+                    unknown=[found.nodes_known.among(verb.named("gpu"))],
+                ),
             )
         )

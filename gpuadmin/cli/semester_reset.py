@@ -104,6 +104,7 @@ def _go(reset: Reset, phases: list[str]) -> int:
 
     from gpuadmin.cli._semester import refuse_early, refuse_pending
     from gpuadmin.cli._semester_phases import HANDLERS
+    from gpuadmin.errors import ExitCode
     from gpuadmin.semester.plans import of_decision
 
     reset.planned("decision", of_decision(reset.decision, reset.facts.waiting()).build())
@@ -125,6 +126,8 @@ def _go(reset: Reset, phases: list[str]) -> int:
             return code
     if not reset.check and not code:
         _finish(reset)
+    if reset.check and reset.facts.silent:  # what is shown is not all that would be done
+        return ExitCode.HOST_UNREACHABLE
     return code
 
 

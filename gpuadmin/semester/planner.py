@@ -19,14 +19,14 @@ from gpuadmin.term import current_term, standings
 
 @dataclass(frozen=True)
 class Leaver:
-    """Somebody who leaves. `home`: whether there is a home of theirs to wipe."""
+    """Somebody who leaves. `home`: whether there is a home of theirs to wipe; None where nobody could look."""
 
     name: str
     uid: int
     subid_start: int
     subid_count: int
     email: str | None = None
-    home: bool = False
+    home: bool | None = False
 
     def person(self) -> dict[str, Any]:
         """What a host is told of them."""
@@ -52,7 +52,7 @@ class Decision:
 
     @property
     def wiped(self) -> tuple[Leaver, ...]:
-        """Those whose home goes."""
+        """Those whose home goes, as far as it is known."""
         return tuple(one for one in self.leaving if one.home)
 
     def document(self) -> dict[str, Any]:
@@ -121,8 +121,10 @@ def decide(
     return decision
 
 
-def _home_goes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool:
-    found = (homes or {}).get(one.name)
+def _home_goes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool | None:
+    if homes is None:
+        return None
+    found = homes.get(one.name)
     if found is None:
         return False
     reason = None

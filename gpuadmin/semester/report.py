@@ -35,7 +35,13 @@ def document(
             {
                 "name": one.name,
                 "uid": one.uid,
-                "home": "none" if home is None else "kept" if one.name in refused or not gone else "wiped",
+                "home": "unknown"
+                if facts.homes_unknown
+                else "none"
+                if home is None
+                else "kept"
+                if one.name in refused or not gone
+                else "wiped",
                 "problem": refused.get(one.name),
                 "files": 0 if home is None else home["files"],
                 "bytes": 0 if home is None else home["bytes"],
@@ -63,8 +69,18 @@ def document(
             "until": until(found["created"], settings.backups.days), "copies": dict(found["copies"]),
         },
         "leftovers": facts.waiting(),
+        "unknown": dict(facts.problems),
         "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
     }  # fmt: skip
+
+
+def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str:
+    """What became of somebody's home: wiped, kept, none, or unknown. `home`: as it is in the backup."""
+    if facts.homes_unknown is not None:
+        return "unknown"
+    if home is None:
+        return "none"
+    return "wiped" if gone else "kept"
 
 
 def until(created: str, days: int) -> str:
@@ -120,6 +136,8 @@ def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None
         console.print(
             styled(("Left by a wipe, because its backup lacks it:", "yellow"), f" {name} (gpuadmin clear-leftovers)")
         )
+    for host, reason in report["unknown"].items():
+        console.print(styled(("Not known:", "yellow"), f" what {host} has: {reason}"))
     for phase, hosts in report["pending"].items():
         for host, reason in hosts.items():
             console.print(styled(("Pending:", "yellow"), f" {phase} on {host}: {reason}"))
