@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from gpuadmin.cli._accounts import uids_elsewhere
 from gpuadmin.cli._mail import MailOptions, Post, preview_document, show_letters
 from gpuadmin.console import say
 
@@ -132,6 +133,8 @@ def prepare(verb: Verb, lists: Lists, post: Post, mail: MailOptions, *, tell_unk
     settings = verb.site.settings
     asked = requests(lists, last_day(settings, date.today()))
     registry = accounts.add(verb.site.registry, settings, asked)
+    if asked and not mail.preview:
+        registry = accounts.add(verb.site.registry, settings, asked, uids_elsewhere(verb))
     new = accounts.known(registry, [request.name for request in asked])
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
     nodes = [host.name for host in verb.site.inventory.group("gpu")]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuadmin.answers import Answers
     from gpuadmin.config.inventory import Host
     from gpuadmin.config.load import Site
+    from gpuadmin.config.registry import RegistryFile
     from gpuadmin.plan import Plan
     from gpuadmin.run import RunResult, Secrets
 
@@ -58,25 +59,47 @@ class Work:
     playbook: Path | None = None  # the admin's own, instead of the verb's
     last: bool = True  # of the verb's works; only that one prints the document
     unknown: Sequence[Answers] = ()  # what it was decided from: hosts that did not answer then end it with their code
+    registry: RegistryFile | None = None  # as it is afterwards, where the verb changes it
+    forget: Sequence[str] = ()  # names whose uids may be given again
     observe: bool = False  # before asking, look on the hosts what would change: the plan alone does not say
 
 
 @contextmanager
-def opened(name: str, options: Options, *, changes: bool = True) -> Iterator[Verb]:
-    """Load the site; for a verb that changes things hold its lock from before the plan to after the run."""
+def opened(name: str, options: Options, *, changes: bool = True, forget: Sequence[str] = ()) -> Iterator[Verb]:
+    """Load the site; for a verb that changes things hold its lock from before the plan to after the run.
+
+    Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
+    """
     from gpuadmin.config.load import find_site, load_site
+    from gpuadmin.config.memory import recall
     from gpuadmin.lock import site_lock
 
     if changes and not options.check:
         directory = find_site(options.site)
         with site_lock(directory / "runs", name):
-            yield Verb(name, options, load_site(str(directory)))
+            site = load_site(str(directory))
+            refuse_contradictions(recall(directory).contradictions(site.registry.registry, but=forget), "users.yml")
+            yield Verb(name, options, site)
     else:
-        yield Verb(name, options, load_site(options.site))
+        site = load_site(options.site)
+        if changes:
+            found = recall(site.directory).contradictions(site.registry.registry, but=forget)
+            refuse_contradictions(found, "users.yml")
+        yield Verb(name, options, site)
+
+
+def refuse_contradictions(found: Sequence[str], where: str) -> None:
+    """Raise RefusedError where the registry contradicts what is remembered of it."""
+    from gpuadmin.config.memory import WAY_OUT
+
+    if found:
+        shown = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
+        raise RefusedError(f"{where}: " + "\n  ".join(shown), hint=WAY_OUT)
 
 
 def perform(verb: Verb, work: Work) -> int:
     """Show the plan, ask, do the work, and report it. Returns the exit code."""
+    from gpuadmin.config.memory import remember
     from gpuadmin.console import make_console, show_plan
     from gpuadmin.records import Record, prune_runs
     from gpuadmin.report import as_json, document, exit_code, show_hosts
@@ -115,6 +138,8 @@ def perform(verb: Verb, work: Work) -> int:
         result=outcome | ({"error": result.error} if result.error else {}),
     )
     record.finish(body, code)
+    if code == 0 and not check:
+        remember(site.directory, (work.registry or site.registry).registry, forget=work.forget)
     prune_runs(site.runs, site.settings.runs.keep)
     if work.show_table:
         show_hosts(console, result.hosts, check=check)

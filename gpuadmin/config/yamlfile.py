@@ -22,6 +22,7 @@ from gpuadmin.reading import read_limited
 MOST_VALUES = 200_000  # in one file: more than ten thousand people have; each takes some 2 kB of memory
 MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together
 DEEPEST = 50
+INIT = "gpuadmin init DIR writes a whole site"
 
 
 class _Bounded(Composer):
@@ -84,13 +85,12 @@ class YamlFile:
 
     @classmethod
     def load(cls, path: Path, *, missing: str | None = None) -> YamlFile:
-        """Given a path, return its content. A file that is not there reads as the text `missing`, if given."""
+        """Given a path, return its content. Raises ConfigError; `missing` is the way out where there is no file."""
         try:
             text = read_limited(path).decode("utf-8")
         except FileNotFoundError:
-            if missing is None:
-                raise ConfigError(f"{path}: no such file", hint="gpuadmin init DIR writes a whole site") from None
-            text = missing
+            link = f", and {path.readlink()} is where it should lead" if path.is_symlink() else ""
+            raise ConfigError(f"{path}: no such file{link}", hint=missing or INIT) from None
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
         except OSError as error:
