@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> tuple[str, str, str]:
 def test_people_are_remembered_whatever_comes_later(place: tuple[str, str, str]) -> None:
     homes, archive, state = place
     assert uids.keep(homes, archive, [MINJI], [], check=True, state=state).memory == {}
-    assert os.listdir(state) == []
+    assert list(Path(state).iterdir()) == []
     assert uids.keep(homes, archive, [MINJI, {"name": "../x", "uid": 5}, {"name": "a"}], [], check=False,
                      state=state).memory == {20000: "minji"}  # fmt: skip
     assert uids.keep(homes, archive, [JIHO], [], check=False, state=state).memory == {20000: "minji", 20001: "jiho"}
@@ -34,7 +34,7 @@ def test_people_are_remembered_whatever_comes_later(place: tuple[str, str, str])
     assert again.memory == {20000: "minji", 20001: "jiho"}
     assert uids.keep(homes, archive, [], ["minji"], check=False, state=state).memory == {20001: "jiho"}
     file = uids.path(homes, state)
-    assert os.stat(file).st_mode & 0o777 == 0o600
+    assert Path(file).stat().st_mode & 0o777 == 0o600
     assert json.loads(Path(file).read_text())["root"] == homes
     assert uids.recall("/srv/other/homes", state) == {}
 
