@@ -198,14 +198,14 @@ def test_what_a_storage_host_that_is_away_has_is_not_known(cluster: Cluster, cli
     code, _out, err = cli(*ALL, "--leave-pending")
     assert code == 4
     assert "backup: which homes and backups there are is not known: storage1 (does not answer (timed out))" in err
-    assert cluster.journal().state().next_phase() == "backup"
-    assert "backup" not in cluster.journal().state().begun
+    assert journal(cluster).state().next_phase() == "backup"
+    assert "backup" not in journal(cluster).state().begun
 
 
 def test_a_damaged_journal_stops_everything(cluster: Cluster, cli: Cli) -> None:
-    cluster.journal().write("begin", phase="announce")
+    journal(cluster).write("begin", phase="announce")
     for line in ('{"event": "done", "phase": "wipe"}', "[]", '{"event": "decided", "decision": {}}', "{}", "\0"):
-        cluster.journal().path.write_text(f"{line}\n")
+        journal(cluster).path.write_text(f"{line}\n")
         code, _out, err = cli(*ALL)
         assert code == 1, line
         assert "journal.jsonl:1: is damaged; nothing is done" in err
