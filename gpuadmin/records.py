@@ -15,8 +15,8 @@ from typing import Any
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
+from gpuadmin.jsontext import json_text
 from gpuadmin.who import who
-from gpuadmin.words import json_text
 
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
 _RUN = {"id", "verb", "arguments", "check", "who", "started", "plan"}

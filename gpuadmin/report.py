@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.errors import ExitCode, RefusedError
-from gpuadmin.words import json_text
+from gpuadmin.jsontext import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

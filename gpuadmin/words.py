@@ -1,10 +1,8 @@
-"""Numbers, foreign text and JSON as people read them."""
+"""Numbers and foreign text as people read them."""
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 # What a terminal obeys, or what nobody sees: C0 and C1 controls, format characters (Cf: bidirectional overrides, zero
 # width), surrogates, line and paragraph separators, and what Unicode wants ignored where it cannot be shown (fillers,
@@ -32,16 +30,6 @@ def _escape(match: re.Match[str]) -> str:
     if character == "\t":
         return "    "
     return f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"U+{ord(character):04X}"
-
-
-def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """A JSON document that keeps Hangul as it is, and holds nothing that a terminal obeys or an encoder refuses."""
-    return _UNSEEN.sub(_json_escape, json.dumps(value, indent=indent, ensure_ascii=False, default=str))
-
-
-def _json_escape(match: re.Match[str]) -> str:
-    # the line feeds of the layout stay; json has escaped those of the data
-    return match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1] if ord(match[0]) > 0x7F else "\\u007f"
 
 
 def size_words(count: float) -> str:

@@ -19,8 +19,8 @@ def command(run: str | None, log: bool, site: str | None, as_json: bool) -> None
     """List past runs, newest first, or show one: who, when, what was planned and what came of it."""
 
     from gpuadmin.config.load import find_site
+    from gpuadmin.jsontext import json_text
     from gpuadmin.records import list_runs, show_run
-    from gpuadmin.words import json_text
 
     directory = find_site(site) / "runs"
     if run is None:

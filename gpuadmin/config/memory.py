@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
+from gpuadmin.jsontext import json_text
 from gpuadmin.reading import read_limited
-from gpuadmin.words import json_text
 
 if TYPE_CHECKING:
     from gpuadmin.config.schema import Registry

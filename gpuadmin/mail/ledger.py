@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.jsontext import json_text
 from gpuadmin.mail.letter import Letter
-from gpuadmin.words import json_text
 
 LEDGER_FILE = "mails.jsonl"
 

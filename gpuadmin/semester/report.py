@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import styled
+from gpuadmin.jsontext import json_text
 from gpuadmin.semester.journal import PHASES, Journal, State
-from gpuadmin.words import json_text, size_words, visible
+from gpuadmin.words import size_words, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

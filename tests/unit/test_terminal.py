@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from gpuadmin.console import Progress, agree, ask, make_console, say, show_plan, styled
 from gpuadmin.errors import ConfigError
 from gpuadmin.events import HostResult
+from gpuadmin.jsontext import json_text
 from gpuadmin.plan import Plan, Step
 from gpuadmin.records import Record, show_run
 from gpuadmin.report import as_json, show_hosts
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.report import show, write
-from gpuadmin.words import UNSEEN, json_text, visible
+from gpuadmin.words import UNSEEN, visible
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u200b\u2066\u3164\r\x08\x7f[/a][bold]:smile:\udc80"
 hostile = st.text(
