@@ -9,13 +9,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 
+# Without root the tests that need it are left out by their mark, and `make test-root` asks for it.
+UID := $(shell id -u)
+NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
+AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
+
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections
 export ANSIBLE_HOME := $(CURDIR)/.ansible
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, an image on all nodes, and a semester's end
@@ -27,11 +32,19 @@ test: $(READY) system-test lint test-fast ## checks, unit, contract, install; ro
 	@$(PYTEST) -v --durations=15 -m "lab and not slow" tests/e2e
 
 .PHONY: test-all
-test-all: $(READY) system-test lint test-fast molecule e2e ## all of it: with the faults that take long
+test-all: $(READY) system-test lint test-fast test-mutants molecule e2e ## all of it: with the faults that take long
 
 .PHONY: test-fast
 test-fast: $(READY) system-fast ## what needs no virtual cluster
-	@$(PYTEST) -q -n auto --dist loadfile -m "not lab" tests
+	@$(PYTEST) -q -n auto --dist loadfile -m "not lab$(NOT_ROOT)" tests
+
+.PHONY: test-root
+test-root: $(READY) system-test ## what needs root: btrfs on loop devices, many cheap ssh hosts
+	@$(AS_ROOT) $(PYTEST) -v -m root tests
+
+.PHONY: test-mutants
+test-mutants: $(READY) system-test ## take each check that guards data out, one at a time, and expect red tests (minutes)
+	@$(AS_ROOT) $(BIN)/python scripts/mutants.py $(ARGS)
 
 .PHONY: molecule
 molecule: $(READY) system-test ## every role on the virtual cluster
@@ -40,6 +53,11 @@ molecule: $(READY) system-test ## every role on the virtual cluster
 .PHONY: e2e
 e2e: $(READY) system-test ## the verbs on the virtual cluster, with faults
 	@$(PYTEST) -v -m lab tests
+
+.PHONY: hostile
+hostile: $(READY) system-test ## hostile people while the verbs run: on a loop device, then on the lab (SEED=, MINUTES=10)
+	@GPUADMIN_HOSTILE_SEED=$(SEED) $(PYTEST) -v tests/hostile
+	@GPUADMIN_HOSTILE_SEED=$(SEED) GPUADMIN_HOSTILE_MINUTES=$(or $(MINUTES),10) $(PYTEST) -v -s tests/e2e/test_hostile.py
 
 .PHONY: test-faults
 test-faults: $(READY) system-test ## power cuts at every step, bad images, lost hosts: the whole matrix on the lab (hours)

@@ -207,7 +207,7 @@ def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
 def prune_store(facts: Facts, keep: int) -> list[str]:
     """The images to delete from the store: not the `keep` newest, not what a node runs, has confirmed or is to try, and
     not the parent of a difference that is kept. With a node that did not answer, nothing is deleted."""
-    if facts.silent or facts.store_known.unknown:
+    if facts.silent:
         return []
     manifests = facts.complete
     kept = set(list(manifests)[: max(keep, 1)])

@@ -21,7 +21,6 @@ TEST_TOOLS: Mapping[str, str] = {
     "cpio": "cpio",
     "mkfs.ext4": "e2fsprogs",
     "losetup": "mount",
-    "mbuffer": "mbuffer",
     "sfdisk": "fdisk",
     "unshare": "util-linux",
     "zstd": "zstd",

@@ -27,7 +27,7 @@ def backup_plan(reset: Reset) -> Plan:
 
 def backup(reset: Reset) -> Outcome:
     """The backup must be whole; the second copy may pend if the admin lets it."""
-    wanted = {"name": reset.decision.backup, "users": [one.name for one in reset.decision.wiped]}
+    wanted = {"name": reset.decision.backup, "users": [name for _, name in reset.decision.going]}
     run = reset.play("backup", hosts=reset.named("storage"), gpuadmin_backup=wanted)
     made = next((host.reports["backup"] for host in run.hosts.values() if "backup" in host.reports), None)
     if bad_hosts(run):
@@ -72,8 +72,11 @@ def wipe(reset: Reset) -> Outcome:
     scratch = {host: list(items) for host, items in reset.decision.scratch.items() if host in hosts}
     # a home that is out of sight but not deleted yet is named again, too
     homes = [
-        {"name": one.name, "uid": one.uid} for one in reset.decision.leaving if one.home or _waits(reset, one.name)
+        {"name": name, "uid": one.uid, "user": one.name}
+        for one in reset.decision.leaving
+        for name in sorted({*one.directories, *_waiting(reset, one.name)})
     ]
+    names = {home["name"] for home in homes}
     run = reset.play(
         "wipe", hosts=hosts, gpuadmin_term=reset.term(wipe=homes, scratch=scratch, backup=reset.decision.backup)
     )  # fmt: skip
@@ -84,7 +87,7 @@ def wipe(reset: Reset) -> Outcome:
             if home["problem"]:
                 kept[name] = home["problem"]
         for name, rest in (said.reports.get("deleted") or {}).items():
-            if rest["kept"] and name in reset.decision.names:
+            if rest["kept"] and name in names:
                 what = "entry" if rest["kept"] == 1 else "entries"
                 kept[name] = f"{rest['kept']} {what} not as in the backup, not deleted: {', '.join(rest['words'])}"
         done = [one for path, one in (said.reports.get("deleted") or {}).items() if path.startswith("/")]
@@ -96,9 +99,10 @@ def wipe(reset: Reset) -> Outcome:
     return Outcome(result, pending, outcome.code)
 
 
-def _waits(reset: Reset, name: str) -> bool:
-    place = f"{reset.decision.backup}/{name}"
-    return any(place in said.get("waiting", ()) for said in reset.facts.hosts.values() if said is not None)
+def _waiting(reset: Reset, name: str) -> list[str]:
+    """What of somebody's is out of sight under this backup. A user's name has no dot; what is beside a home has one."""
+    found = [one.partition("/")[2] for one in reset.facts.waiting() if one.startswith(f"{reset.decision.backup}/")]
+    return [one for one in found if one == name or one.startswith(f"{name}.")]
 
 
 def _expired(reset: Reset) -> tuple[dict[str, list[str]], dict[str, str]]:

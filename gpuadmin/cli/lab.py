@@ -28,11 +28,23 @@ def command() -> None:
 @click.option("--memory", type=click.IntRange(512, 65536), default=1024, show_default=True, help="MiB for each host.")
 @click.option("--firmware", type=click.Choice(["bios", "uefi"]), default=None,
               help="What hosts boot by; uefi needs OVMF.  [default: bios, or what the lab has]")  # fmt: skip
+@click.option(
+    "--light",
+    is_flag=True,
+    default=None,
+    help="Hosts as namespaces of this machine: seconds to start, needs root, no boot loader, no NFS.",
+)
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  [default: ./lab-site, or where it was written before]")  # fmt: skip
 @NAME
 def up(
-    nodes: int, ordinary: int, memory: int, firmware: Literal["bios", "uefi"] | None, site: Path | None, name: str
+    nodes: int,
+    ordinary: int,
+    memory: int,
+    firmware: Literal["bios", "uefi"] | None,
+    light: bool | None,
+    site: Path | None,
+    name: str,
 ) -> None:
     """Bring the lab up, and write a site for it.
 
@@ -48,6 +60,7 @@ def up(
         ordinary=ordinary,
         memory_mib=memory,
         firmware=firmware,
+        light=light,
         site_directory=directory.absolute(),
         progress=_progress(),
     )

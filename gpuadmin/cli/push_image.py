@@ -43,6 +43,7 @@ def command(
     A node whose trial fails comes back by itself on the root it ran. The first batch with such a node is the last; run
     again, it goes on where it stopped, and nodes that run the image are left alone.
     """
+    from gpuadmin.chain_key import make_key
     from gpuadmin.cli._images import NOTICE, WAITING, in_store, look, only, variables
     from gpuadmin.cli._verb import Work, opened, perform
     from gpuadmin.errors import RefusedError
@@ -99,6 +100,7 @@ def command(
             "gpuadmin_image": name,
             "gpuadmin_full": full,
             "gpuadmin_links": links(along, addresses, relay or 0),
+            "gpuadmin_chain_key": make_key() if along else "",
             "gpuadmin_reboot": not no_reboot,
             "gpuadmin_force": force,
             "gpuadmin_when_idle": when_idle,

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.lab import accel, disk, hosts, image, network, qemu, site, ssh, state
+from gpuadmin.errors import ConfigError
+from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state
 from gpuadmin.lab.commands import require
 from gpuadmin.lab.firmware import ovmf
+from gpuadmin.lab.light.disk import require_root
+from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
-from gpuadmin.lab.qmp import Qmp
 from gpuadmin.lab.state import Host, Lab
 
 #: Seconds that `down` gives guests to shut down by themselves.
@@ -31,15 +32,25 @@ def up(
     firmware: disk.Firmware | None,
     site_directory: Path,
     progress: Progress,
+    light: bool | None = None,
 ) -> Lab:
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
 
     What runs is kept, what is down is started, what is missing is added. `firmware` None: what the lab has, BIOS in a
-    new one. Raises ConfigError if it has the other.
+    new one; `light` None: what the lab has, virtual machines in a new one. Raises ConfigError if it has the other.
     """
-    require("qemu-system-x86_64", "qemu-img", "ssh", "ssh-keygen")
+    require("ssh", "ssh-keygen")
     with state.locked(name):
-        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios")
+        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios", bool(light))
+        if light not in (None, lab.light):
+            raise ConfigError(
+                f"the hosts of lab {name} are {'light ones' if lab.light else 'virtual machines'}",
+                hint=f"--name takes another lab; gpuadmin lab down --purge --name {name} deletes this one",
+            )
+        if lab.light:
+            require_root()
+        else:
+            require("qemu-system-x86_64", "qemu-img")
         if firmware not in (None, lab.firmware):
             raise ConfigError(
                 f"lab {name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}",
@@ -57,7 +68,8 @@ def up(
         for host in lab.hosts:
             hosts.prepare(lab, host)
         (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
-        progress.say(accel.why(chosen))
+        if chosen is not None:
+            progress.say(accel.why(chosen))
         start_all(lab, lab.hosts, chosen, progress)
         lab = replace(lab, site=str(site_directory))
         state.save(lab)
@@ -65,21 +77,25 @@ def up(
     return lab
 
 
-def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware) -> Lab:
+def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool) -> Lab:
     port = network.free_multicast_port({other.cluster_port for other in state.all_labs()})
-    return Lab(name, memory_mib, port, firmware=firmware)
+    return Lab(name, memory_mib, port, firmware=firmware, light=light)
 
 
-def _bases(lab: Lab, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel]:
+def _bases(lab: Lab, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel | None]:
     """Return layout → base image for the layouts that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}
     new = {lab.layout(kind).name for host, kind, _ in hosts.wanted_hosts(nodes, ordinary) if host not in known}
+    if lab.light:
+        return ({layout: image.ensure_light(progress) for layout in sorted(new)}), None
     bases = {layout: image.ensure(disk.LAYOUTS[layout], progress).disk for layout in sorted(new)}
-    return bases, chosen_accel(progress)
+    return bases, chosen_accel(lab, progress)
 
 
-def chosen_accel(progress: Progress) -> accel.Accel:
-    """Return what guests run with."""
+def chosen_accel(lab: Lab, progress: Progress) -> accel.Accel | None:
+    """Return what guests run with; None where there are none."""
+    if lab.light:
+        return None
     with progress.phase("trying KVM"):
         return accel.choose(image.kernel())
 
@@ -88,11 +104,11 @@ def _foreign_ports(name: str) -> set[int]:
     return {host.ssh_port for lab in state.all_labs() if lab.name != name for host in lab.hosts}
 
 
-def start_all(lab: Lab, which: Sequence[Host], chosen: accel.Accel, progress: Progress) -> None:
+def start_all(lab: Lab, which: Sequence[Host], chosen: accel.Accel | None, progress: Progress) -> None:
     """Start those of the given hosts that are down, and wait until every one of them answers ssh."""
     for host in which:
-        if qemu.running_pid(lab, host) is None:
-            qemu.start(lab, host, chosen)
+        if machines.running_pid(lab, host) is None:
+            machines.start(lab, host, chosen)
     names = ", ".join(host.name for host in which)
     with progress.phase(f"waiting for {names}"):
         on_each(which, lambda host: ssh.wait(lab, host))
@@ -133,13 +149,13 @@ def start(name: str, host_name: str, progress: Progress) -> None:
             (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
             if lab.site:
                 site.write(lab, Path(lab.site))
-        start_all(lab, [lab.host(host_name)], chosen_accel(progress), progress)
+        start_all(lab, [lab.host(host_name)], chosen_accel(lab, progress), progress)
 
 
 def power_cut(name: str, host_name: str) -> bool:
     """Cut a host's power. Returns False if it was off already."""
     lab = state.existing(name)
-    return qemu.kill(lab, lab.host(host_name))
+    return machines.kill(lab, lab.host(host_name))
 
 
 def down(name: str, *, purge: bool, progress: Progress) -> None:
@@ -154,21 +170,16 @@ def down(name: str, *, purge: bool, progress: Progress) -> None:
                 with progress.phase(f"shutting down {', '.join(host.name for host in lab.hosts)}"):
                     on_each(lab.hosts, lambda host: _shut_down(lab, host))
             for host in lab.hosts:
-                qemu.kill(lab, host)
+                machines.kill(lab, host)
+            if lab.light:
+                remove_switch(lab)
         if purge:
             shutil.rmtree(directory)
 
 
 def _shut_down(lab: Lab, host: Host) -> None:
-    """Press a guest's power button and wait until its QEMU has ended, within limits."""
-    if qemu.running_pid(lab, host) is None:
-        return
-    try:
-        with Qmp(lab.host_directory(host), limit=5) as monitor:
-            monitor.command("cont")
-            monitor.command("system_powerdown")
-    except GpuadminError:
-        return
+    """Have a host shut down and wait until it has ended, within limits."""
+    machines.power_off(lab, host)
     deadline = time.monotonic() + SHUTDOWN_LIMIT
-    while qemu.running_pid(lab, host) is not None and time.monotonic() < deadline:
+    while machines.running_pid(lab, host) is not None and time.monotonic() < deadline:
         time.sleep(0.2)

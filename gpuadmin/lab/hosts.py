@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.lab import network, qemu, seed, ssh
+from gpuadmin.lab import machines, network, qemu, seed, ssh
 from gpuadmin.lab.commands import run
+from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.state import Host, Kind, Lab
 
@@ -56,7 +57,7 @@ def with_free_ports(lab: Lab, taken: set[int]) -> Lab:
     ports = taken | {host.ssh_port for host in lab.hosts}
     hosts = []
     for host in lab.hosts:
-        if qemu.running_pid(lab, host) is None and not network.port_is_free(host.ssh_port):
+        if machines.running_pid(lab, host) is None and not network.port_is_free(host.ssh_port):
             moved = replace(host, ssh_port=network.free_port(ports))
             ports.add(moved.ssh_port)
             hosts.append(moved)
@@ -71,6 +72,11 @@ def prepare(lab: Lab, host: Host) -> None:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     ssh.make_key(directory / "ssh_host_ed25519_key", host.name)
     (directory / "seed.tar").write_bytes(_seed(lab, host))
+    if lab.light:
+        light_disk.make(directory / "disk.img", Path(host.base), (directory / "seed.tar").read_bytes())
+        if host.kind == "storage":
+            light_disk.make_data(directory / "data.img")
+        return
     _make_disk(directory / "root.qcow2", "-b", host.base, "-F", "qcow2")
     if host.kind == "storage":
         _make_disk(directory / "data.qcow2", size=qemu.DATA_DISK_SIZE)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpuadmin.lab import accel, builder, disk, rootfs
 from gpuadmin.lab.commands import run
+from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.paths import cache_directory, guest_directory
 from gpuadmin.lab.progress import Progress
@@ -58,6 +59,23 @@ def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
                 ):
                     builder.build(chosen, root, layout, work).rename(target)
     return BaseImage(key, target)
+
+
+def ensure_light(progress: Progress) -> Path:
+    """Return the disk that light hosts begin with, making it if the cache does not have it."""
+    uri = mirror()
+    directory = cache_directory() / "images" / image_key(uri)
+    root, target = directory / "root", directory / f"light-{light_disk.key()}.img"
+    if not target.exists():
+        rootfs.check_machine()
+        with _locked(directory, progress):
+            if not root.exists():
+                with progress.phase("making the hosts' root file system (mmdebstrap)"):
+                    _make_root(root, uri, directory)
+            if not target.exists():
+                with progress.phase("making the light hosts' disk"):
+                    light_disk.build(target, root / "root.tar")
+    return target
 
 
 def kernel() -> Path:

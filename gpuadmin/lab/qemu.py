@@ -12,6 +12,7 @@ from gpuadmin.lab import firmware
 from gpuadmin.lab.accel import Accel, accel_arguments
 from gpuadmin.lab.commands import Command, run, tail
 from gpuadmin.lab.network import MULTICAST_GROUP
+from gpuadmin.lab.qmp import Qmp
 from gpuadmin.lab.state import Host, Lab
 
 #: Size of the storage host's second disk; sparse.
@@ -116,6 +117,16 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except (OSError, IndexError):
         return True
+
+
+def power_off(lab: Lab, host: Host) -> None:
+    """Press a guest's power button; a QEMU that does not answer is left as it is."""
+    try:
+        with Qmp(lab.host_directory(host), limit=5) as monitor:
+            monitor.command("cont")
+            monitor.command("system_powerdown")
+    except GpuadminError:
+        return
 
 
 def last_words(lab: Lab, host: Host) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuadmin.lab import qemu, ssh, state
+from gpuadmin.lab import machines, ssh, state
 
 Facts = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ def facts(name: str) -> Facts:
     lab = state.existing(name)
     hosts = []
     for host in lab.hosts:
-        pid = qemu.running_pid(lab, host)
+        pid = machines.running_pid(lab, host)
         hosts.append({
             "name": host.name,
             "kind": host.kind,
@@ -35,6 +35,7 @@ def facts(name: str) -> Facts:
         "ssh_key": str(lab.ssh_key),
         "memory_mib": lab.memory_mib,
         "firmware": lab.firmware,
+        "light": lab.light,
         "hosts": hosts,
         "snapshots": {snapshot: list(names) for snapshot, names in lab.snapshots.items()},
     }
@@ -48,7 +49,7 @@ def as_json(found: Facts) -> str:
 def as_text(found: Facts) -> str:
     """Return facts for a person."""
     width = max((len(host["name"]) for host in found["hosts"]), default=4)
-    uefi = "   boots by UEFI" if found["firmware"] == "uefi" else ""
+    uefi = "   light hosts" if found["light"] else "   boots by UEFI" if found["firmware"] == "uefi" else ""
     lines = [f"lab {found['lab']}   site {found['site'] or 'not written yet'}{uefi}", ""]
     for host in found["hosts"]:
         condition = "up" if host["ssh"] else "no ssh" if host["running"] else "off"

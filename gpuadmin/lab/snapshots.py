@@ -6,8 +6,9 @@ from pathlib import Path
 
 from gpuadmin import connections
 from gpuadmin.errors import ConfigError
-from gpuadmin.lab import clock, qemu, state
-from gpuadmin.lab.cluster import chosen_accel, on_each
+from gpuadmin.lab import clock, machines, qemu, state
+from gpuadmin.lab.cluster import chosen_accel, on_each, start_all
+from gpuadmin.lab.light import snapshots as light
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
 from gpuadmin.lab.state import Host, Lab
@@ -21,11 +22,16 @@ def save(name: str, snapshot: str, progress: Progress) -> None:
     state.check_name(snapshot, "snapshot")
     with state.locked(name):
         lab = state.existing(name)
-        off = [host.name for host in lab.hosts if qemu.running_pid(lab, host) is None]
+        off = [host.name for host in lab.hosts if machines.running_pid(lab, host) is None]
         if off:
             raise ConfigError(
                 f"{', '.join(off)} is off, and only a running lab can be saved", hint="gpuadmin lab up starts it"
             )
+        if lab.light:
+            with progress.phase(f"saving {snapshot}"):
+                light.save(lab, snapshot)
+            state.save(lab.with_snapshot(snapshot))
+            return
         with progress.phase(f"saving {snapshot}"):
             # What the guests hold in memory is saved with them; this only keeps the disks from lagging far behind.
             try:
@@ -48,19 +54,25 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
             raise ConfigError(f"lab {name} has no snapshot {snapshot!r}", hint=f"there is: {there}")
         saved = [host for host in lab.hosts if host.name in lab.snapshots[snapshot]]
         for host in lab.hosts:
-            if host not in saved and qemu.kill(lab, host):
+            if host not in saved and machines.kill(lab, host):
                 progress.say(f"{host.name} is not in {snapshot}: switched off")
-        running = {host.name for host in saved if qemu.running_pid(lab, host) is not None}
-        chosen = chosen_accel(progress) if len(running) < len(saved) else "tcg"
+        if lab.site is not None:
+            connections.close(connections.directory(Path(lab.site) / "known_hosts"), at_once=True)
+        if lab.light:
+            with progress.phase(f"restoring {snapshot}"):
+                light.restore(lab, saved, snapshot)
+                start_all(lab, saved, None, progress)
+            return
+        running = {host.name for host in saved if machines.running_pid(lab, host) is not None}
+        chosen = chosen_accel(lab, progress) if len(running) < len(saved) else None
 
         def bring_back(host: Host) -> None:
             if host.name in running:
                 _monitor(lab, host, f"loadvm {snapshot}")
             else:
+                assert chosen is not None
                 qemu.start(lab, host, chosen, load=snapshot, paused=True)
 
-        if lab.site is not None:
-            connections.close(connections.directory(Path(lab.site) / "known_hosts"), at_once=True)
         with progress.phase(f"restoring {snapshot}"):
             on_each([host for host in saved if host.name in running], lambda host: _monitor(lab, host, "stop"))
             on_each(saved, bring_back)

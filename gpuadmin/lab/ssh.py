@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError, UnreachableError
-from gpuadmin.lab import qemu
+from gpuadmin.lab import machines
 from gpuadmin.lab.commands import Command, run
 from gpuadmin.lab.seed import ADMIN
 from gpuadmin.lab.state import Host, Lab
@@ -60,14 +60,14 @@ def known_hosts(lab: Lab) -> str:
 def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
     """Wait until a host lets the admin log in, and return how many seconds that took.
 
-    Raises UnreachableError after `limit` seconds, and at once if its QEMU ended or its boot ended in emergency mode.
+    Raises UnreachableError after `limit` seconds, and at once if it ended or its boot ended in emergency mode.
     """
     begin = time.monotonic()
     console = lab.host_directory(host) / "console.log"
     old = console.stat().st_size if console.exists() else 0
     while time.monotonic() - begin < limit:
-        if qemu.running_pid(lab, host) is None:
-            raise GpuadminError(f"{host.name} ended while it started:\n{qemu.last_words(lab, host)}")
+        if machines.running_pid(lab, host) is None:
+            raise GpuadminError(f"{host.name} ended while it started:\n{machines.last_words(lab, host)}")
         if greets(host.ssh_port):
             done = subprocess.run(
                 ssh_command(lab, host, ("true",), batch=True),
@@ -78,10 +78,10 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
             if done.returncode == 0:
                 return time.monotonic() - begin
         if b"Reached target \x1b[0;1;39memergency.target" in said_since(console, old):
-            raise GpuadminError(f"{host.name} came up in emergency mode:\n{qemu.last_words(lab, host)}")
+            raise GpuadminError(f"{host.name} came up in emergency mode:\n{machines.last_words(lab, host)}")
         time.sleep(0.3)
     raise UnreachableError(
-        f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{qemu.last_words(lab, host)}"
+        f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{machines.last_words(lab, host)}"
     )
 
 

@@ -21,7 +21,7 @@ Kind = Literal["storage", "node", "plain"]
 
 @dataclass(frozen=True)
 class Host:
-    """One virtual machine. `ssh_port` is the port on 127.0.0.1 that leads to its sshd."""
+    """One host: a virtual machine, or a light host. `ssh_port` is the port on 127.0.0.1 that leads to its sshd."""
 
     name: str
     kind: Kind
@@ -49,6 +49,8 @@ class Lab:
     site: str | None = None
     #: What hosts with a node's disk boot by. Ordinary nodes have a BIOS: they never switch images.
     firmware: disk.Firmware = "bios"
+    #: Whether its hosts are light ones: namespaces of this machine instead of virtual machines.
+    light: bool = False
 
     @property
     def directory(self) -> Path:

@@ -62,6 +62,11 @@ class Facts:
         said = self.hosts.get(host)
         return list(said["scratch"]["items"]) if said is not None and "scratch" in said else []
 
+    def scratch_problems(self, host: str) -> Mapping[str, str]:
+        """What a node could not look at, or did not name, and why."""
+        said = self.hosts.get(host)
+        return dict(said["scratch"].get("problems", {})) if said is not None and "scratch" in said else {}
+
     def processes(self) -> dict[str, dict[str, int]]:
         """Who still runs how many processes, by host."""
         return {name: dict(said["processes"]) for name, said in self.hosts.items() if said and said["processes"]}

@@ -19,7 +19,10 @@ from gpuadmin.term import current_term, standings
 
 @dataclass(frozen=True)
 class Leaver:
-    """Somebody who leaves. `home`: whether there is a home of theirs to wipe; None where nobody could look."""
+    """Somebody who leaves. `home`: whether a home of theirs is to be wiped, None where nobody could look.
+
+    `beside`: what restores made beside it.
+    """
 
     name: str
     uid: int
@@ -27,6 +30,12 @@ class Leaver:
     subid_count: int
     email: str | None = None
     home: bool | None = False
+    beside: tuple[str, ...] = ()
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The names of all that goes of theirs in the home root."""
+        return (*((self.name,) if self.home else ()), *self.beside)
 
     def person(self) -> dict[str, Any]:
         """What a host is told of them."""
@@ -52,8 +61,13 @@ class Decision:
 
     @property
     def wiped(self) -> tuple[Leaver, ...]:
-        """Those whose home goes, as far as it is known."""
-        return tuple(one for one in self.leaving if one.home)
+        """Those whose home goes, or something beside it, as far as it is known."""
+        return tuple(one for one in self.leaving if one.directories)
+
+    @property
+    def going(self) -> tuple[tuple[Leaver, str], ...]:
+        """All that goes in the home root: whose, and its name."""
+        return tuple((one, name) for one in self.leaving for name in one.directories)
 
     def document(self) -> dict[str, Any]:
         """As it stands in the journal."""
@@ -67,7 +81,9 @@ class Decision:
         return cls(
             **{
                 **document,
-                "leaving": tuple(Leaver(**one) for one in document["leaving"]),
+                "leaving": tuple(
+                    Leaver(**{**one, "beside": tuple(one.get("beside", ()))}) for one in document["leaving"]
+                ),
                 "scratch": {host: tuple(items) for host, items in document["scratch"].items()},
             }
         )
@@ -105,14 +121,16 @@ def decide(
         else:
             first, last = subid_range(uid, settings)
             leaving.append(Leaver(user.name, uid, first, last - first + 1, user.email))
-    leaving = [replace(one, home=_home_goes(one, homes, kept)) for one in leaving]
+    leaving = [_with_homes(one, homes, kept) for one in leaving]
     if homes is not None:
-        kept |= _kept_homes(homes, {one.name for one in leaving}, staying, registry)
+        going = {name for one in leaving for name in (one.name, *one.beside)}
+        kept |= _kept_homes(homes, going | set(kept), staying, registry)
     scratch = {
         host: items
         for host in facts.hosts
         if (items := tuple(item for item in facts.scratch(host) if _is_theirs(item, leaving)))
     }
+    kept |= {f"{host}: {where}": why for host in facts.hosts for where, why in facts.scratch_problems(host).items()}
     decision = Decision(
         term.name, backup, facts.at, tuple(leaving), staying, kept, scratch,
         {host: facts.problems.get(host, "did not answer") for host in facts.silent},
@@ -121,10 +139,20 @@ def decide(
     return decision
 
 
-def _home_goes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool | None:
+def _with_homes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> Leaver:
+    """Somebody with what of theirs goes: the home, and what restores made beside it, if it is theirs by uid, too."""
+    beside = [name for name, found in sorted((homes or {}).items()) if found.get("of") == one.name != name]
+    return replace(
+        one,
+        home=_home_goes(one.name, one, homes, kept),
+        beside=tuple(name for name in beside if _home_goes(name, one, homes, kept)),
+    )
+
+
+def _home_goes(name: str, one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool | None:
     if homes is None:
         return None
-    found = homes.get(one.name)
+    found = homes.get(name)
     if found is None:
         return False
     reason = None
@@ -135,22 +163,23 @@ def _home_goes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str
     elif found["problem"]:
         reason = str(found["problem"])
     if reason:
-        kept[one.name] = reason
+        kept[name] = reason
     return reason is None
 
 
 def _kept_homes(
-    homes: Mapping[str, Any], leaving: Collection[str], staying: Mapping[str, str], registry: Registry
+    homes: Mapping[str, Any], decided: Collection[str], staying: Mapping[str, str], registry: Registry
 ) -> dict[str, str]:
     """Homes that are nobody's who leaves, and why they stay."""
     retired = {entry.name for entry in registry.retired}
     found = {}
     for name, home in homes.items():
-        if name in leaving or name.startswith("."):
+        if name in decided or name.startswith("."):
             continue
-        if name in staying:
-            found[name] = staying[name]
-        elif name in retired:
+        owner = home.get("of") or name
+        if owner in staying:
+            found[name] = staying[owner] if owner == name else f"{owner}'s, who stays: {staying[owner]}"
+        elif owner in retired:
             found[name] = "of a removed account: gpuadmin remove-user --archive-home"
         else:
             found[name] = f"nobody in users.yml has this name (uid {home['uid']})"
@@ -235,9 +264,10 @@ def with_facts(decision: Decision, facts: Facts) -> Decision:
     kept = dict(decision.kept)
     leaving = decision.leaving
     if homes is not None:
-        for name in decision.names:
-            kept.pop(name, None)
-        leaving = tuple(replace(one, home=_home_goes(one, homes, kept)) for one in decision.leaving)
+        for one in decision.leaving:
+            for name in (one.name, *(name for name, home in homes.items() if home.get("of") == one.name)):
+                kept.pop(name, None)
+        leaving = tuple(_with_homes(one, homes, kept) for one in decision.leaving)
     scratch = {
         host: items
         for host in facts.hosts

@@ -59,7 +59,7 @@ def end_sessions(decision: Decision, hosts: Sequence[str], facts: Facts, grace: 
 def backup(decision: Decision, storage: Sequence[str], copies: Sequence[str]) -> Plan:
     builder = PlanBuilder(f"Back up all homes as {decision.backup}")
     builder.add_all(storage, ["read-only snapshot of all homes, a manifest of each"])
-    builder.add_all(storage, [f"read and verify {', '.join(one.name for one in decision.wiped) or 'nobody'}"])
+    builder.add_all(storage, [f"read and verify {', '.join(name for _, name in decision.going) or 'nobody'}"])
     builder.add_all(copies, ["receive the second copy and verify it"])
     if not copies:
         builder.warn(
@@ -73,12 +73,12 @@ def wipe(decision: Decision, storage: Sequence[str], facts: Facts, blocked: Sequ
     builder = PlanBuilder(f"Wipe what those who left at the end of {decision.term} leave", destroys=True)
     made: Mapping[str, Any] = next((one["homes"] for one in facts.backups() if one["name"] == decision.backup), {})
     for host in storage:
-        for one in decision.wiped:
-            saved = made.get(one.name)
+        for one, name in decision.going:
+            saved = made.get(name)
             where = (
                 "to be backed up before" if saved is None else f"{saved['files']} files, {size_words(saved['bytes'])}"
             )
-            builder.add(host, f"home {one.name} (uid {one.uid}); {where}, in {decision.backup}")
+            builder.add(host, f"home {name} (uid {one.uid}); {where}, in {decision.backup}")
     for host, items in decision.scratch.items():
         if host in blocked:
             continue

@@ -28,11 +28,12 @@ def refuse_unbacked(decision: Decision, facts: Facts) -> None:
             f"there is no complete backup {decision.backup}; nothing is wiped",
             hint="gpuadmin semester-reset --resume makes it",
         )
-    for one in decision.wiped:
-        home = found["homes"].get(one.name)
+    for one, name in decision.going:
+        home = found["homes"].get(name)
         if home is None or not home.get("verified") or home["uid"] != one.uid:
+            what = f"{name}'s home" if name == one.name else name
             raise RefusedError(
-                f"{one.name}'s home (uid {one.uid}) is not verified in {decision.backup}; nothing is wiped",
+                f"{what} (uid {one.uid}) is not verified in {decision.backup}; nothing is wiped",
                 hint=f"let them stay for now: --keep {one.name}; or look: gpuadmin list-backups {one.name}",
             )
 

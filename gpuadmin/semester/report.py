@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gpuadmin.config.schema import Settings
     from gpuadmin.semester.facts import Facts
+    from gpuadmin.semester.planner import Leaver
 
 
 def document(
@@ -30,20 +31,14 @@ def document(
     wiped = []
     gone = "wipe" in state.done
     refused = state.done.get("wipe", {}).get("kept", {})
-    for one in decision.leaving:
-        home = None if found is None else found["homes"].get(one.name)
+    for one, name in [(leaver, name) for leaver in decision.leaving for name in _of(leaver, found)]:
+        home = None if found is None else found["homes"].get(name)
         wiped.append(
             {
-                "name": one.name,
+                "name": name,
                 "uid": one.uid,
-                "home": "unknown"
-                if facts.homes_unknown
-                else "none"
-                if home is None
-                else "kept"
-                if one.name in refused or not gone
-                else "wiped",
-                "problem": refused.get(one.name),
+                "home": _of_home(home, facts, gone=gone and name not in refused),
+                "problem": refused.get(name),
                 "files": 0 if home is None else home["files"],
                 "bytes": 0 if home is None else home["bytes"],
                 "verified": None if home is None else home["verified"],
@@ -82,6 +77,13 @@ def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str
     if home is None:
         return "none"
     return "wiped" if gone else "kept"
+
+
+def _of(one: Leaver, backup: Mapping[str, Any] | None) -> list[str]:
+    """Somebody's home, and what of theirs was beside it when it was backed up: such a name has a dot, a user's none."""
+    homes = (backup or {}).get("homes", {})
+    beside = (name for name, home in homes.items() if name.startswith(f"{one.name}.") and home["uid"] == one.uid)
+    return [one.name, *sorted(beside)]
 
 
 def until(created: str, days: int) -> str:

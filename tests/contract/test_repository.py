@@ -94,7 +94,7 @@ def test_nothing_of_this_machine_is_written_down() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", sorted(NODE_CODE.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(NODE_CODE.rglob("*.py")), ids=lambda path: path.stem)
 def test_node_side_code_needs_python_alone(path: Path) -> None:
     """It runs at boot, on Python 3.9, as the package gpuadmin_node: the standard library and its own files, no more."""
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
@@ -131,7 +131,7 @@ def test_ci_runs_what_people_run() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     assert ".ci/run" in steps
-    assert "make lint test-fast" in steps
+    assert {"make lint test-fast", "make test-root", "make test-mutants"} <= set(steps)
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     assert hooks["repos"][0]["hooks"][0]["entry"] == "make lint"
 

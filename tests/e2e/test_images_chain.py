@@ -49,6 +49,7 @@ def assert_ready(cluster: Cluster) -> None:
         assert words(cluster, node)["trial"] == "one"
         assert running(cluster, node) == "base"
         assert "one" in imaging.node_report(cluster, node)["held"]
+        cluster.admin(node, "test ! -e /run/gpuadmin/image-relay.pem")
 
 
 def test_the_store_sends_it_once(nodes: Cluster) -> None:

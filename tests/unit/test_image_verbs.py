@@ -94,6 +94,7 @@ def test_push(cli: Cli, cluster: Cluster) -> None:
     assert asked.variables["gpuadmin_batches"] == [1, 1]
     assert asked.variables["gpuadmin_deadline"] == 90
     assert asked.variables["gpuadmin_links"] == {}
+    assert asked.variables["gpuadmin_chain_key"] == ""
     assert "재부팅" in asked.variables["gpuadmin_reason"]
 
 
@@ -159,6 +160,21 @@ def test_a_full_image_goes_along_a_chain(cli: Cli, cluster: Cluster) -> None:
     links = cluster.work[0].variables["gpuadmin_links"]
     assert links["node1"]["next"]
     assert links["node2"]["previous"]
+
+
+def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Cluster, tmp_path: Path) -> None:
+    whole = {"bytes": 5e8, "parent": None, "held": False}
+    cluster.nodes = {name: node(receives=whole) for name in ("node1", "node2")}
+    for _ in range(2):
+        code, out, err = cli("push-image", "b", "--yes", "--canary", "0", "--json")
+        assert code == 0
+        assert "PRIVATE KEY" not in out + err
+    keys = [work.variables["gpuadmin_chain_key"] for work in cluster.work]
+    assert all("BEGIN PRIVATE KEY" in key and "BEGIN CERTIFICATE" in key for key in keys)
+    assert keys[0] != keys[1]
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("runs" in path.parts for path in written)
+    assert not [path for path in written if b"PRIVATE KEY" in path.read_bytes() and path.name != "image_signing_key"]
 
 
 def test_build(cli: Cli, cluster: Cluster) -> None:

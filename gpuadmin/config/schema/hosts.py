@@ -97,10 +97,10 @@ class Images(Model):
     relay_port: Annotated[
         int | None,
         Field(
-            ge=1024,
+            ge=1,
             le=65535,
             description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
-            "store.",
+            "store. Anybody on a node can take one from 1024 on, and then it gets its own as well.",
         ),
     ] = 7370
     keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3

@@ -115,6 +115,22 @@ class Backups(Model):
         Field(description="When the timer makes one, as systemd's OnCalendar; `null` for no timer."),
     ] = "daily"
     workers: Annotated[int, Field(ge=1, le=64, description="How many homes are read at once.")] = 2
+    home_seconds: Annotated[
+        int,
+        Field(
+            ge=60,
+            le=604800,
+            description="Seconds that one home may take to be read; after that it is a problem, and the others go on.",
+        ),
+    ] = 21600
+    home_entries: Annotated[
+        int,
+        Field(
+            ge=1000,
+            le=1000000000,
+            description="How many entries one home may hold; a path counts once more for each KiB of it.",
+        ),
+    ] = 20000000
 
 
 class Reset(Model):

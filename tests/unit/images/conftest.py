@@ -32,6 +32,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import 
     write_json,
 )
 
+from tests.machine import cannot_mount  # noqa: E402
+
 PASSWD = "root:x:0:0:root:/root:/bin/bash\ngpuadmin:x:900:900::/var/home/gpuadmin:/bin/bash\n"
 PERSON = "minji:x:20000:20000::/home/minji:/bin/bash\n"
 
@@ -178,8 +180,6 @@ class World:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    if os.geteuid() != 0 or shutil.which("mkfs.btrfs") is None or shutil.which("zstd") is None:
-        pytest.skip("needs root, mkfs.btrfs and zstd")
     base = tmp_path_factory.mktemp("images")
     store, key = base / "store", base / "key"
     store.mkdir()
@@ -188,7 +188,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     try:
         golden = make_node(base, "node1", signers, store)
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine cannot mount btrfs: {error.stderr!r}")
+        cannot_mount(error)
     try:
         world = World(base, golden, key, store)
         world.make("one", lambda root: None, [], full=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -113,8 +114,13 @@ def test_an_image_that_holds_a_secret_is_refused(golden: Node, monkeypatch: pyte
     assert not list((golden.top / "images").iterdir())
 
 
-@pytest.mark.parametrize("fault", ["signature", "name", "size"])
-def test_nothing_is_published_that_is_not_right(world: World, golden: Node, fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("signature", "signature is not by one"), ("name", "is the manifest of new"), ("size", "bytes in the store")],
+)
+def test_nothing_is_published_that_is_not_right(
+    world: World, golden: Node, fault: str, words: str, tmp_path: Path
+) -> None:
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)
     text = publish.send(
@@ -130,13 +136,13 @@ def test_nothing_is_published_that_is_not_right(world: World, golden: Node, faul
     else:
         with (directory / "full.btrfs.zst").open("ab") as handle:
             handle.write(b"x")
-    with pytest.raises(NodeError):
+    with pytest.raises(NodeError, match=words):
         publish.publish(golden.places, golden.settings, name, text, signature)
     assert not (directory / "manifest.json").exists()
 
 
 def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: Node) -> None:
-    places, settings = golden.places, golden.settings
+    settings = golden.settings
     golden.push("one")
     after = golden.boot()
     confirm(after)
@@ -148,7 +154,8 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
     assert [item["file"] for item in json.loads(again)["streams"]] == ["from-one.btrfs.zst", "full.btrfs.zst"]
     assert json.loads(again)["uuid"] == json.loads(first)["uuid"]
     assert json.loads(again)["streams"][0] == json.loads(first)["streams"][0]
-    assert places.store
+    files = {path.name for path in (Path(golden.places.store) / "new").iterdir()}
+    assert {"from-one.btrfs.zst", "full.btrfs.zst"} <= files
 
 
 def test_a_store_that_cannot_be_written(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,3 +236,14 @@ def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
     removed = stream.clean(golden.places, wanted)
     assert removed == ["incoming/directory", "incoming/half", "incoming/rubbish"]
     assert [entry.name for entry in (golden.top / "incoming").iterdir()] == [f"{path.name}.part"]
+
+
+def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, golden: Node) -> None:
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    there = Path(golden.places.store) / "new"
+    shutil.copytree(Path(golden.places.store) / "one", there)
+    before = sorted((path.name, path.stat().st_size) for path in there.iterdir())
+    with pytest.raises(NodeError, match="the store has another image new; choose another name"):
+        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
+    assert sorted((path.name, path.stat().st_size) for path in there.iterdir()) == before

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, image_prune, layout, manifest, occupants
+from ansible_collections.gpuadmin.node.plugins.module_utils import (
+    grubenv,
+    image_places,
+    image_prune,
+    layout,
+    manifest,
+    occupants,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.errors import ConfigError
@@ -241,6 +248,42 @@ def test_what_the_store_loses(store: dict[str, Any], nodes: dict[str, Any], keep
 
 
 @pytest.mark.parametrize(
+    "only",
+    [{"image": "a"}, {"current": "a"}, {"trial": "a+2"}, {"confirmed": ["b", "a"]}],
+    ids=["runs", "boots", "is to try", "can go back to"],
+)
+def test_the_store_keeps_what_one_node_needs_for_one_reason(only: dict[str, Any]) -> None:
+    """Each reason by itself: a node that needs the oldest image for nothing else."""
+    store = {name: entry(name, number, full=True) for number, name in enumerate("abc")}
+    rest = {"running": "b", "image": "b", "current": "b", "trial": "", "confirmed": ["b"]}
+    assert prune_store(Facts(store, {"n": node(**rest)}), 1) == ["a"]
+    assert prune_store(Facts(store, {"n": node(**{**rest, **only})}), 1) == []
+
+
+NEEDS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "nothing of the oldest": ({}, ["a"], ["a"]),
+    "runs": ({"running": "a"}, ["b"], []),
+    "boots": ({"current": "a"}, [], []),
+    "is to try": ({"trial": "a"}, [], []),
+    "confirmed before": ({"confirmed": ["c", "a"]}, ["b"], []),
+    "the parent of the newest": ({"newest": ["c", "b", "a"], "parent": "a"}, ["a"], []),
+    "the image of a root of another name": ({"trial": "t", "image_of": {"t": "a"}}, ["a"], []),
+}
+
+
+@pytest.mark.parametrize(("needs", "roots", "images"), NEEDS.values(), ids=NEEDS.keys())
+def test_a_node_keeps_what_it_needs_for_one_reason(needs: dict[str, Any], roots: list[str], images: list[str]) -> None:
+    """`c` runs and boots, `b` was confirmed before; the two newest images stay, and the oldest for one reason alone."""
+    needs = dict(needs)
+    parents = {"a": None, "b": None, "c": needs.pop("parent", None)}
+    given = {
+        "running": "c", "current": "c", "trial": "", "confirmed": ["c", "b"], "image_of": {}, "newest": ["c", "b", "a"],
+        "keep": 2, **needs,
+    }  # fmt: skip
+    assert image_prune.decide(["a", "b", "c"], parents, **given) == (roots, images)
+
+
+@pytest.mark.parametrize(
     ("roots", "images", "keyword", "expected"),
     [
         (["a"], {"a": None}, {}, ([], [])),
@@ -343,9 +386,11 @@ def test_names() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     assert new_name([], now) == "2026-11-21"
     assert new_name(["2026-11-21", "2026-11-21.2"], now) == "2026-11-21.3"
-    for bad in ("", "A", "a+2", "../x", "a b", ".a", "a..b", "a/b", "x" * 65, "-a", "$(x)"):
+    for bad in ("", "A", "a+2", "../x", "a b", ".a", "a..b", "a/b", "x" * 65, "-a", "$(x)", "a\n"):
         with pytest.raises(ConfigError):
             check_name(bad)
+        with pytest.raises(NodeError):
+            image_places.check_name(bad)
 
 
 STREAMS = (
@@ -376,6 +421,44 @@ def test_the_stream_a_node_receives(
     else:
         with pytest.raises(NodeError, match=expected):
             manifest.choose_stream(image, held, full=full)
+
+
+def test_a_stream_of_a_version_that_the_node_does_not_know() -> None:
+    newer = manifest.Stream("full.btrfs.zst", None, 500, 900, "0" * 64, 2)
+    image = manifest.Manifest("c", C, None, 0.0, "debian", "x86_64", "6.1", 1, (newer,), {})
+    assert manifest.choose_stream(image, {}, protocol=2) == newer
+    with pytest.raises(NodeError, match="a newer kernel and btrfs-progs are needed here"):
+        manifest.choose_stream(image, {}, protocol=1)
+
+
+def document(**changes: Any) -> bytes:
+    """A manifest, with fields changed; `stream` changes its only stream."""
+    stream = {"file": "full.btrfs.zst", "parent": None, "bytes": 5, "stream_bytes": 9, "sha256": "0" * 64}
+    raw = {
+        "format": 1, "name": "a", "uuid": A, "parent": None, "created": 1.0, "distribution": "debian",
+        "machine": "x86_64", "kernel": "6.1", "size": 1, "streams": [{**stream, **changes.pop("stream", {})}],
+    }  # fmt: skip
+    return manifest.render({**raw, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stream": {"file": "../../../etc/passwd"}}, {"stream": {"file": "/etc/passwd.btrfs.zst"}},
+        {"stream": {"file": "a/b.btrfs.zst"}}, {"stream": {"file": "full.btrfs.zst\n"}},
+        {"stream": {"sha256": "0" * 63}}, {"stream": {"sha256": "Z" * 64}}, {"stream": {"bytes": "many"}},
+        {"stream": {"parent": {"name": "b"}}},
+        {"stream": {"parent": {"name": "../b", "uuid": B}}}, {"stream": {"parent": {"name": "b", "uuid": "x"}}},
+        {"streams": []}, {"uuid": "x"}, {"uuid": f"{A}\n"}, {"name": "../a"}, {"name": "a+2"}, {"format": 2},
+        {"parent": {"name": "b", "uuid": "../../x"}}, {"created": "soon"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_manifest_that_is_damaged_or_hostile(changes: dict[str, Any]) -> None:
+    """Signed or not: its names become paths, its digests file names."""
+    assert manifest.parse(document()).name == "a"
+    with pytest.raises(NodeError):
+        manifest.parse(document(**changes))
 
 
 def test_package_changes() -> None:

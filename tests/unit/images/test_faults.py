@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -29,7 +30,13 @@ def test_what_is_held_goes_on_when_it_is_disarmed(tmp_path: Path) -> None:
     assert time.monotonic() - begin >= 0.3
 
 
-def test_a_machine_that_is_no_guest_of_a_lab_holds_nothing(tmp_path: Path) -> None:
+def test_a_machine_that_is_no_guest_of_a_lab_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(faults.os, "kill", lambda pid, number: killed.append(number))
     armed = tmp_path / "fault"
     armed.write_text("fetch:middle kill\n")
     faults.at("fetch:middle", lab=str(tmp_path / "seed"), armed=str(armed))
+    assert killed == []
+    (tmp_path / "seed").touch()
+    faults.at("fetch:middle", lab=str(tmp_path / "seed"), armed=str(armed))
+    assert killed == [signal.SIGKILL], "in a lab it does"

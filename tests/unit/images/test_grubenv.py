@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from tests.unit.images.conftest import run
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk: needs root")
+pytestmark = pytest.mark.root  # mounts a disk
 Mount = Callable[..., Path]
 
 
@@ -74,3 +74,12 @@ def test_a_partition_that_stays_in_use(boot: Mount, capsys: pytest.CaptureFixtur
             grubenv.write(str(top), trial="one")
         assert "the boot partition stays writable" in capsys.readouterr().err
     assert grubenv.read(str(top))["trial"] == "one"
+
+
+def test_a_disk_that_loses_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads back other than it was written: a node must not be rebooted on the strength of it."""
+    (tmp_path / "grubenv").write_bytes(grubenv.render({"current": "base"}))
+    monkeypatch.setattr(grubenv.os, "pwrite", lambda handle, data, offset: len(data))
+    with pytest.raises(NodeError, match="reads back other than it was written"):
+        grubenv.write(str(tmp_path), trial="one")
+    assert grubenv.read(str(tmp_path)) == {"current": "base"}

@@ -132,3 +132,27 @@ def test_running_the_checks(tmp_path: Path) -> None:
     assert failed["20-bad"] == "the reason"
     assert set(failed) == {"20-bad", "30-no-program"}
     assert os.access(tmp_path / "10-good", os.X_OK)
+
+
+def test_a_link_is_replaced_and_not_written_through(root: Path, other: Path, tmp_path: Path) -> None:
+    """Else what an image links to would be overwritten, in whatever tree that is."""
+    identity.capture(str(root), state(root))
+    precious = tmp_path / "precious"
+    precious.write_text("another's")
+    (other / "etc/hostname").unlink()
+    (other / "etc/hostname").symlink_to(precious)
+    identity.apply(str(other), state(root))
+    assert precious.read_text() == "another's"
+    assert not (other / "etc/hostname").is_symlink()
+    assert (other / "etc/hostname").read_text() == "node2\n"
+
+
+def test_a_key_that_others_may_read_is_not_the_node_s_own(root: Path, other: Path) -> None:
+    """Mode and owner belong to it as its content does."""
+    identity.capture(str(root), state(root))
+    identity.apply(str(other), state(root))
+    key = other / "etc/ssh/ssh_host_ed25519_key"
+    key.chmod(0o644)
+    assert identity.differences(str(other), state(root)) == ["etc/ssh/ssh_host_ed25519_key"]
+    identity.apply(str(other), state(root))
+    assert key.stat().st_mode & 0o777 == 0o600

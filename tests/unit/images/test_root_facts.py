@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ Conffiles:
 """
 
 
-@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="needs dpkg-query")
+@pytest.mark.needs("dpkg-query")
 @pytest.mark.parametrize(
     ("status", "there"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import (
     faults,
     grubenv,
+    identity,
     image_prune,
     image_records,
     image_work,
@@ -478,11 +480,17 @@ def test_kill_9_of_a_receive_is_cleaned(node: Node, monkeypatch: pytest.MonkeyPa
     node.intact()
 
 
-def test_faults_are_armed_in_a_lab_alone(tmp_path: Path) -> None:
-    armed = tmp_path / "fault"
+def test_faults_are_armed_in_a_lab_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    armed, said = tmp_path / "fault", []
     armed.write_text("root:after kill")
+    monkeypatch.setattr(faults, "_announce", said.append)
+    monkeypatch.setattr(faults.os, "kill", lambda pid, number: said.append((pid, number)))
     faults.at("root:after", lab=str(tmp_path / "no-such"), armed=str(armed))
     faults.at("root:before", lab=str(tmp_path), armed=str(armed))
+    faults.at("root:after", lab=str(tmp_path), armed=str(tmp_path / "not-armed"))
+    assert said == []
+    faults.at("root:after", lab=str(tmp_path), armed=str(armed))
+    assert said == ["gpuadmin-fault: root:after kill", (os.getpid(), signal.SIGKILL)]
 
 
 def test_a_root_that_runs_unconfirmed_is_not_pushed_over(node: Node) -> None:
@@ -529,3 +537,93 @@ def test_a_subvolume_goes_with_those_in_it_unless_one_is_needed(node: Node) -> N
     assert (top / "a/c/d/file").read_text() == "x"
     subvolumes.delete(str(top / "a"), node.places)
     assert names(str(top)) == []
+
+
+def test_a_snapshot_replaces_nothing(node: Node) -> None:
+    """btrfs itself would make it inside of a directory that is there; and what is no subvolume is not deleted."""
+    (node.top / "roots/taken").mkdir()
+    with pytest.raises(NodeError, match="exists already"):
+        subvolumes.snapshot(str(node.top / "roots/base"), str(node.top / "roots/taken"))
+    assert names(str(node.top / "roots/taken")) == []
+    with pytest.raises(NodeError, match="is no subvolume; it is left alone"):
+        subvolumes.delete(str(node.top / "roots/taken"), node.places)
+    assert (node.top / "roots/taken").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("1 0 8:1 / / rw - ext4 /dev/sda1 rw,subvolid=256", "root is ext4, not a btrfs subvolume"),
+        ("1 0 0:30 /roots/a / rw - btrfs /dev/sda2 rw", "subvolume id is not in mountinfo"),
+        ("1 0 0:30 /roots/a /elsewhere rw - btrfs /dev/sda2 rw,subvolid=256", "root is unknown"),
+    ],
+)
+def test_a_root_that_is_not_known_decides_nothing(node: Node, line: str, words: str) -> None:
+    with pytest.raises(NodeError, match=words):
+        subvolumes.running_root(replace(node.places, running=None), line)
+
+
+def test_a_writable_image_is_none(node: Node) -> None:
+    """A delete that was cut off leaves one: it is not what was received any more."""
+    node.push("one")
+    image = subvolumes.inspect(node.places.in_top("images/one"))
+    assert image is not None
+    uuid = image.received_uuid
+    assert uuid is not None
+    assert image.is_image(uuid)
+    assert not replace(image, read_only=False).is_image(uuid)
+    assert not image.is_image(image.uuid), "a received image is known by its received_uuid alone"
+
+
+def test_a_disk_with_errors_gets_no_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subvolumes.run
+
+    def counted(command: tuple[str, ...], **more: object) -> str:
+        said = real(command, **more)  # type: ignore[arg-type]
+        return re.sub(r"(read_io_errs +)0", r"\g<1>3", said) if command[1:3] == ("device", "stats") else said
+
+    monkeypatch.setattr(subvolumes, "run", counted)
+    with pytest.raises(NodeError, match=r"disk has errors \(\S*read_io_errs 3\)"):
+        node.push("one")
+    node.intact()
+    assert not names(node.places.in_top("images"))
+
+
+def test_a_root_that_does_not_read_back_is_not_booted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = identity.apply
+
+    def lossy(root: str, *arguments: object) -> list[str]:
+        done = real(root, *arguments)  # type: ignore[arg-type]
+        (Path(root) / "etc/hostname").write_text("another\n")
+        return done
+
+    monkeypatch.setattr(identity, "apply", lossy)
+    with pytest.raises(NodeError, match="does not read back with this node's identity: etc/hostname"):
+        node.push("one")
+    node.intact()
+    assert node.grub == {"current": "base"}
+
+
+def test_a_rollback_to_a_root_that_is_gone_is_refused(holding_one: Node) -> None:
+    subvolumes.delete(holding_one.places.in_top("roots/base"), holding_one.places)
+    with pytest.raises(NodeError, match="has no root base any more"):
+        switch.run_switch(switch.Switch(holding_one.places, holding_one.settings, target="base", kind="rollback"))
+    assert holding_one.grub.get("trial", "") == ""
+
+
+def test_a_manifest_of_another_image_is_refused(node: Node) -> None:
+    """Signed, but of another image: an old one cannot be put in a new one's place."""
+    store = Path(node.places.store)
+    (store / "one").rename(store / "two.old")
+    (store / "two").rename(store / "one")
+    with pytest.raises(NodeError, match="is the manifest of two; the store was changed by hand"):
+        node.push("one")
+    node.intact()
+
+
+def test_nothing_is_pruned_while_a_switch_is_going_on(holding_one: Node) -> None:
+    run("btrfs", "subvolume", "create", holding_one.top / "roots/odd")
+    holding_one.push("two")
+    assert image_prune.plan_node(holding_one.places) == ([], [])
+    assert image_prune.prune_node(holding_one.places) == []
+    assert {"base", "odd", "two"} <= set(names(holding_one.places.in_top("roots")))

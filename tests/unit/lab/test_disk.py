@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import struct
 import subprocess
 import tarfile
@@ -75,7 +74,7 @@ def gpt(raw: bytes, sectors: int) -> list[tuple[uuid.UUID, int, int, str]]:
     return found
 
 
-@pytest.mark.skipif(shutil.which("sfdisk", path=search_path()) is None, reason="no sfdisk")
+@pytest.mark.needs("sfdisk")
 def test_uefi_node_partitions(tmp_path: Path) -> None:
     target = tmp_path / "disk.raw"
     disk.write_blank_disk(target, disk.NODE_UEFI)
@@ -111,7 +110,7 @@ def test_grub_environment() -> None:
     assert block.startswith(b"# GRUB Environment Block\ncurrent=base\n###")
 
 
-@pytest.mark.skipif(shutil.which("cpio") is None, reason="no cpio to read with")
+@pytest.mark.needs("cpio")
 def test_cpio_is_what_cpio_reads(tmp_path: Path) -> None:
     archive = disk.cpio({"a/b/script": (b"#!/bin/sh\n", 0o755), "a/text": (b"xyz", 0o644)})
     assert len(archive) % 512 == 0

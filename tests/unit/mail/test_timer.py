@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -94,7 +93,7 @@ def test_any_path_stands_in_a_unit_as_it_is() -> None:
     assert quoted('/a b/100%/"x"/$HOME/\\') == '"/a b/100%%/\\"x\\"/$$HOME/\\\\"'
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_understands_the_units(tmp_path: Path) -> None:
     timer = notify_timer(tmp_path / "my site", python="/bin/true")
     for name, text in timer.files.items():

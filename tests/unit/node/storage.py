@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import backups, wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.backup_set import Backup
+
+from tests.machine import cannot_mount
 
 FIRST = "20261221T010203Z-reset-2026-2"
 
@@ -23,9 +23,7 @@ def run(*command: str | Path) -> str:
 
 @contextmanager
 def mounted(image: Path, point: Path, megabytes: int, *options: str) -> Iterator[Path]:
-    """A fresh btrfs in a file, mounted; skips the test where this machine cannot."""
-    if os.geteuid() != 0 or shutil.which("mkfs.btrfs") is None:
-        pytest.skip("needs root and mkfs.btrfs")
+    """A fresh btrfs in a file, mounted, for tests of the mark `btrfs`."""
     with image.open("wb") as stream:
         stream.truncate(megabytes << 20)
     run("mkfs.btrfs", "-q", *options, image)
@@ -33,7 +31,7 @@ def mounted(image: Path, point: Path, megabytes: int, *options: str) -> Iterator
     try:
         run("mount", "-o", "loop", image, point)
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine cannot mount btrfs: {error.stderr}")
+        cannot_mount(error)
     try:
         yield point
     finally:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home, packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
 
+from tests.machine import in_place
 from tests.unit.node.storage import mounted, run
 
 MINJI = {"name": "minji", "uid": 20001, "gid": 20001, "shell": "ignored"}
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+root_only = pytest.mark.root  # gives files to other users
 
 
 class Storage:
@@ -139,9 +141,7 @@ def test_a_missing_home_root_is_made_below_the_mount(storage: Storage) -> None:
     assert storage.root.stat().st_mode & 0o777 == 0o755
 
 
-archiving = pytest.mark.skipif(
-    os.geteuid() != 0 or Path("/run/systemd/system").is_dir(), reason="needs root; under systemd a unit does this"
-)
+archiving = in_place
 WHO = {"name": "minji", "uid": 20001}
 
 
@@ -187,7 +187,7 @@ def test_a_home_that_changes_while_it_is_packed_is_kept(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
 ) -> None:
     home = storage.home()
-    after(monkeypatch, "_tar", lambda: change(home))
+    after(monkeypatch, "_create", lambda: change(home))
     assert "still writing" in storage.run(archive=[WHO]).conflicts[0]
     assert (home / "-rf *").exists()
     assert list(storage.archive.iterdir()) == []
@@ -217,7 +217,7 @@ def test_what_is_written_after_it_was_packed_stays_and_is_packed_next(
 ) -> None:
     home = storage.home()
     os.link(home / "data", home / "twin")
-    after(monkeypatch, "_count", lambda: (home / "late").write_text("precious, too"))
+    after(monkeypatch, "_compare", lambda: (home / "late").write_text("precious, too"))
     problem = storage.run(archive=[WHO]).conflicts[0]
     assert "'late' was changed after it was packed" in problem
     assert "run this again" in problem
@@ -230,7 +230,7 @@ def test_what_is_written_after_it_was_packed_stays_and_is_packed_next(
     assert list(storage.root.iterdir()) == []
     one, other = sorted(storage.archive.iterdir())
     assert "./minji/twin" in members(one)
-    assert "./.minji.gpuadmin-removed/late" in members(other)
+    assert [one.partition("/late")[1] for one in members(other)].count("/late") == 1
 
 
 @pytest.mark.btrfs
@@ -249,18 +249,40 @@ def test_subvolumes_in_a_home_are_packed_with_it(tmp_path: Path) -> None:
         assert {"./minji/volume/thesis", "./minji/volume/frozen/thesis"} <= members(archive)
 
 
+def cut(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that is packed and renamed, and of which nothing is deleted yet."""
+    storage.home()
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "purge", lambda *_: (_ for _ in ()).throw(OSError("cut")))
+        assert "cut" in storage.run(archive=[WHO]).conflicts[0]
+    (rest,) = storage.root.iterdir()
+    return rest
+
+
 @archiving
 def test_a_cut_while_deleting_is_finished(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.home()
-    monkeypatch.setattr(packing, "purge", lambda *_: (_ for _ in ()).throw(OSError("cut")))
-    with pytest.raises(NodeError, match="cut"):
-        storage.run(archive=[WHO])
-    monkeypatch.undo()
-    assert [path.name for path in storage.root.iterdir()] == [".minji.gpuadmin-removed"]
-    assert storage.run(archive=[WHO]).operations == ["home minji: finish deleting the archived home"]
+    rest = cut(storage, monkeypatch)
+    assert archive_home.is_rest(rest.name, "minji")
+    finish = "home minji: finish deleting the archived home, after packing what no archive has"
+    assert storage.run(archive=[WHO], check=True).operations == [finish]
+    assert storage.run(archive=[WHO]).operations == [finish]
     assert list(storage.root.iterdir()) == []
     assert len(list(storage.archive.iterdir())) == 1
     assert storage.run(archive=[WHO]).operations == []
+
+
+@archiving
+def test_nobody_waits_for_an_archive(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One person's home may take hours: meanwhile another run makes the next one's."""
+    storage.home()
+    real = packing.pack
+
+    def pack(path: str, target: str) -> None:
+        with flocked(storage.lock, 1):
+            real(path, target)
+
+    monkeypatch.setattr(packing, "pack", pack)
+    assert storage.run(archive=[WHO]).conflicts == []
 
 
 @archiving
@@ -283,11 +305,73 @@ def test_another_person_s_archive_in_the_making_is_left_alone(storage: Storage) 
     assert other.exists()
 
 
-def test_removed_without_archive_is_never_deleted() -> None:
+def written_after(storage: Storage, path: Path) -> list[str]:
+    """A late write, and then some other archive that is newer than it. Returns all that archives hold in the end."""
+    path.write_text("precious, too")
+    other = storage.archive / "minji-20001-20991231T000000Z.tar.gz"
+    run("tar", "--create", "--gzip", f"--file={other}", "--files-from=/dev/null")
+    storage.run(archive=[WHO])
+    names = [name for one in storage.archive.iterdir() for name in members(one)]
+    return names + [str(one.relative_to(storage.root)) for one in storage.root.rglob("*")]
+
+
+@archiving
+@pytest.mark.parametrize("mark", [True, False])
+def test_another_archive_does_not_let_a_home_go(storage: Storage, monkeypatch: pytest.MonkeyPatch, mark: bool) -> None:
+    """What a restore packed, or a copy that somebody made, is newer than a late write and does not have it."""
+    rest = cut(storage, monkeypatch)
+    if not mark:  # as an older gpuadmin left it
+        rest = rest.rename(storage.root / ".minji.gpuadmin-removed")
+    assert any(name.endswith("/late") for name in written_after(storage, rest / "late"))
+    assert list(storage.root.iterdir()) == []
+
+
+@archiving
+@pytest.mark.parametrize(
+    "change",
+    [
+        os.utime,
+        lambda path: os.truncate(path, 10),
+        lambda path: path.rename(path.with_name(f"minji-20001-20980101T000000Z.{packing.suffix()}")),
+        lambda path: path.unlink(),
+    ],
+    ids=["touched", "cut off", "renamed", "gone"],
+)
+def test_an_archive_that_is_not_as_it_was_lets_nothing_go(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    rest = cut(storage, monkeypatch)
+    (archive,) = storage.archive.iterdir()
+    (rest / "late").write_text("precious, too")
+    change(archive)
+    assert storage.run(archive=[WHO]).conflicts == []
+    held = [name for one in storage.archive.iterdir() if one.stat().st_size > 10 for name in members(one)]
+    assert {name.rpartition("/")[2] for name in held} >= {"late", "data"}
+    assert list(storage.root.iterdir()) == []
+
+
+@archiving
+def test_what_a_restore_packed_is_no_archived_home(storage: Storage) -> None:
+    storage.archive.mkdir()
+    (storage.archive / "minji-20001-restored-20261221T010203Z.tar.gz").write_text("")
+    (storage.archive / "minji-20001-20261221T010203Z-leftover.tar.gz").write_text("")
+    assert archive_home.archives(str(storage.archive), "minji", 20001) == []
+    assert storage.run(archive=[WHO]).homes["minji"].status == "absent"
+
+
+@archiving
+def test_what_is_left_of_somebody_else_s_home_is_kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = cut(storage, monkeypatch)
+    os.chown(rest, 20002, 20002)
+    assert "belongs to uid 20002" in storage.run(archive=[WHO]).conflicts[0]
+    assert (rest / "data").exists()
+
+
+def test_what_is_left_without_an_archive_is_packed_first() -> None:
     entries = {".minji.gpuadmin-removed": Entry("directory", 20001)}
     plan = compute(Request("/h", archive=[WHO], archive_directory="/a"), entries, lambda _name, _uid: False)
-    assert plan.archive == []
-    assert plan.homes["minji"].status == "absent"
+    assert plan.archive == [("minji", 20001)]
+    assert "packing what no archive has" in plan.homes["minji"].operations[0]
 
 
 @root_only

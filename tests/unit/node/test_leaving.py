@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from hypothesis import strategies as st
 
 from tests.unit.node.storage import Storage, mounted, run
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+root_only = pytest.mark.root  # gives files to other users
 # uids that nobody on this machine has
 MINJI = Person("minji", 48211, range(2900000000, 2900065536))
 JIHO = Person("jiho", 48212, range(2900065536, 2900131072))
@@ -109,11 +111,57 @@ def test_a_session_that_ends_by_itself_in_the_grace_time(
     assert (told, plan.conflicts) == (["now"], [])
 
 
+def test_who_does_not_stop_keeps_nobody_waiting() -> None:
+    """A service of a person's own may take minutes to stop."""
+    both = threading.Barrier(2, timeout=20)
+
+    def stop(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[:2] == ("systemctl", "stop"):
+            both.wait()  # nobody goes on before both are asked
+        return silent(command)
+
+    found = [sessions.Process(2**22 + 5, MINJI.uid, "x", "S"), sessions.Process(2**22 + 6, JIHO.uid, "x", "S")]
+    answers = iter([found, [], []])
+    host = sessions.Host(linger="/nonexistent", run=stop, processes=lambda: next(answers, []), patience=0)
+    assert sessions.converge([MINJI, JIHO], host=host).conflicts == []
+
+
 def test_what_cannot_be_ended_is_said() -> None:
     stuck = sessions.Process(2**22 + 5, MINJI.uid, "python3", "D")
     host = sessions.Host(linger="/nonexistent", run=silent, processes=lambda: [stuck], patience=0)
     plan = sessions.converge([MINJI], host=host)
     assert plan.conflicts == ["minji: still runs python3 (the kernel does not let them go; reboot the host)"]
+
+
+@root_only
+def test_a_number_that_somebody_else_has_by_now_is_not_killed(running: list[subprocess.Popen[bytes]]) -> None:
+    start(running, JIHO.uid)
+    sessions._kill(sessions.Process(running[0].pid, MINJI.uid, "bash", "S"), [MINJI])
+    time.sleep(0.2)
+    assert running[0].poll() is None
+    sessions._kill(sessions.Process(running[0].pid, JIHO.uid, "bash", "S"), [JIHO])
+    assert running[0].wait(10) == -9
+
+
+@root_only
+def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    """A name may hold a carriage return, and then what looks like another line of its status."""
+    code = (
+        "import ctypes, os, time; libc = ctypes.CDLL(None); "
+        f"os.setresgid(*[{MINJI.uid}] * 3); os.setresuid(*[{MINJI.uid}] * 3); "
+        "libc.prctl(15, b'x\\rUid:\\t0 0 0 0', 0, 0, 0); print('ready', flush=True); time.sleep(1000)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    running.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    assert sessions._uid(process.pid) == MINJI.uid
+    found = [one for one in sessions.processes() if one.pid == process.pid]
+    assert [one.uid for one in found] == [MINJI.uid]
+    # what is not readable by its own user belongs to root in /proc: the recheck then relies on the status alone
+    sessions._kill(found[0], [])
+    assert process.wait(10) == -9
+    process.stdout.close()
 
 
 @pytest.mark.parametrize(
@@ -168,6 +216,80 @@ def test_doors_close_and_open_again(host: closing.Host, tmp_path: Path) -> None:
     closing.converge([MINJI], False, host)
     assert (job.read_text(), job.stat().st_uid) == ("later\n", MINJI.uid)
     assert (tmp_path / "var/spool/cron/crontabs/minji").read_text() == "* * * * * mine\n"
+
+
+@root_only
+def test_jobs_keep_their_owner_on_the_way_to_another_file_system_and_back(host: closing.Host, tmp_path: Path) -> None:
+    """cron runs a table as whom its file belongs to, and refuses one of another mode."""
+    crontab = tmp_path / "var/spool/cron/crontabs/minji"
+    os.chown(crontab, MINJI.uid, 48213)
+    crontab.chmod(0o600)
+    os.utime(crontab, ns=(1, 123_456_789))
+    os.setxattr(crontab, "user.note", b"x")
+    state = tmp_path / "var/lib/gpuadmin"
+    state.mkdir()
+    run("mount", "-t", "tmpfs", "tmpfs", state)
+    try:
+        assert closing.converge([MINJI], True, host).conflicts == []
+        assert not crontab.exists()
+        (aside,) = [path for path in state.rglob("*") if path.is_file()]
+        assert (aside.stat().st_uid, aside.stat().st_mode & 0o7777) == (MINJI.uid, 0o600)
+        assert closing.converge([MINJI], False, host).conflicts == []
+    finally:
+        run("umount", state)
+    facts = crontab.stat()
+    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777, facts.st_mtime_ns) == (
+        MINJI.uid, 48213, 0o600, 123_456_789,
+    )  # fmt: skip
+    assert crontab.read_text() == "* * * * * mine\n"
+    assert [path.name for path in crontab.parent.iterdir()] == ["minji"]
+
+
+def test_no_job_replaces_another_one(host: closing.Host, tmp_path: Path) -> None:
+    crontab = tmp_path / "var/spool/cron/crontabs/minji"
+    closing.converge([MINJI], True, host)
+    crontab.write_text("newer\n")
+    assert "is there already" in closing.converge([MINJI], False, host).conflicts[0]
+    assert crontab.read_text() == "newer\n"
+    assert closing.converge([MINJI], True, host).conflicts == []
+    aside = tmp_path / "var/lib/gpuadmin/closed" / f"minji-{MINJI.uid}"
+    assert sorted(path.read_text() for path in aside.iterdir()) == ["* * * * * mine\n", "newer\n"]
+    assert closing.converge([MINJI], False, host).conflicts == []
+    assert crontab.read_text() == "newer\n"
+
+
+def test_one_door_that_sticks_keeps_no_other_open(
+    host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etc/shadow").write_text("minji:!*:1:0:99999:7::1:\njiho:!:1:0:99999:7::1:\n")
+    (tmp_path / "var/spool/cron/crontabs/jiho").write_text("mine, too\n")
+    with (tmp_path / "var/spool/cron/crontabs/minji").open("wb") as stream:
+        stream.truncate(1 << 40)
+    real = os.rename
+
+    def rename(source: str, target: str, **more: Any) -> None:
+        if Path(source).parent != Path(target).parent:
+            raise OSError(18, "Invalid cross-device link")
+        real(source, target, **more)
+
+    monkeypatch.setattr(os, "rename", rename)
+    plan = closing.converge([MINJI, JIHO], True, host)
+    assert [one.partition(":")[0] for one in plan.conflicts] == ["minji"]
+    assert not (tmp_path / "var/spool/cron/crontabs/jiho").exists()
+
+
+def test_a_job_that_ran_meanwhile_is_none(host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "var/spool/cron/atjobs/a00001"
+    gone.symlink_to("/nonexistent")  # something that a listing has, and that is not there when it is looked at
+    real = os.lstat
+
+    def lstat(path: Any, **more: Any) -> os.stat_result:
+        if str(path) == str(gone):
+            raise FileNotFoundError(path)
+        return real(path, **more)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert closing.converge([MINJI], True, host).conflicts == []
 
 
 def test_a_closed_door_stays_closed(host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +377,122 @@ def test_scratch_that_is_gone_does_not_come_back(tmp_path: Path, monkeypatch: py
     assert synced == [(str(tmp_path), False)]
 
 
+@contextmanager
+def busy(code: str, *arguments: object) -> Iterator[None]:
+    """A process of somebody else's that is at work meanwhile."""
+    words = [sys.executable, "-c", f"import os, sys, time\n{code}", *map(str, arguments)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+CHURN = """
+os.chdir(sys.argv[1]); number = 0
+while True:
+    for one in range(50): open(f"churn{number}-{one}", "w").close()
+    for one in range(50): os.unlink(f"churn{number}-{one}")
+    number += 1
+    print(number, flush=True) if number == 2 else None
+"""
+SWAP = """
+os.chdir(sys.argv[1]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2])); print("ready", flush=True)
+while True:
+    for act in (lambda: os.mkdir("a/in"), lambda: os.rename("a/in", "theirs/in"), lambda: os.symlink("/etc", "a/in"),
+                lambda: os.unlink("a/in"), lambda: os.rename("theirs/in", "a/in"), lambda: os.mkdir("a/in/inner"),
+                lambda: open("a/in/file", "w").close()):
+        try: act()
+        except OSError: pass
+"""
+
+
+@root_only
+def test_facts_of_a_directory_that_is_never_still(tmp_path: Path) -> None:
+    leave(tmp_path, b"a", MINJI.uid)
+    with busy(CHURN, tmp_path):
+        for _ in range(100):
+            found = scratch.observe([str(tmp_path)], None, [MINJI])
+            assert [item.name for item in found.items] == ["a"]
+            assert found.problems == {}
+
+
+@root_only
+def test_a_race_for_one_entry_keeps_that_one_and_no_other(tmp_path: Path) -> None:
+    """A directory that everybody may write in: somebody else moves what is in it while it is deleted."""
+    leave(tmp_path, b"theirs", JIHO.uid)
+    for _ in range(10):
+        if not (tmp_path / "a").exists():
+            leave(tmp_path, b"a", MINJI.uid).chmod(0o777)
+        leave(tmp_path, b"z", MINJI.uid, ("mine", MINJI.uid))
+        items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI]).items]
+        with busy(SWAP, tmp_path, JIHO.uid):
+            time.sleep(0.05)
+            plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI]))
+        assert sorted(done) == [f"{tmp_path}/a", f"{tmp_path}/z"]
+        assert not (tmp_path / "z").exists()
+        assert all(one.startswith(f"{tmp_path}/a: ") for one in plan.conflicts)
+        assert Path("/etc/passwd").exists()
+
+
+@root_only
+@pytest.mark.parametrize("error", [NodeError("'a/in' was moved while it was looked at"), OSError(40, "Too many links")])
+def test_an_entry_that_cannot_be_deleted_is_named_with_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    leave(tmp_path, b"a", MINJI.uid)
+    leave(tmp_path, b"b", JIHO.uid)
+    items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI, JIHO]).items]
+    real = scratch.purge
+
+    def purge(handle: int, name: bytes, judge: Any) -> Any:
+        if name == b"a":
+            raise error
+        return real(handle, name, judge)
+
+    monkeypatch.setattr(scratch, "purge", purge)
+    plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI, JIHO]))
+    assert (plan.entries[f"{tmp_path}/a"].user, plan.entries[f"{tmp_path}/a"].status) == ("minji", "conflict")
+    assert done[f"{tmp_path}/a"].kept == 1
+    assert not (tmp_path / "b").exists()
+
+
+@root_only
+def test_who_makes_a_million_entries_fills_nobody_s_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MOST_ITEMS", 3)
+    for number in range(5):
+        leave(tmp_path, b"%d" % number, MINJI.uid)
+    leave(tmp_path, b"theirs", JIHO.uid)
+    found = scratch.observe([str(tmp_path)], None, [MINJI, JIHO])
+    assert [item.user for item in found.items].count("minji") == 3
+    assert [item.name for item in found.items if item.user == "jiho"] == ["theirs"]
+    assert found.problems == {f"{tmp_path}: minji": "has 5 entries there: 3 are named, the others stay for another run"}
+
+
+@root_only
+def test_a_directory_that_cannot_be_listed_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    bad.mkdir()
+    leave(tmp_path, b"good", 0)
+    leave(good, b"a", MINJI.uid)
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if os.fsdecode(path) == str(bad):
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = scratch.observe([str(bad), str(good)], None, [MINJI])
+    assert [item.name for item in found.items] == ["a"]
+    assert "Input/output error" in found.problems[str(bad)]
+
+
 @root_only
 def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
     leave(tmp_path, b"a", MINJI.uid)
@@ -318,6 +556,73 @@ def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
         with pytest.raises(NodeError, match="is not a name for a backup"):
             jobs.perform("backup-make", work.make_backup, {**arguments, "name": "x"}, **perform)  # type: ignore[arg-type]
         assert systemd.started == 2
+
+
+def finished(systemd: Systemd) -> None:
+    for process in systemd.processes.values():
+        process.wait(60)
+
+
+def begun(base: Path, systemd: Systemd, arguments: dict[str, object]) -> None:
+    """A job of a run whose controller is killed: it is begun, and nobody waits for it."""
+    with pytest.raises(NodeError, match="still working"):
+        jobs.perform("look", work.verify_backup, arguments, wait=0, run=systemd, systemd=True, base=str(base))
+
+
+@pytest.mark.btrfs
+def test_a_proof_is_of_this_run(tmp_path: Path) -> None:
+    """A verification that ended before this run, and whose outcome nobody took, says nothing of what is there now."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        storage = Storage(point)
+        storage.home("minji", 20001)
+        made = storage.backup()
+        arguments: dict[str, object] = {"directory": str(storage.directory), "backup": made.name, "users": None}
+        systemd, base = Systemd(), tmp_path / "run"
+        begun(base, systemd, arguments)
+        finished(systemd)
+        assert (base / "jobs/look" / jobs.NEW).exists()
+        Path(made.manifest("minji")).write_bytes(b"damaged since")
+        with pytest.raises(NodeError, match="damaged"):
+            jobs.perform("look", work.verify_backup, arguments, run=systemd, systemd=True, base=str(base))
+        assert systemd.started == 2
+
+
+def test_who_sees_it_at_work_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun by a run that was killed, it is doing the same work now: the next run takes what it will say."""
+    real, systemd = jobs.command, Systemd()
+
+    def slow(name: str, place: str) -> tuple[str, ...]:
+        words = real(name, place)
+        program = words.index("--") + 1
+        return (*words[:program], "sh", "-c", 'sleep 1; exec "$@"', "sh", *words[program:])
+
+    monkeypatch.setattr(jobs, "command", slow)
+    perform = {"run": systemd, "systemd": True, "base": str(tmp_path)}
+    with pytest.raises(NodeError, match="still working"):
+        jobs.perform("prune", work.prune_backups, NOTHING, wait=0, **perform)  # type: ignore[arg-type]
+    assert jobs.perform("prune", work.prune_backups, NOTHING, **perform) == []  # type: ignore[arg-type]
+    assert systemd.started == 1
+    assert jobs.perform("prune", work.prune_backups, NOTHING, **perform) == []  # type: ignore[arg-type]
+    assert systemd.started == 2, "what was taken is not taken again"
+
+
+NOTHING = {"directory": "/nonexistent", "days": 1, "ordinary": 1, "only": []}
+
+
+def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
+    """It ended and was begun again by somebody else between two looks."""
+
+    class Between(Systemd):
+        def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            said = super().__call__(command)
+            if command[0] == "systemd-run":
+                finished(self)
+                path = tmp_path / "jobs/prune" / jobs.NEW
+                path.write_text(json.dumps({"result": ["of another"], "start": "another"}))
+            return said
+
+    with pytest.raises(NodeError, match="without a word"):
+        jobs.perform("prune", work.prune_backups, NOTHING, run=Between(), systemd=True, base=str(tmp_path))
 
 
 @pytest.mark.btrfs

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,13 +96,13 @@ def test_what_is_written_meanwhile_stays(storage: Storage, monkeypatch: pytest.M
 def test_an_archive_that_is_not_whole_deletes_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     place = left(storage)
     before = sorted(place.rglob("*"))
-    monkeypatch.setattr(packing, "_count", lambda path: 99)
-    with pytest.raises(NodeError, match="does not hold all"):
-        leftovers.clear(request(storage))
+    monkeypatch.setattr(packing, "_create", lambda path, part, *_: run("tar", "-cz", f"--file={part}", "/dev/null"))
+    (said,) = leftovers.clear(request(storage)).values()
+    assert said["archive"] is None
+    assert "lacks" in str(said["words"])
     monkeypatch.undo()
-    monkeypatch.setenv("PATH", str(storage.point))
-    with pytest.raises((NodeError, FileNotFoundError)):
-        leftovers.clear(request(storage))
+    monkeypatch.setattr(packing.subprocess, "Popen", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError("tar")))
+    assert next(iter(leftovers.clear(request(storage)).values()))["archive"] is None
     assert sorted(place.rglob("*")) == before
     assert list((storage.point / "archive").iterdir()) == []
 
@@ -113,6 +115,55 @@ def test_nothing_is_packed_that_is_not_named_so(storage: Storage) -> None:
     (odd / "minji").write_bytes(b"x")
     assert [one.name for one in leftovers.observe(request(storage))] == [f"{FIRST}/minji"]
     assert leftovers.clear(request(storage, f"{SECOND}/minji")) == {}
+    assert leftovers.clear(replace(request(storage), only=[])) == {}
     storage.root.chmod(0o777)
     with pytest.raises(NodeError):
         leftovers.clear(request(storage))
+
+
+def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
+    """A path that is too long, and something that is no directory of ours: named, and the others are packed."""
+    left(storage)
+    backup = storage.root / wipe.TRASH / FIRST
+    odd = backup / "aaa"
+    odd.mkdir()
+    here = os.open(odd, os.O_RDONLY)
+    for _ in range(21):
+        os.mkdir("x" * 200, dir_fd=here)
+        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    (storage.root / wipe.TRASH / "20261222T010203Z-manual").write_bytes(b"no directory")
+    done = leftovers.clear(request(storage))
+    assert done[f"{FIRST}/aaa"]["archive"] is None
+    assert "restore-home --to" in str(done[f"{FIRST}/aaa"]["words"])
+    assert (done[f"{FIRST}/minji"]["kept"], list(backup.iterdir())) == (0, [odd])
+    assert [path.name.partition("-")[0] for path in (storage.point / "archive").iterdir()] == ["minji"]
+
+
+def test_one_that_changes_while_it_is_counted_hides_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    left(storage)
+    (storage.root / wipe.TRASH / FIRST / "aaa").mkdir()
+    real = leftovers._count
+
+    def count(path: str) -> tuple[int, int]:
+        if path.endswith("aaa"):
+            raise NodeError("'x' was moved while it was looked at")
+        return real(path)
+
+    monkeypatch.setattr(leftovers, "_count", count)
+    one, other = leftovers.observe(request(storage))
+    assert "was moved" in one.operation
+    assert (other.user, other.entries) == ("minji", 8)
+
+
+def test_what_a_cut_left_of_an_archive_goes(storage: Storage) -> None:
+    left(storage)
+    (storage.point / "archive").mkdir(mode=0o700)
+    for name in ("minji-20001-20260101T000000Z-leftover.tar.gz.part", "minji-20001-20260101T000000Z.tar.gz.part"):
+        (storage.point / "archive" / name).touch()
+    leftovers.clear(request(storage))
+    names = sorted(path.name for path in (storage.point / "archive").iterdir())
+    assert len(names) == 2
+    assert names[0] == "minji-20001-20260101T000000Z.tar.gz.part", "a home's, and not a leftover's"

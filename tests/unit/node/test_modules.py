@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -36,7 +35,7 @@ def run(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]
     return result
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root")
+@pytest.mark.root  # gives files to other users
 def test_accounts(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = {
         "users": [{"name": "minji", "uid": 20001, "locked": False}, {"name": "-rf", "uid": 20002}],
@@ -136,7 +135,9 @@ def test_documentation(name: str) -> None:
 
 
 def test_node_code_is_plain_standard_library() -> None:
-    for path in (PLUGINS / "module_utils").glob("*.py"):
+    paths = sorted((PLUGINS / "module_utils").rglob("*.py"))
+    assert len(paths) > 50, "this is where it lies"
+    for path in paths:
         tree = ast.parse(path.read_text(), feature_version=(3, 9))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and not node.level:

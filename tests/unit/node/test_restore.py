@@ -19,11 +19,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     backups,
     btrfs,
     copy_server,
+    extents,
     home_manifest,
     restore,
     restore_plan,
     transfer,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
@@ -31,6 +33,13 @@ from tests.unit.node.test_wipe import JIHO, MINJI, hostile
 
 pytestmark = pytest.mark.btrfs
 SECOND = "20261228T010203Z-daily"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is of the future is refused, and these sets have names of their own time."""
+    monkeypatch.setattr(backup_set, "now", lambda: os.environ["TEST_NOW"])
+    monkeypatch.setenv("TEST_NOW", "2026-12-31T00:00:00Z")
 
 
 @pytest.fixture
@@ -151,7 +160,7 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
     storage.wipe_all(MINJI)
     done = restore.execute(wanted(storage, mode="archive", target=str(storage.point / "archive")))
     path = Path(str(done["target"]))
-    assert path.name == "minji-20001-20261221T010203Z.tar.gz"
+    assert path.name == "minji-20001-restored-20261221T010203Z.tar.gz"
     assert path.stat().st_mode & 0o777 == 0o600
     with tarfile.open(path) as archive:
         assert "./minji/thesis" in archive.getnames()
@@ -198,7 +207,7 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     storage.home(*JIHO)
     backup = storage.backup()
     flip(backup.home("minji"))
-    with pytest.raises(NodeError, match="'thesis' differs in content"):
+    with pytest.raises(NodeError, match="is damaged: minji: 'thesis' differs in content"):
         backups.verify(backup, ["jiho", "minji"], again=True)
     found = backup_set.load(str(storage.directory), FIRST)
     assert found is not None
@@ -224,11 +233,17 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
     home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
     first = storage.backup(verify=[])
     (home / "z").write_bytes(b"5")
-    read: list[int] = []
-    real = home_manifest._content
-    monkeypatch.setattr(home_manifest, "_content", lambda handle, size: read.append(size) or real(handle, size))
+    log = storage.point / "read"  # a home is read in a process of its own
+    real = extents.digest
+
+    def reading(handle: int, size: int, budget: Budget) -> str:
+        with log.open("a") as stream:
+            stream.write("x")
+        return real(handle, size, budget)
+
+    monkeypatch.setattr(extents, "digest", reading)
     second = storage.backup(SECOND, verify=[])
-    assert len(read) == 1
+    assert log.read_text() == "x"
     assert first.homes["minji"].checksum != second.homes["minji"].checksum
     assert backups.verify(second, ["minji"]).homes["minji"].verified
 
@@ -236,8 +251,9 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
 PROGRAM = """
 import sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils import copy_server
+from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, copy_server
 import os
+backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
 sys.exit(copy_server.main({directory!r}, 1))
 """
@@ -383,7 +399,7 @@ def test_a_fetch_that_breaks_leaves_nothing(storage: Storage, remote: tuple[tran
         {"nested": {"": "../../x"}},
         {"inside": "../.."},
         {"inside": "/etc"},
-        {"format": 2},
+        {"format": 3},
         None,
     ],
 )
@@ -415,17 +431,20 @@ def test_words_of_the_other_host_that_are_none(storage: Storage, said: str) -> N
 
 
 def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
-    storage: Storage, remote: tuple[transfer.Remote, Path]
+    storage: Storage, remote: tuple[transfer.Remote, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps one, as its role says. What a reset or an admin made stays, and so does what nobody else has."""
+    """It keeps one, as its role says, and for a month all. What an admin made stays, and what nobody else has."""
     there, directory = remote
     storage.home(*MINJI)
     sent = [storage.backup()]
     transfer.send(sent[0], there, [])
-    for day in ("22", "23", "24"):
-        sent.append(storage.backup(f"202612{day}T010203Z-daily", verify=[]))
+    for month, day, then in (("12", "22", 2), ("12", "23", 3), ("12", "24", 4), ("01", "25", 2)):
+        year = 2026 + (month == "01")
+        monkeypatch.setenv("TEST_NOW", f"{year}-{month}-{day}T02:00:00Z")
+        sent.append(storage.backup(f"{year}{month}{day}T010203Z-daily", verify=[]))
         transfer.send(sent[-1], there, sent[-2::-1])
-    assert [one.name for one in backup_set.complete(str(directory))] == [FIRST, "20261224T010203Z-daily"]
+        assert len(backup_set.complete(str(directory))) == then
+    assert [one.name for one in backup_set.complete(str(directory))] == [FIRST, "20270125T010203Z-daily"]
 
 
 @pytest.mark.parametrize("asked", ["", "rm -rf /", "send 20200101T000000Z-x ../x", "show ../x",
@@ -434,7 +453,7 @@ def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
 def test_the_other_host_takes_names_and_no_paths(tmp_path: Path, asked: str) -> None:
     with pytest.raises(NodeError):
         copy_server.serve(str(tmp_path / "copies"), asked)
-    assert not list((tmp_path / "copies").iterdir())
+    assert {path.name for path in (tmp_path / "copies").iterdir()} <= {copy_server.LOCK}
 
 
 def test_removing_a_set(storage: Storage) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings
 
+from tests.machine import cannot_mount
+
 PROGRAM = Path(root.__file__)
 
 
@@ -29,8 +29,6 @@ def run(*command: str | Path) -> None:
 def btrfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A mounted btrfs with a read-only subvolume roots/a; yields the directory of the mount points."""
     base = tmp_path_factory.mktemp("btrfs")
-    if os.geteuid() != 0 or shutil.which("mkfs.btrfs") is None:
-        pytest.skip("needs root and mkfs.btrfs")
     image, top = base / "disk", base / "top"
     with image.open("wb") as stream:
         stream.truncate(256 << 20)
@@ -39,7 +37,7 @@ def btrfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         run("mount", "-o", "loop", image, top)
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine cannot mount btrfs: {error.stderr!r}")
+        cannot_mount(error)
     try:
         yield base
     finally:
@@ -131,6 +129,19 @@ def test_the_root_is_closed_when_its_holder_dies(node: Path, number: signal.Sign
     holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "60", *options(node)])
     until(lambda: not root.is_read_only(str(node)))
     holder.send_signal(number)
+    holder.wait(10)
+    until(lambda: root.is_read_only(str(node)))
+
+
+@pytest.mark.btrfs
+def test_a_holder_that_is_stopped_is_named_and_its_end_closes_the_root(node: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "60", *options(node)])
+    until(lambda: not root.is_read_only(str(node)))
+    holder.send_signal(signal.SIGSTOP)
+    until(lambda: f"process {holder.pid} " in root.close_left_open(str(node), **places(node)))
+    until(lambda: "stopped" in root.close_left_open(str(node), **places(node)))
+    assert not root.is_read_only(str(node))
+    holder.kill()
     holder.wait(10)
     until(lambda: root.is_read_only(str(node)))
 

@@ -21,6 +21,7 @@ from tests.unit.node.storage import FIRST, Storage, mounted, run
 
 pytestmark = pytest.mark.btrfs
 MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
+STAMP = "20261221T010203Z"
 
 
 @pytest.fixture
@@ -322,6 +323,127 @@ def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(purge, "_remove", real)
     plan, purged = storage.wipe_all(MINJI)
     assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+
+
+def test_what_restores_made_beside_a_home_goes_with_it(storage: Storage) -> None:
+    """It is in the backup, each under its own name; it belongs to the person by its name and by its owner."""
+    storage.home(*MINJI)
+    for name, uid in ((f"minji.restored-{STAMP}", 20001), (f"minji.before-{STAMP}.restored-{STAMP}", 20001),
+                      (f"jiho.before-{STAMP}", 20001), ("minji.bak", 20001)):  # fmt: skip
+        storage.home(name, uid, {"draft": name.encode()})
+    backup = storage.backup()
+    names = ["minji", f"minji.before-{STAMP}.restored-{STAMP}", f"minji.restored-{STAMP}"]
+    mine = [(name, 20001) for name in names]
+    assert sorted(backup.homes) == sorted([*names, f"jiho.before-{STAMP}"])
+    assert all(home.verified for home in backup.homes.values())
+    assert list(backup.problems) == ["'minji.bak'"]
+    wrong = storage.wipe(MINJI, (f"jiho.before-{STAMP}", 20001), ("minji.bak", 20001), check=True)
+    assert len(wrong.conflicts) == 2, "another one's by its name, and nothing of gpuadmin's"
+    theirs = storage.wipe((f"minji.restored-{STAMP}", 20002), check=True)
+    assert "belonged to uid 20001" in theirs.conflicts[0]
+    plan, purged = storage.wipe_all(*mine)
+    assert (plan.conflicts, sorted(purged)) == ([], sorted(backup.homes.keys() - {f"jiho.before-{STAMP}"}))
+    assert storage.names == [f"jiho.before-{STAMP}", "minji.bak"]
+
+
+def test_a_lease_keeps_one_home_from_going_and_no_other(storage: Storage) -> None:
+    """Who still has a file open can hold a lease on it: root's look at it fails, or would wait."""
+    home = storage.home("minji", 20001, {"leased": b"old", "z": b"z"})
+    storage.home(*JIHO)
+    storage.home("another", 20003)
+    storage.backup()
+    (home / "leased").chmod(0o600)  # so that its content is looked at
+    code = (
+        "import fcntl, os, signal, sys, time; h = os.open(sys.argv[1], os.O_RDWR); "
+        "signal.signal(signal.SIGIO, signal.SIG_IGN); fcntl.fcntl(h, fcntl.F_SETLEASE, fcntl.F_WRLCK); "
+        "print('ready', flush=True); time.sleep(100)"
+    )
+    process = subprocess.Popen(["python3", "-c", code, home / "leased"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    people = MINJI, JIHO, ("another", 20003)
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        _plan, purged = storage.wipe_all(*people)
+        assert [(name, done.kept > 0) for name, done in sorted(purged.items())] == [
+            ("another", False), ("jiho", False), ("minji", True),
+        ]  # fmt: skip
+        assert storage.names == [wipe.TRASH]
+        assert Path(wipe.trash(str(storage.root), FIRST, "minji"), "leased").read_bytes() == b"old"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    _plan, purged = storage.wipe_all(*people)
+    assert (purged["minji"].kept, storage.names) == (0, [])
+
+
+@pytest.mark.parametrize("error", [OSError(16, "Device or resource busy"), NodeError("something odd")])
+def test_a_home_that_cannot_be_moved_keeps_no_other(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    storage.backup()
+    real = wipe._move_one
+
+    def move(request: wipe.Request, source: int, name: str) -> str | None:
+        if name == "jiho":
+            raise error
+        return real(request, source, name)
+
+    monkeypatch.setattr(wipe, "_move_one", move)
+    plan = storage.wipe(JIHO, MINJI, ("nobody", 20009))
+    assert [one.partition(":")[0] for one in plan.conflicts] == ["home jiho"]
+    assert storage.names == [wipe.TRASH, "jiho"]
+
+
+def test_a_home_that_cannot_be_looked_at_keeps_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    storage.backup()
+    real = btrfs.subvolume
+
+    def subvolume(path: str) -> btrfs.Subvolume | None:
+        if path.endswith("/jiho"):
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(btrfs, "subvolume", subvolume)
+    plan = storage.wipe(JIHO, MINJI)
+    assert plan.conflicts == ["home jiho: cannot be looked at: Input/output error"]
+    assert storage.names == [wipe.TRASH, "jiho"]
+
+
+@pytest.mark.parametrize("harm", ["open", "another's", "link"])
+def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> None:
+    """Where homes are moved to nobody else can enter, or put something in their way."""
+    storage.home(*MINJI)
+    storage.backup()
+    place = storage.root / wipe.TRASH
+    if harm == "link":
+        (storage.point / "elsewhere").mkdir(mode=0o700)
+        place.symlink_to(storage.point / "elsewhere")
+    else:
+        place.mkdir(mode=0o700)
+        if harm == "open":
+            place.chmod(0o755)
+        else:
+            os.chown(place, 20002, 20002)
+    assert "not a directory of root's own" in storage.wipe(MINJI).conflicts[0]
+    assert (storage.root / "minji/thesis").exists()
+
+
+def test_another_subvolume_of_the_same_name_and_inode(storage: Storage) -> None:
+    """Every subvolume's root has the same inode number: it is told by its own id."""
+    run("btrfs", "subvolume", "create", storage.root / "minji")
+    (storage.root / "minji/thesis").write_bytes(b"precious")
+    storage.give(storage.root / "minji", 20001)
+    storage.backup()
+    (storage.root / "minji").rename(storage.root / "elsewhere")
+    run("btrfs", "subvolume", "create", storage.root / "minji")
+    storage.give(storage.root / "minji", 20001)
+    assert (storage.root / "minji").stat().st_ino == (storage.root / "elsewhere").stat().st_ino
+    assert "another directory" in storage.wipe(MINJI).conflicts[0]
 
 
 NAMES = [b"a", b"b", b"new\nline", b"\xff", b"-rf", b"d", b"e"]

@@ -1,22 +1,32 @@
-"""A cluster whose storage host is a real btrfs and whose nodes are directories: what Ansible would be asked is done
-by the nodes' own code, here and now."""
+"""A cluster whose storage host is a real btrfs and whose hosts' roots are directories.
+
+What Ansible would be asked is done by the nodes' own code, here and now: accounts, doors, sessions, backups, wiping.
+What is played is the kernel's and systemd's part in sessions: processes are a table, out of which `systemctl kill`
+takes people; nobody is warned on terminals, and nothing waits for the grace.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import (
+    accounts,
     backup_actions,
+    closing,
     people,
+    plan,
     scratch,
+    sessions,
     term_facts,
     wipe,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.truth import settings_from
 
 from gpuadmin.config.load import load_settings
 from gpuadmin.events import HostResult
@@ -26,6 +36,7 @@ from tests.unit.node.storage import Storage
 from tests.unit.support import make_site
 
 PEOPLE = {"minji": 20000, "jiho": 20001, "seo": 20002, "yuna": 20003}
+HOSTS = ("storage1", "node1", "node2")
 USERS = """# People.
 users:
   - {name: minji, uid: 20000, email: minji@example.org}  # leaves
@@ -38,17 +49,42 @@ retired: []
 
 @dataclass
 class Cluster:
-    """`away`: hosts that do not answer. `processes`: host → who runs something there. `locked`: who cannot log in."""
+    """`away`: hosts that do not answer. `processes`: host → who runs how much there; `stuck`: whom no signal ends.
+
+    `before_phase` (and `before_work`, which knows whether it is a check) are told what is about to be asked, and
+    `after_host` where it was done.
+    """
 
     site: Path
     storage: Storage
     base: Path
     away: set[str] = field(default_factory=set)
     processes: dict[str, dict[str, int]] = field(default_factory=dict)
-    locked: set[str] = field(default_factory=set)
-    gone: set[str] = field(default_factory=set)
+    stuck: set[str] = field(default_factory=set)
     asked: list[Invocation] = field(default_factory=list)
     before_phase: Callable[[str], None] = lambda phase: None
+    before_work: Callable[[str, bool], None] = lambda phase, check: None
+    after_host: Callable[[str, str, bool], None] = lambda phase, host, check: None
+
+    def entries(self, host: str, database: str) -> dict[str, list[str]]:
+        """A host's passwd, shadow or the like: name → fields."""
+        lines = (self.base / host / "etc" / database).read_text().splitlines()
+        return {line.split(":")[0]: line.split(":") for line in lines}
+
+    @property
+    def locked(self) -> set[str]:
+        """Who is locked out of every host."""
+        return {name for name in PEOPLE if all(self.locked_on(host, name) for host in HOSTS)}
+
+    def locked_on(self, host: str, name: str) -> bool:
+        """Whether somebody's account on a host is locked and expired."""
+        fields = self.entries(host, "shadow").get(name)
+        return fields is not None and fields[1].startswith("!") and fields[7] == "1"
+
+    @property
+    def gone(self) -> set[str]:
+        """Whose account is on no host any more."""
+        return {name for name in PEOPLE if not any(name in self.entries(host, "passwd") for host in HOSTS)}
 
     def docker(self, node: str) -> Path:
         return self.base / node / "docker"
@@ -58,8 +94,13 @@ class Cluster:
         self.asked.append(invocation)
         phase = str(invocation.variables["gpuadmin_phase"])
         self.before_phase(phase)
+        self.before_work(phase, invocation.check)
         assert invocation.limit is not None
-        return RunResult({host: self._host(host, phase, invocation) for host in invocation.limit.split(",")})
+        results = {}
+        for host in invocation.limit.split(","):
+            results[host] = self._host(host, phase, invocation)
+            self.after_host(phase, host, invocation.check)
+        return RunResult(results)
 
     def _host(self, host: str, phase: str, invocation: Invocation) -> HostResult:
         if host in self.away:
@@ -86,27 +127,64 @@ class Cluster:
             facts = {**facts, "identities": {name: PEOPLE[name] for name in names if name in PEOPLE}}
         else:
             facts = term_facts.collect(found, docker=str(self.docker(host)))
-        return [], {"facts": {**facts, "processes": dict(self.processes.get(host, {}))}}, []
+        return [], {"facts": {**facts, "processes": dict(sessions.counts(found, self._running(host)))}}, []
+
+    def _running(self, host: str) -> list[sessions.Process]:
+        # no process of this machine has such a number: whatever the code under test does, it ends nothing here
+        names = [name for name, count in self.processes.get(host, {}).items() for _ in range(count)]
+        return [sessions.Process(2**30 + number, PEOPLE[name], "train", "S") for number, name in enumerate(names)]
+
+    def _systemd(self, host: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if tuple(command[:3]) == ("systemctl", "kill", "--signal=SIGKILL"):
+            for name, uid in PEOPLE.items():
+                if command[3] == f"user-{uid}.slice" and name not in self.stuck:
+                    self.processes.get(host, {}).pop(name, None)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    def _accounts(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[list[str], list[str]]:
+        """The role accounts: (operations, conflicts)."""
+        site = variables["gpuadmin_site"]
+        settings = settings_from(
+            {**site["accounts"], "login": host != "storage1", "docker_data": None if host == "storage1" else "/docker",
+             "subid_base": site["subids"]["base"], "subid_size": site["subids"]["size"]}
+        )  # fmt: skip
+        request = plan.Request(settings, variables["gpuadmin_users"], variables["gpuadmin_absent"])
+        system = accounts.Host(
+            root=str(self.base / host), subvolume="/roots/a", network=lambda path: None,
+            lookup=lambda name: (PEOPLE[name], PEOPLE[name]) if name in PEOPLE else None,
+        )  # fmt: skip
+        done = accounts.converge(request, system, check=check).plan
+        return done.operations, done.conflicts
+
+    def _doors(self, host: str, variables: Mapping[str, Any], check: bool, closed: bool) -> tuple[Any, ...]:
+        """The roles accounts and semester, as the playbook has them."""
+        operations, conflicts = self._accounts(host, variables, check)
+        if conflicts:
+            return operations, {}, conflicts
+        doors = closing.converge(
+            people.parse(variables["gpuadmin_term"]["people"]), closed,
+            closing.Host(root=str(self.base / host), run=lambda command: self._systemd(host, command)), check=check,
+            # with a check, the accounts are not locked yet
+            login=host != "storage1" and variables["gpuadmin_site"]["accounts"]["source"] == "registry",
+        )  # fmt: skip
+        return [*operations, *doors.operations], {}, doors.conflicts
 
     def _lock(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        names = {user["name"] for user in variables["gpuadmin_users"] if user["locked"]}
-        new = sorted(names - self.locked)
-        if not check:
-            self.locked |= names
-        return [f"user {name}: lock" for name in new], {}, []
+        return self._doors(host, variables, check, closed=True)
 
     def _unlock(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        for user in variables["gpuadmin_users"]:
-            (self.locked.add if user["locked"] else self.locked.discard)(user["name"])
-        return ["unlock"], {}, []
+        return self._doors(host, variables, check, closed=False)
 
     def _end_sessions(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        running = self.processes.get(host, {})
-        mine = [one["name"] for one in variables["gpuadmin_term"]["people"] if one["name"] in running]
-        if not check:
-            for name in mine:
-                del running[name]
-        return [f"{name}: end processes" for name in mine], {"sessions": {}}, []
+        who = people.parse(variables["gpuadmin_term"]["people"])
+        done = sessions.converge(
+            who, check=check,
+            host=sessions.Host(
+                linger=str(self.base / host / "var/lib/systemd/linger"), patience=0.0,
+                run=lambda command: self._systemd(host, command), processes=lambda: self._running(host),
+            ),
+        )  # fmt: skip
+        return done.operations, done.report(), done.conflicts
 
     def _backup(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         wanted = variables["gpuadmin_backup"]
@@ -148,8 +226,8 @@ class Cluster:
         return done.operations, done.report, []
 
     def _reopen(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        self.gone |= {one["name"] for one in variables["gpuadmin_absent"]}
-        return [], {}, []
+        operations, conflicts = self._accounts(host, variables, check)
+        return operations, {}, conflicts
 
     def picture(self) -> dict[str, Any]:
         """Everything that a reset may change, as one value to compare."""
@@ -163,6 +241,22 @@ class Cluster:
             "users": (self.site / "users.yml").read_text(),
             "term": current_term(load_settings(self.site)).name,
         }  # fmt: skip
+
+
+def make_root(root: Path) -> None:
+    """A host's root, with everybody's account."""
+    (root / "etc").mkdir(parents=True)
+    (root / "var/lib/systemd/linger").mkdir(parents=True)
+    people = PEOPLE.items()
+    for name, head, lines in (
+        ("passwd", "root:x:0:0::/:/bin/sh", [f"{name}:x:{uid}:{uid}::/home/{name}:/bin/bash" for name, uid in people]),
+        ("shadow", "root:*:1::::::", [f"{name}:$y$hash{uid}:20000:0:99999:7:::" for name, uid in people]),
+        ("group", "root:x:0:", [f"{name}:x:{uid}:" for name, uid in people]),
+        ("gshadow", "root:*::", [f"{name}:!::" for name, uid in people]),
+        ("subuid", "", []),
+        ("subgid", "", []),
+    ):
+        (root / "etc" / name).write_text("".join(f"{line}\n" for line in [head, *lines] if line))
 
 
 def make_cluster(base: Path, storage: Storage, settings: Mapping[str, Any] | None = None) -> Cluster:
@@ -180,6 +274,8 @@ def make_cluster(base: Path, storage: Storage, settings: Mapping[str, Any] | Non
     for name, uid in PEOPLE.items():
         storage.home(name, uid, {"thesis": name.encode(), "data/set": b"x" * 5000})
     storage.home("stranger", 29999)
+    for host in HOSTS:
+        make_root(base / host)
     for node in ("node1", "node2"):
         cluster.docker(node).mkdir(parents=True)
         for name, uid in PEOPLE.items():

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import backups
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import RefusedError
-from gpuadmin.semester import planner, refusals
+from gpuadmin.semester import planner, plans, refusals
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision, Leaver, backup_name, decide, narrowed, slug, with_facts
 
@@ -33,8 +34,8 @@ def registry(*users: dict[str, Any], retired: tuple[dict[str, Any], ...] = ()) -
     return Registry.model_validate({"users": list(users), "retired": list(retired)})
 
 
-def home(uid: int, kind: str = "directory", problem: str | None = None) -> dict[str, Any]:
-    return {"kind": kind, "uid": uid, "problem": problem}
+def home(uid: int, kind: str = "directory", problem: str | None = None, of: str | None = None) -> dict[str, Any]:
+    return {"kind": kind, "uid": uid, "problem": problem, "of": of}
 
 
 def facts(homes: dict[str, Any] | None, scratch: dict[str, list[dict[str, Any]]] | None = None, **more: Any) -> Facts:
@@ -72,6 +73,70 @@ def test_which_home_goes(user: dict[str, Any], homes: dict[str, Any], goes: bool
         assert "nobody in users.yml" in decision.kept["minji2"]
 
 
+COPY, ASIDE = "minji.restored-20261221T010203Z", "minji.before-20261221T010203Z"
+JIHO_STAYS = {"name": "jiho", "uid": 20002, "stays": "2026-2"}
+LEFT = {"name": "seo", "uid": 20003}
+
+
+def test_what_restores_made_goes_with_the_home_of_its_owner() -> None:
+    homes = {
+        "minji": home(20001, of="minji"), COPY: home(20001, of="minji"), ASIDE: home(20001, of="minji"),
+        "jiho.before-20261221T010203Z": home(20002, of="jiho"), "seo.before-20261221T010203Z": home(20003, of="seo"),
+        "stranger.before-20261221T010203Z": home(20001, of="stranger"),
+    }  # fmt: skip
+    people = registry(MINJI, JIHO_STAYS, retired=({**LEFT, "removed": "2026-06-30"},))
+    decision = decide(settings(), people, facts(homes), backup=BACKUP)
+    assert [one.directories for one in decision.wiped] == [("minji", ASIDE, COPY)]
+    assert {name: reason.partition(":")[0] for name, reason in decision.kept.items()} == {
+        "jiho.before-20261221T010203Z": "jiho's, who stays",
+        "seo.before-20261221T010203Z": "of a removed account",
+        "stranger.before-20261221T010203Z": "nobody in users.yml has this name (uid 20001)",
+    }
+    steps = plans.wipe(decision, ["storage1"], facts(homes)).steps
+    assert [step.action.split(" ")[1] for step in steps] == ["minji", ASIDE, COPY]
+    # without a home they go as well
+    del homes["minji"]
+    assert [one.directories for one in with_facts(decision, facts(homes)).wiped] == [(ASIDE, COPY)]
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (home(20002, of="minji"), "belongs to uid 20002, not to minji"),
+        (home(0, of="minji"), "belongs to uid 0"),
+        (home(20001, "symbolic link", of="minji"), "symbolic link"),
+        (home(20001, problem="/x is mounted inside", of="minji"), "mounted inside"),
+    ],
+)
+def test_a_name_alone_proves_nothing(found: dict[str, Any], why: str) -> None:
+    homes = {"minji": home(20001, of="minji"), COPY: found}
+    decision = decide(settings(), registry(MINJI), facts(homes), backup=BACKUP)
+    assert [one.directories for one in decision.wiped] == [("minji",)]
+    assert why in decision.kept[COPY]
+    assert why in with_facts(decision, facts({COPY: found})).kept[COPY]
+
+
+def test_what_a_node_could_not_look_at_is_kept_and_said() -> None:
+    said = facts({}, {"node1": []})
+    scratch = {"items": [], "problems": {"/tmp: minji": "has 5 entries there"}}
+    odd = replace(said, hosts={**said.hosts, "node1": {"at": AT, "processes": {}, "scratch": scratch}})
+    assert decide(settings(), registry(MINJI), odd, backup=BACKUP).kept == {"node1: /tmp: minji": "has 5 entries there"}
+
+
+def test_nothing_beside_a_home_goes_that_is_not_verified() -> None:
+    homes = {name: home(20001, of="minji") for name in ("minji", COPY)}
+    saved = {"uid": 20001, "verified": AT, "files": 1, "bytes": 1}
+    decision = decide(settings(), registry(MINJI), facts(homes), backup=BACKUP)
+    for harm in ({"verified": None}, {"uid": 20002}):
+        sets = [{"name": BACKUP, "homes": {"minji": saved, COPY: {**saved, **harm}}}]
+        with pytest.raises(RefusedError, match="restored-20261221T010203Z"):
+            refusals.refuse_unbacked(decision, facts(homes, backups=sets))
+    with pytest.raises(RefusedError, match="restored-20261221T010203Z"):
+        refusals.refuse_unbacked(decision, facts(homes, backups=[{"name": BACKUP, "homes": {"minji": saved}}]))
+    sets = [{"name": BACKUP, "homes": {"minji": saved, COPY: saved}}]
+    refusals.refuse_unbacked(decision, facts(homes, backups=sets))
+
+
 PEOPLE: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], str]] = {
     "protected": (MINJI, ("minji",), (), "protected"),
     "kept": (MINJI, (), ("minji",), "--keep"),
@@ -88,7 +153,7 @@ def test_who_stays(user: dict[str, Any], protected: tuple[str, ...], keep: tuple
     )  # fmt: skip
     assert decision.leaving == ()
     assert why in decision.staying["minji"]
-    assert "minji" in decision.kept
+    assert why in decision.kept["minji"]
 
 
 def test_a_directory_s_people() -> None:
@@ -197,20 +262,50 @@ def worlds(draw: st.DrawFn) -> tuple[Settings, Registry, Facts, list[str]]:
         }
         for number, name in enumerate(names)
     ]
-    protected = draw(st.lists(st.sampled_from(names), unique=True))
-    keep = draw(st.lists(st.sampled_from(names), unique=True))
+    some = st.one_of(st.just([]), st.lists(st.sampled_from(names), unique=True, max_size=2))
+    protected, keep = draw(some), draw(some)
     owners = st.one_of(st.integers(20000, 20007), st.sampled_from([0, 999, 29999]))
+    uids = {user["name"]: user["uid"] for user in users}
+
+    def owner(name: str) -> int:
+        # mostly the person's own: a world in which nothing is anybody's tries nothing
+        return draw(owners) if name not in uids or draw(st.integers(0, 3)) == 0 else int(uids[name])
+
+    kinds = st.sampled_from(["directory"] * 6 + ["other", "symbolic link"])
     homes = {
-        name: home(draw(owners), draw(st.sampled_from(["directory"] * 4 + ["other", "symbolic link"])))
-        for name in [*names, *draw(st.lists(HOSTILE, max_size=4))] if draw(st.booleans())
+        name: home(owner(name), draw(kinds))
+        for name in [*names, *draw(st.lists(HOSTILE, max_size=4))] if draw(st.integers(0, 3))
     }  # fmt: skip
-    items = [
-        {"directory": "/tmp", "name": "x", "uid": draw(st.one_of(owners, st.integers(2**31, 2**31 + 7 * 65536))),
-         "inode": 1, "user": draw(st.sampled_from([*names, "nobody", "root"])), "kind": "file"}
-        for _ in range(draw(st.integers(0, 5)))
-    ]  # fmt: skip
-    said = facts(homes, {"node1": items}) if draw(st.booleans()) else facts(None, {"node1": items})
+    homes |= {
+        f"{name}.before-20261221T010203Z": home(owner(name), of=name)
+        for name in [*names, "stranger"] if draw(st.integers(0, 3)) == 0
+    }  # fmt: skip
+    items = []
+    for _ in range(draw(st.integers(0, 5))):
+        user = draw(st.sampled_from([*names, *names, "nobody", "root"]))
+        uid = draw(st.one_of(st.just(owner(user)), st.integers(2**31, 2**31 + 7 * 65536)))
+        items.append({"directory": "/tmp", "name": "x", "uid": uid, "inode": 1, "user": user, "kind": "file"})
+    said = facts(homes, {"node1": items}) if draw(st.integers(0, 4)) else facts(None, {"node1": items})
     return settings(*protected), registry(*users), said, keep
+
+
+def test_the_worlds_that_are_tried_have_something_to_lose() -> None:
+    """Else what is said of every decision is said of empty ones."""
+    seen = {"worlds": 0, "homes": 0, "scratch": 0, "kept homes of leavers": 0, "stay": 0}
+
+    @hypothesis_settings(max_examples=200, database=None, deadline=None, derandomize=True)
+    @given(worlds())
+    def look(world: tuple[Settings, Registry, Facts, list[str]]) -> None:
+        site, people, said, keep = world
+        decision = decide(site, people, said, keep=keep, backup=BACKUP)
+        seen["worlds"] += 1
+        seen["homes"] += bool(decision.wiped)
+        seen["scratch"] += bool(decision.scratch)
+        seen["kept homes of leavers"] += bool(set(decision.names) & set(decision.kept))
+        seen["stay"] += bool(decision.staying)
+
+    look()
+    assert {name: count for name, count in seen.items() if count < seen["worlds"] / 10} == {}
 
 
 @given(worlds())
@@ -228,12 +323,13 @@ def test_what_holds_for_every_decision(world: tuple[Settings, Registry, Facts, l
     assert all(by_name[name].stays is None and by_name[name].expires is None for name in leaving)
     # what goes is a directory of the very person's
     homes = said.of_homes() or {}
-    for one in decision.wiped:
-        assert homes[one.name]["kind"] == "directory"
-        assert homes[one.name]["uid"] == one.uid == by_name[one.name].uid
+    for one, name in decision.going:
+        assert homes[name]["kind"] == "directory"
+        assert homes[name]["uid"] == one.uid == by_name[one.name].uid
+        assert name == one.name or homes[name]["of"] == one.name
     # every other home is kept, with a reason
     for name in homes:
-        if name not in {one.name for one in decision.wiped} and not name.startswith("."):
+        if name not in {name for _, name in decision.going} and not name.startswith("."):
             assert decision.kept[name]
     uids = {one.uid for one in decision.leaving}
     ranges = [range(one.subid_start, one.subid_start + one.subid_count) for one in decision.leaving]

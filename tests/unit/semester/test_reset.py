@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,24 @@ def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
     assert len(events) == ENTRIES
 
 
+def test_what_restores_made_beside_homes_goes_with_them(cluster: Cluster, cli: Cli) -> None:
+    copy, theirs, kept = (f"{name}-20261221T010203Z" for name in ("minji.restored", "seo.restored", "jiho.before"))
+    cluster.storage.home(copy, 20000, {"draft": b"12345"})
+    cluster.storage.home(theirs, 20002)
+    cluster.storage.home(kept, 20003)
+    code, out, err = cli(*ALL)
+    assert code == 0, err
+    report = json.loads(out)["result"]["report"]
+    assert [(one["name"], one["home"]) for one in report["leaving"]] == [
+        ("minji", "wiped"), (copy, "wiped"), ("jiho", "wiped"),
+    ]  # fmt: skip
+    assert sorted(cluster.picture()["homes"]) == [kept, "seo", theirs, "stranger", "yuna"]
+    assert "belongs to uid 20003, not to jiho" in report["kept"][kept]
+    assert "seo's, who stays" in report["kept"][theirs]
+    saved = cluster.storage.directory / report["backup"]["name"] / "homes" / copy / "draft"
+    assert saved.read_bytes() == b"12345"
+
+
 def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None:
     before = cluster.picture()
     cluster.processes["node1"] = {"minji": 2, "seo": 1}
@@ -66,8 +86,6 @@ def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None
 
     def steps(phases: dict[str, Any], phase: str) -> list[Any]:
         text = json.dumps(phases[phase]["plan"]["steps"])
-        import re
-
         return list(json.loads(re.sub(r"\d{8}T\d{6}Z", "STAMP", text.replace(*names))))
 
     for phase in PHASES:
@@ -137,24 +155,51 @@ def check_end(cluster: Cluster) -> None:
         assert (backup / name / "homes" / person / "thesis").read_bytes() == person.encode()
 
 
+def fingerprint(cluster: Cluster, host: str) -> dict[str, Any]:
+    """What a phase may change on one host."""
+    storage = cluster.picture()["homes"], sorted(path.name for path in cluster.storage.directory.glob("*"))
+    return {
+        "shadow": cluster.entries(host, "shadow"), "running": dict(cluster.processes.get(host, {})),
+        "data": storage if host == "storage1" else sorted(path.name for path in cluster.docker(host).iterdir()),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before any host", "after the first host"])
 @pytest.mark.parametrize("phase", ["lock", "end-sessions", "backup", "wipe", "prune", "reopen"])
-def test_cut_in_the_middle_of_a_phase(cluster: Cluster, cli: Cli, phase: str) -> None:
-    def cut(now: str) -> None:
-        if now == phase:
+def test_cut_in_the_middle_of_a_phase(cluster: Cluster, cli: Cli, phase: str, begun: bool) -> None:
+    """The controller dies when no host, or when one of them has done its part and no other one has."""
+    hosts = ("storage1", "node1", "node2")
+    for host in hosts:
+        cluster.processes[host] = {"minji": 1}
+    old = cluster.storage.backup("20200101T000000Z-reset-2019-2", verify=[])  # something to prune
+    document = cluster.storage.directory / old.name / "backup.json"
+    document.write_text(re.sub(r'"created": "[^"]+"', '"created": "2020-01-01T00:00:00Z"', document.read_text()))
+    seen: dict[str, dict[str, Any]] = {}
+    reached: list[str] = []
+
+    def before(now: str, check: bool) -> None:
+        if now == phase and not check:
+            seen.update({host: fingerprint(cluster, host) for host in hosts})
+            if not begun:
+                raise Cut
+
+    def after(now: str, host: str, check: bool) -> None:
+        if now == phase and not check:
+            reached.append(host)
             raise Cut
 
-    cluster.before_phase = cut
-    try:
+    cluster.before_work, cluster.after_host = before, after
+    with pytest.raises(Cut):
         cli(*ALL)
-    except Cut:
-        pass
-    else:
-        assert phase == "prune"  # there was nothing to delete
-    cluster.before_phase = lambda now: None
-    if journal(cluster).state().open:
-        code, _out, err = cli(*ALL, "--resume")
-        assert code == 0, err
+    changed = [host for host in hosts if fingerprint(cluster, host) != seen[host]]
+    assert changed == reached
+    assert len(changed) == int(begun)
+    cluster.before_work, cluster.after_host = lambda *_: None, lambda *_: None
+    assert journal(cluster).state().open
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
     check_end(cluster)
+    assert not any(cluster.processes.values())
 
 
 def test_a_node_that_is_away_holds_up_what_it_holds(cluster: Cluster, cli: Cli) -> None:
@@ -418,3 +463,142 @@ def test_what_the_backup_lacks_is_reported_until_it_is_cleared(cluster: Cluster,
     settings.write_text(settings.read_text().replace("2099-06-30", "2026-02-28"))
     warnings = json.loads(cli("semester-reset", "--check", "--json")[1])["result"]["phases"]["decision"]["plan"]
     assert any("minji" in one and "clear-leftovers" in one for one in warnings["warnings"])
+
+
+def until(cluster: Cluster, cli: Cli, last: str) -> None:
+    """Do the phases up to one."""
+    for phase in PHASES[: PHASES.index(last) + 1]:
+        code, _out, err = cli("semester-reset", "--phase", phase, "--yes")
+        assert code == 0, err
+
+
+def test_a_backup_that_is_gone_wipes_nothing(cluster: Cluster, cli: Cli) -> None:
+    until(cluster, cli, "backup")
+    (made,) = cluster.storage.directory.iterdir()
+    (made / "backup.json").rename(made / "backup.json.lost")
+    before = cluster.picture()
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 5
+    assert f"there is no complete backup {made.name}; nothing is wiped" in err
+    assert cluster.picture() == before
+    assert not any(one.variables["gpuadmin_phase"] == "wipe" for one in cluster.asked)
+
+
+def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question stood on a screen for an hour before somebody typed yes."""
+    import gpuadmin.cli._semester_data as module
+
+    until(cluster, cli, "backup")
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(hours=1)
+
+    monkeypatch.setattr(module, "datetime", Later)
+    before = cluster.picture()
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 5
+    assert "or too old; nothing is wiped" in err
+    assert cluster.picture() == before
+
+
+def test_a_node_that_goes_away_before_the_wipe_blocks_it(cluster: Cluster, cli: Cli) -> None:
+    until(cluster, cli, "backup")
+    cluster.away = {"node2"}
+    before = cluster.picture()
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 5
+    assert "wipe: node2: not reachable" in err
+    assert cluster.picture() == before
+    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
+    assert code == 0, err
+    assert cluster.picture()["docker"]["node2"] == ["jiho", "minji", "seo", "yuna"]
+    assert cluster.picture()["docker"]["node1"] == ["seo", "yuna"]
+    assert cluster.picture()["gone"] == []
+
+
+def test_a_node_whose_sessions_did_not_end_loses_nothing(cluster: Cluster, cli: Cli) -> None:
+    """It answers, and is seen to be empty later; but that the sessions had ended was never shown."""
+    cluster.processes["node2"] = {"minji": 1}
+    cluster.stuck = {"minji"}
+    code, _out, err = cli(*ALL)
+    assert code == 3
+    assert "still runs train" in err
+    assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
+
+    def end(phase: str) -> None:
+        if phase == "backup":
+            cluster.processes["node2"] = {}
+
+    cluster.before_phase = end
+    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
+    assert code == 0, err
+    assert cluster.picture()["docker"]["node2"] == ["jiho", "minji", "seo", "yuna"]
+    assert cluster.picture()["docker"]["node1"] == ["seo", "yuna"]
+
+
+def test_a_backup_that_fails_ends_the_reset(cluster: Cluster, cli: Cli) -> None:
+    """--leave-pending lets hosts pend, never the backup."""
+
+    def spoil(phase: str) -> None:
+        if phase == "backup" and not cluster.storage.directory.exists():
+            cluster.storage.directory.write_text("no directory")
+
+    cluster.before_phase = spoil
+    code, _out, err = cli(*ALL, "--leave-pending")
+    assert code == 3, err
+    assert "backup: storage1" in err
+    assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
+    assert not any(one.variables["gpuadmin_phase"] == "wipe" for one in cluster.asked)
+
+
+def test_a_lock_that_does_not_hold_everywhere_wipes_nothing(cluster: Cluster, cli: Cli) -> None:
+    """On one node the name has another uid: that account is not touched, and the lock is not shown there."""
+    passwd = cluster.base / "node1/etc/passwd"
+    passwd.write_text(passwd.read_text().replace("minji:x:20000:20000", "minji:x:20777:20777"))
+    code, _out, err = cli(*ALL)
+    assert code == 3
+    assert "lock: node1" in err
+    assert not cluster.locked_on("node1", "minji")
+    assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
+
+
+def test_a_wipe_that_was_begun_is_not_taken_back(cluster: Cluster, cli: Cli) -> None:
+    """People would be let in to homes that are half gone."""
+
+    def cut(phase: str, host: str, check: bool) -> None:
+        if phase == "wipe" and not check:
+            raise Cut
+
+    cluster.after_host = cut
+    with pytest.raises(Cut):
+        cli(*ALL)
+    before = cluster.picture(), cluster.locked
+    code, _out, err = cli("semester-reset", "--abort", "--yes")
+    assert code == 5
+    assert "homes are being wiped; this cannot be taken back" in err
+    assert (cluster.picture(), cluster.locked) == before
+
+
+def test_without_a_terminal_no_host_is_asked_and_nothing_is_begun(cluster: Cluster, cli: Cli) -> None:
+    code, _out, err = cli("semester-reset")
+    assert code == 5
+    assert "no terminal" in err
+    assert cluster.asked == []
+    assert not journal(cluster).path.exists()
+
+
+def test_a_phase_that_is_pending_somewhere_holds_up_the_next(cluster: Cluster, cli: Cli) -> None:
+    """The node is back, but nobody was locked out of it."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    cluster.away = {"node2"}
+    assert cli("semester-reset", "--phase", "lock", "--leave-pending", "--yes")[0] == 0
+    cluster.away = set()
+    code, _out, err = cli("semester-reset", "--phase", "end-sessions", "--yes")
+    assert code == 5
+    assert "end-sessions: lock is not done everywhere: node2" in err
+    assert not cluster.locked_on("node2", "minji")
+    assert cli("semester-reset", "--phase", "lock", "--yes")[0] == 0
+    assert cluster.locked_on("node2", "minji")
+    assert cli("semester-reset", "--phase", "end-sessions", "--yes")[0] == 0

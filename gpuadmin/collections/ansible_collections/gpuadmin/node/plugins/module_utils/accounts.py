@@ -26,6 +26,7 @@ from .textdb import decode, encode, split_lines
 from .truth import Settings, Truth, load, save
 
 STATE = "/var/lib/gpuadmin"
+LOCK_SECONDS = 120.0  # a pass over thousands of accounts takes seconds
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Outcome:
+    """``request``: what was asked, as it was decided under the lock; None where nothing was."""
+
     changed: bool
     plan: Plan
     diff: dict[str, str]
+    request: Request | None = None
 
 
 def _docker_parent_problem(path: str, host: Host) -> tuple[bool, str | None]:
@@ -100,10 +104,10 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
     linger = host.path("var/lib/systemd/linger")
     identities: dict[str, tuple[int, int]] = {}
     if settings.source == "directory":
-        for user in request.users:
-            found = (host.lookup or system_lookup)(str(user.get("name"))) if isinstance(user.get("name"), str) else None
+        for name in [*(user.get("name") for user in request.users), *(name for name, _uid in request.docker)]:
+            found = (host.lookup or system_lookup)(name) if isinstance(name, str) else None
             if found is not None:
-                identities[str(user["name"])] = found
+                identities[str(name)] = found
     return Observed(
         files, truth, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
@@ -202,28 +206,45 @@ def observed_bytes(observed: Observed, kind: str) -> bytes | None:
     return None if text is None else encode(text)
 
 
-def converge(request: Request, host: Host | None = None, *, check: bool = False) -> Outcome:
-    """Given a request, bring the host there (unless ``check``) and return the plan: the same in both cases."""
+def converge(
+    request: Request | Callable[[Truth], Request | None],
+    host: Host | None = None,
+    *,
+    check: bool = False,
+    seconds: float = LOCK_SECONDS,
+) -> Outcome:
+    """Given a request, bring the host there (unless ``check``) and return the plan: the same in both cases.
+
+    What is decided from accounts.json is decided under the lock: a request of that kind is a function of the truth as
+    it is then, which returns None where nothing is to be done. ``seconds``: how long another one may hold the lock.
+    """
     host = host or Host()
     state = host.path(host.state)
     try:
         if check:
-            observed = observe(host, request, load(state))
-            plan = compute(request, observed)
-            return Outcome(bool(plan.operations), plan, diff(observed, plan))
+            truth = load(state)
+            asked = request(truth) if callable(request) else request
+            if asked is None:
+                return Outcome(False, Plan(truth), {})
+            observed = observe(host, asked, truth)
+            plan = compute(asked, observed)
+            return Outcome(bool(plan.operations), plan, diff(observed, plan), asked)
         os.makedirs(os.path.dirname(state), mode=0o755, exist_ok=True)
         make_directory(state, 0o755)
-        with flocked(host.path("run/gpuadmin/accounts.lock")):
+        with flocked(host.path("run/gpuadmin/accounts.lock"), seconds):
             truth = load(state)
-            observed = observe(host, request, truth)
-            plan = compute(request, observed)
+            asked = request(truth) if callable(request) else request
+            if asked is None:
+                return Outcome(False, Plan(truth), {})
+            observed = observe(host, asked, truth)
+            plan = compute(asked, observed)
             if plan.operations:
-                _write_state(host, plan, request.settings, truth)
+                _write_state(host, plan, asked.settings, truth)
                 if plan.files:
-                    _write_databases(host, request, truth, observed)
+                    _write_databases(host, asked, truth, observed)
                     if plan.truth.root != truth.root:
                         save(state, plan.truth)
-            return Outcome(bool(plan.operations), plan, diff(observed, plan))
+            return Outcome(bool(plan.operations), plan, diff(observed, plan), asked)
     except (RootError, OSError) as error:
         raise NodeError(str(error)) from error
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import backup_set, backups, jobs, pruning, work
 from .backup_set import Backup
+from .budget import ENTRIES, SECONDS
 from .errors import NodeError
 
 
@@ -28,17 +29,23 @@ def _required(given: Mapping[str, Any], *names: str) -> None:
             raise NodeError(f"{name} is needed to {given['action']} a backup")
 
 
+def _budget(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"seconds": given.get("home_seconds", SECONDS), "entries": given.get("home_entries", ENTRIES)}
+
+
 def _make(given: Mapping[str, Any], check: bool) -> Done:
     _required(given, "root", "name")
     arguments = {
         "root": given["root"], "directory": given["directory"], "name": given["name"],
         "mountpoint": given["mountpoint"], "verify": given["users"], "workers": given["workers"],
+        **_budget(given),
     }  # fmt: skip
     operations, other = backups.plan(backups.Request(**arguments))
     done = Done(operations)
     done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
     if not check:
         done.report["backup"] = jobs.perform("backup-make", work.make_backup, arguments)
+        done.report["problems"] = backups.missing(done.report["backup"])
     return done
 
 
@@ -55,7 +62,10 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
     done = Done([f"backup {found.name}: read {len(wanted)} homes and compare them with their manifests"])
     if not check:
-        arguments = {"directory": given["directory"], "backup": found.name, "users": given["users"]}
+        arguments = {
+            "directory": given["directory"], "backup": found.name, "users": given["users"],
+            "workers": given.get("workers", 2), **_budget(given),
+        }  # fmt: skip
         done.report["backup"] = jobs.perform("backup-verify", work.verify_backup, arguments)
     return done
 

@@ -2,7 +2,8 @@
 
 ``DIRECTORY/NAME/homes`` is the snapshot of the subvolume that holds all homes, ``nested/N`` those of subvolumes inside
 of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: a set
-without it is rubbish that an interruption left.
+without it is none. While it is made, ``unfinished.json`` says which homes are done. Nobody reads that but the next run,
+which goes on with it, or ends it with what is done.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from .errors import NodeError
 from .fields import shown
 from .files import read_bytes, sync_directory, write_atomic
 
-FORMAT = 1
+FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
+UNFINISHED = "unfinished.json"
 NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
 TRASH = ".gpuadmin-wiping"
 LOCK = "/run/gpuadmin/backups.lock"
@@ -56,6 +58,7 @@ class Backup:
     problems: Mapping[str, str] = field(default_factory=dict)
     # host → when a whole copy of the set was there, and those homes in it verified that are verified here
     copies: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
 
     def home(self, name: str) -> str:
         """Where a home lies in the snapshot."""
@@ -107,18 +110,19 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
     path = os.path.join(directory, name)
     try:
         raw = json.loads(data)
-        if raw["format"] != FORMAT:
+        if raw["format"] not in range(1, FORMAT + 1):
             raise NodeError(f"{path} has format {shown(raw['format'])}; this code knows {FORMAT}")
         found = {str(key): Home(**value) for key, value in raw["homes"].items()}
-        return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"])
+        return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"],
+                      raw["format"])  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
 
 
-def store(backup: Backup) -> None:
+def store(backup: Backup, file: str = "backup.json") -> None:
     """Write backup.json, durably."""
     document = {
-        "format": FORMAT,
+        "format": backup.format,
         "created": backup.created,
         "root": backup.root,
         "inside": backup.inside,
@@ -126,8 +130,44 @@ def store(backup: Backup) -> None:
         "problems": dict(backup.problems),
         "copies": dict(backup.copies),
     }
-    path = os.path.join(backup.path, "backup.json")
+    path = os.path.join(backup.path, file)
     write_atomic(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
+
+
+def unfinished(directory: str, name: str) -> Backup | None:
+    """A set that was being made: its snapshots are there, and of those homes that are done the manifests."""
+    path = os.path.join(directory, name)
+    data = read_bytes(os.path.join(path, UNFINISHED)) if os.path.isdir(path) else None
+    return None if data is None else parse(directory, name, data)
+
+
+def done(home: Home) -> bool:
+    """Whether the manifest of a home in an unfinished set is written."""
+    return bool(home.checksum)
+
+
+def finish(backup: Backup) -> None:
+    """Make a set complete. The manifests are on disk."""
+    store(backup)
+    try:
+        os.unlink(os.path.join(backup.path, UNFINISHED))
+    except FileNotFoundError:
+        pass
+    sync_directory(os.path.dirname(backup.path))
+
+
+def tidy(directory: str, but: str) -> None:
+    """End what interruptions left, all but the set ``but``: complete with the homes that are done, or gone."""
+    for name in names(directory):
+        if name == but or load(directory, name) is not None:
+            continue
+        found = unfinished(directory, name)
+        ready = {} if found is None else {one: home for one, home in found.homes.items() if done(home)}
+        if found is None or not ready:
+            remove(directory, name)
+            continue
+        missing = {one: "was not reached before the run ended" for one in found.homes if one not in ready}
+        finish(replace(found, homes=ready, problems={**found.problems, **missing}))
 
 
 def names(directory: str) -> list[str]:
@@ -200,8 +240,8 @@ def remove(directory: str, name: str) -> None:
     except FileNotFoundError:
         pass
     nested = os.path.join(path, "nested")
-    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) else []
+    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) and not os.path.islink(nested) else []
     snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]
-    btrfs.delete([one for one in snapshots if os.path.isdir(one)])
+    btrfs.delete([one for one in snapshots if os.path.isdir(one) and not os.path.islink(one)])
     shutil.rmtree(path)
     sync_directory(directory)

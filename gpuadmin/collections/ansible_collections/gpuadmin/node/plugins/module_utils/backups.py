@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 from . import btrfs, home_manifest, homes, leftovers, mounts
-from .backup_set import LOCK, NAME, Backup, Home, check_directory, complete, load, names, now, remove, source, store
+from .backup_set import (
+    LOCK,
+    NAME,
+    UNFINISHED,
+    Backup,
+    Home,
+    check_directory,
+    complete,
+    done,
+    finish,
+    load,
+    now,
+    remove,
+    source,
+    store,
+    tidy,
+    unfinished,
+)
+from .budget import ENTRIES, SECONDS
+from .each import Failed, each
 from .errors import NodeError
-from .fields import shown, valid_name
-from .files import flocked, make_directory, sync_directory, sync_filesystem
+from .fields import home_owner, shown
+from .files import flocked, make_directory, sync_filesystem
+from .verifying import Limits, Task, verify_home
 
+SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
 RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
 
 
 @dataclass(frozen=True)
 class Request:
-    """``verify``: whose homes are read a second time and compared; None: everybody's."""
+    """``verify``: whose homes are read a second time and compared; None: everybody's.
+
+    ``seconds`` and ``entries``: what one home may take; one that takes more is a problem, and the others go on.
+    """
 
     root: str
     directory: str
@@ -27,6 +52,12 @@ class Request:
     mountpoint: str | None = None
     verify: Sequence[str] | None = None
     workers: int = 2
+    seconds: float = SECONDS
+    entries: int = ENTRIES
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.seconds, self.entries)
 
 
 def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
@@ -35,8 +66,8 @@ def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
     for name, entry in sorted(homes.scan(request.root).items()):
         if name.startswith("."):
             continue
-        if not valid_name(name) or entry.kind != "directory":
-            other[shown(name)] = f"is a {entry.kind}" if valid_name(name) else "is not a user name"
+        if home_owner(name) is None or entry.kind != "directory":
+            other[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
         else:
             found[name] = entry.uid
     return found, other
@@ -58,10 +89,10 @@ def check(request: Request, mountinfo: str | None = None) -> str:
 def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dict[str, str]]:
     """What making this backup means, in words, and what will not be in it; the same before and while it is made."""
     check(request, mountinfo)
-    done = load(request.directory, request.name)
-    if done is not None:
-        missing = [name for name in _to_verify(request, done.homes) if done.homes[name].verified is None]
-        return [f"backup {request.name}: verify {name}" for name in missing], dict(done.problems)
+    there = load(request.directory, request.name)
+    if there is not None:
+        lacking = [name for name in _to_verify(request, there.homes) if there.homes[name].verified is None]
+        return [f"backup {request.name}: verify {name}" for name in lacking], dict(there.problems)
     found, other = observe(request)
     other |= leftovers.problems(request.root)
     words = [f"backup {request.name}: snapshot of {request.root} with {len(found)} homes"]
@@ -75,12 +106,15 @@ def _to_verify(request: Request, found: Mapping[str, object]) -> list[str]:
 
 
 def create(request: Request, mountinfo: str | None = None) -> Backup:
-    """Make the set, or what is missing of it. Raises NodeError, and then nothing calls itself a backup."""
+    """Make the set, or what is missing of it. Raises NodeError where there is none, or where it is damaged.
+
+    What is wrong with one home is in the set's ``problems``; such a home is not in it, or is not verified.
+    """
     holder = check(request, mountinfo)
     with flocked(LOCK):
         try:
             found = load(request.directory, request.name) or _make(request, holder)
-            return verify(found, _to_verify(request, found.homes), request.workers)
+            return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
         except OSError as error:
             raise NodeError(f"the backup was not made: {error}") from error
 
@@ -89,55 +123,101 @@ def _make(request: Request, holder: str) -> Backup:
     path = os.path.join(request.directory, request.name)
     os.makedirs(os.path.dirname(request.directory), exist_ok=True)
     make_directory(request.directory, 0o700, os.geteuid(), os.getegid())
-    for name in names(request.directory):
-        if load(request.directory, name) is None:
-            remove(request.directory, name)
-    space = os.statvfs(request.directory)
-    if space.f_bavail * space.f_frsize < RESERVE:
-        raise NodeError(f"less than {RESERVE >> 20} MiB are free in {request.directory}: no backup was begun")
+    tidy(request.directory, request.name)
+    backup = unfinished(request.directory, request.name)
     try:
-        make_directory(path, 0o700, os.geteuid(), os.getegid())
-        for part in ("nested", "manifest"):
-            make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
-        backup = _snapshots(request, holder, path)
+        if backup is None:
+            backup = _begin(request, holder, path)
         backup = _manifests(request, backup)
         sync_filesystem(path)
-        store(backup)
-        sync_directory(request.directory)
+        finish(backup)
         return backup
-    except BaseException:
+    except (NodeError, OSError):
         remove(request.directory, request.name)
         raise
 
 
+def _begin(request: Request, holder: str, path: str) -> Backup:
+    """The snapshots of a set, which the next run goes on with if this one is killed."""
+    remove(request.directory, request.name)
+    space = os.statvfs(request.directory)
+    if space.f_bavail * space.f_frsize < RESERVE:
+        raise NodeError(f"less than {RESERVE >> 20} MiB are free in {request.directory}: no backup was begun")
+    make_directory(path, 0o700, os.geteuid(), os.getegid())
+    for part in ("nested", "manifest"):
+        make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
+    backup = _snapshots(request, holder, path)
+    store(backup, UNFINISHED)
+    return backup
+
+
 def _snapshots(request: Request, holder: str, path: str) -> Backup:
-    btrfs.snapshot(holder, os.path.join(path, "homes"))
     inside = os.path.relpath(request.root, holder)
-    backup = Backup(request.name, path, now(), request.root, inside, {})
-    nested: dict[str, dict[str, str]] = {}
-    for number, relative in enumerate(btrfs.nested(holder)):
-        below = os.path.relpath(relative, inside)
-        name, _, rest = below.partition("/")
-        if name.startswith("."):  # beside the homes, or what is being wiped
-            continue
-        where = f"nested/{number}"
-        btrfs.snapshot(os.path.join(holder, relative), os.path.join(path, where))
-        nested.setdefault(name, {})[rest] = where
     problems = leftovers.problems(request.root)
+    source = btrfs.open_directory(holder)
+    try:
+        btrfs.snapshot(source, os.path.join(path, "homes"))
+        nested = _nested(source, inside, path, problems)
+    finally:
+        os.close(source)
+    backup = Backup(request.name, path, now(), request.root, inside, {})
     found: dict[str, Home] = {}
     top = os.path.normpath(os.path.join(path, "homes", inside))
     for name, entry in sorted(homes.scan(top).items()):
-        if name.startswith("."):
+        if name.startswith(".") or name in problems:
             continue
-        if not valid_name(name) or entry.kind != "directory":
-            problems[shown(name)] = f"is a {entry.kind}" if valid_name(name) else "is not a user name"
+        if home_owner(name) is None or entry.kind != "directory":
+            problems[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
             continue
         own = nested.get(name, {})
-        source = os.path.join(path, own[""]) if "" in own else os.path.join(top, name)
-        facts = os.lstat(source)
-        volume = btrfs.subvolume(os.path.join(request.root, name)) if "" in own else None
+        try:
+            facts = os.lstat(os.path.join(path, own[""]) if "" in own else os.path.join(top, name))
+            volume = btrfs.subvolume(os.path.join(request.root, name)) if "" in own else None
+        except OSError as error:
+            problems[name] = f"was changed while it was looked at: {error.strerror}"
+            continue
         found[name] = Home(facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own)
     return replace(backup, homes=found, problems=problems)
+
+
+def _key(name: str) -> str:
+    """What a home is called in ``problems``: by its name, if it is one."""
+    return name if home_owner(name) else shown(name)
+
+
+def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Snapshots of the subvolumes in homes: home → path in it → path in the set.
+
+    One that cannot be made is its home's problem.
+    """
+    made: dict[str, dict[str, str]] = {}
+    count: dict[str, int] = {}
+
+    def wanted(relative: str) -> bool:
+        name = os.path.relpath(relative, inside).partition("/")[0]
+        if name.startswith("."):  # beside the homes, or what is being wiped
+            return False
+        count[name] = count.get(name, 0) + 1
+        if count[name] > SUBVOLUMES:
+            problems[_key(name)] = f"holds more than {SUBVOLUMES} subvolumes"
+        return count[name] <= SUBVOLUMES
+
+    for number, relative in enumerate(btrfs.nested(holder, wanted)):
+        name, _, rest = os.path.relpath(relative, inside).partition("/")
+        where = f"nested/{number}"
+        try:
+            source = btrfs.open_deep(relative, holder)
+            try:
+                btrfs.snapshot(source, os.path.join(path, where))
+            finally:
+                os.close(source)
+        except (NodeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            problems[_key(name)] = f"holds a subvolume that cannot be saved: {error}"
+            continue
+        made.setdefault(name, {})[rest] = where
+    return made
 
 
 def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
@@ -149,79 +229,87 @@ def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Li
     return None
 
 
-def _write_manifest(task: tuple[Request, Backup, str]) -> tuple[str, home_manifest.Total | None, str | None]:
-    import gzip
-
+def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total:
+    """Write the manifest of one home, on disk when it is returned."""
     request, backup, name = task
     top, nested = source(backup, name)
-    try:
-        earlier = _earlier(request, name, backup.homes[name].uid)
-        with gzip.open(backup.manifest(name), "wt", compresslevel=1, encoding="ascii") as stream:
-            return name, home_manifest.total(home_manifest.lines(top, nested, earlier=earlier), stream.write), None
-    except NodeError as error:
-        return name, None, str(error)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        return name, None, str(error)
-
-
-def _each(function, tasks, workers):  # type: ignore[no-untyped-def]
-    """Map over tasks, by several processes where there are several tasks; a home is the unit."""
-    if workers < 2 or len(tasks) < 2:
-        return [function(task) for task in tasks]
-    with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(function, tasks))
+    earlier = _earlier(request, name, backup.homes[name].uid)
+    with open(backup.manifest(name), "wb") as file:
+        with gzip.open(file, "wt", compresslevel=1, encoding="ascii") as stream:
+            lines = home_manifest.lines(
+                top, nested, earlier=earlier, budget=request.limits.budget(), form=backup.format,
+                live=os.path.join(request.root, name),
+            )  # fmt: skip
+            found = home_manifest.total(lines, stream.write)
+        file.flush()
+        os.fsync(file.fileno())
+    return found
 
 
 def _manifests(request: Request, backup: Backup) -> Backup:
-    found: dict[str, Home] = {}
-    problems = dict(backup.problems)
-    tasks = [(request, backup, name) for name in backup.homes]
-    for name, sum_, problem in _each(_write_manifest, tasks, request.workers):
-        if sum_ is None:
-            problems[name] = problem
+    """Write the manifests that are not done; what is done is recorded as it is."""
+    tasks = [(request, backup, name) for name, home in backup.homes.items() if not done(home)]
+    for (_request, _backup, name), found in each(_write_manifest, tasks, request.workers, request.seconds):
+        others = {one: home for one, home in backup.homes.items() if one != name}
+        if isinstance(found, Failed):
+            backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
+            _drop(backup.manifest(name))
         else:
-            found[name] = replace(backup.homes[name], **sum_.as_dict())
-    return replace(backup, homes=found, problems=problems)
+            home = replace(backup.homes[name], **found.as_dict())
+            backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
+        store(backup, UNFINISHED)
+    return backup
 
 
-def _differences(task: tuple[Backup, str]) -> tuple[str, list[str]]:
-    backup, name = task
-    top, nested = source(backup, name)
-    home = backup.homes[name]
+def _drop(path: str) -> None:
     try:
-        recorded = home_manifest.total(home_manifest.read(backup.manifest(name)))
-        if recorded.checksum != home.checksum:
-            return name, ["its manifest is not the one that was recorded"]
-        found = home_manifest.total(home_manifest.lines(top, nested))
-        if found.checksum == home.checksum:
-            return name, []
-        return name, home_manifest.compare(
-            home_manifest.read(backup.manifest(name)), home_manifest.lines(top, nested)
-        ) or ["differs"]
-    except (NodeError, OSError) as error:
-        return name, [str(error)]
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
-def verify(backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bool = False) -> Backup:
-    """Read homes in a set and hold them against their manifests; record when each was found to be the same.
+def verify(
+    backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bool = False, limits: Limits | None = None
+) -> Backup:
+    """Read homes in a set, hold them against their manifests, and restore them out of sight; record each as it ends.
 
-    Raises NodeError that says which are not; the others are recorded.
+    Raises NodeError that says which are damaged; the others are recorded. One that is not known to be good, because it
+    takes too much or cannot be restored, is in ``problems``; with ``again`` that is an error, too.
     """
-    tasks = [(backup, name) for name in wanted if again or backup.homes[name].verified is None]
-    if not tasks:
-        return backup
-    bad: dict[str, list[str]] = {}
-    found = dict(backup.homes)
-    for name, differences in _each(_differences, tasks, workers):
-        when = None if differences else now()
-        found[name] = replace(found[name], verified=when)
+    limits = limits or Limits()
+    tasks = [Task(backup, name, limits) for name in wanted if again or backup.homes[name].verified is None]
+    damaged: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for task, found in each(verify_home, tasks, workers, limits.seconds):
+        name = task.name
+        problem = found.why if isinstance(found, Failed) else found.problem
+        differences = () if isinstance(found, Failed) else found.differences
         if differences:
-            bad[name] = differences
-    result = replace(backup, homes=found)
-    store(result)
-    if bad:
-        words = "; ".join(f"{name}: {', '.join(lines)}" for name, lines in sorted(bad.items()))
-        raise NodeError(f"{backup.name} is damaged: {words}")
-    return result
+            damaged[name] = ", ".join(differences)
+        elif problem:
+            unknown[name] = problem
+        when = None if differences or problem else now()
+        problems = {one: why for one, why in backup.problems.items() if one != name}
+        if problem and not differences:
+            problems[name] = f"was not verified: {problem}"
+        backup = replace(
+            backup, homes={**backup.homes, name: replace(backup.homes[name], verified=when)}, problems=problems
+        )
+        store(backup)
+    if damaged or (again and unknown):
+        words = [f"{backup.name} is damaged: {_words(damaged)}"] if damaged else []
+        words += [f"{backup.name} was not verified: {_words(unknown)}"] if unknown else []
+        raise NodeError("; ".join(words))
+    return backup
+
+
+def _words(found: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in sorted(found.items()))
+
+
+def missing(backup: Mapping[str, Any]) -> list[str]:
+    """What a set (as a dict) says that it lacks, in words."""
+    return [
+        f"{name} {why}" + ("" if name in backup["homes"] else ": not backed up")
+        for name, why in sorted(backup["problems"].items())
+    ]

@@ -9,7 +9,7 @@ import os
 import struct
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .errors import NodeError
@@ -27,6 +27,10 @@ _GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602
 _IMMUTABLE_OR_APPEND = 0x10 | 0x20
 _INFO = struct.Struct("=Q256sQQQQ16s16s16s")
 _READ_ONLY = 1
+_TREE_SEARCH = 0xD0009411
+_SNAP_CREATE_V2, _SNAP_READ_ONLY = 0x50009417, 2
+# linux/btrfs_tree.h
+_ROOT_TREE, _INODE_REF, _ROOT_BACKREF, _MOST = 1, 12, 144, (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -84,18 +88,70 @@ def holder(path: str) -> str:
     return here
 
 
-def nested(path: str) -> Iterator[str]:
-    """The subvolumes at any depth below the subvolume ``path``, as paths relative to it, parents first."""
-    handle = open_directory(path)
+def nested(path: str | int, wanted: Callable[[str], bool] = lambda relative: True) -> Iterator[str]:
+    """The subvolumes at any depth below the subvolume ``path`` (or an open one), relative to it, parents first.
+
+    What is moved or deleted meanwhile is left out, and what is not ``wanted``, with all that is in it. However deep
+    they lie in each other, none but the first is open while the next one is looked at.
+    """
+    top = os.dup(path) if isinstance(path, int) else open_directory(path)
+    waiting = [""]
     try:
-        for relative in sorted(_children(handle)):
-            yield relative
-            inner = os.path.join(path, relative)
-            if os.lstat(inner).st_ino == SUBVOLUME_INODE:
-                for below in nested(inner):
-                    yield os.path.join(relative, below)
+        while waiting:
+            above = waiting.pop()
+            inner = []
+            for child in _children_of(above, top):
+                relative = os.path.join(above, child)
+                if wanted(relative) and _inode(relative, top) is not None:
+                    yield relative
+                    inner.append(relative)
+            waiting += reversed(inner)
+    finally:
+        os.close(top)
+
+
+def _children_of(path: str, at: int) -> list[str]:
+    try:
+        handle = open_deep(path, at)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        return sorted(_children(handle)) if os.fstat(handle).st_ino == SUBVOLUME_INODE else []
     finally:
         os.close(handle)
+
+
+def _inode(path: str | bytes, at: int) -> int | None:
+    """The inode of a directory below an open one; None where there is none, or a link on the way."""
+    try:
+        handle = open_deep(path, at)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return os.fstat(handle).st_ino
+    finally:
+        os.close(handle)
+
+
+def is_placeholder(path: str, at: int) -> bool:
+    """Whether what lies there is itself the empty directory that a snapshot has where a subvolume was.
+
+    Somebody who makes a snapshot of a subvolume of theirs that holds another one has such a directory.
+    """
+    return _inode(path, at) == PLACEHOLDER_INODE
+
+
+def open_deep(path: str | bytes, at: int) -> int:
+    """Open the directory at a path below an open one, however long the path is, and through no link."""
+    handle = os.dup(at)
+    for part in os.fsencode(path).split(b"/"):
+        if part not in (b"", b"."):
+            try:
+                inner = open_directory(part, handle)
+            finally:
+                os.close(handle)
+            handle = inner
+    return handle
 
 
 def _children(handle: int) -> Iterator[str]:
@@ -112,7 +168,10 @@ def _children(handle: int) -> Iterator[str]:
         count = buffer[8 + 255 * 16]
         for number in range(count):
             tree, directory = struct.unpack_from("=QQ", buffer, 8 + 16 * number)
-            yield os.fsdecode(_path(handle, tree, directory))
+            try:
+                yield os.fsdecode(_path(handle, tree, directory))
+            except FileNotFoundError:
+                continue  # deleted since it was counted
         if not more:
             return
         (smallest,) = struct.unpack_from("=Q", buffer, 0)
@@ -120,10 +179,49 @@ def _children(handle: int) -> Iterator[str]:
 
 def _path(handle: int, tree: int, directory: int) -> bytes:
     buffer = array.array("B", struct.pack("=QQ", directory, tree) + bytes(4080))
-    fcntl.ioctl(handle, _INO_LOOKUP_USER, buffer, True)
+    try:
+        fcntl.ioctl(handle, _INO_LOOKUP_USER, buffer, True)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return _long_path(handle, tree, directory)
     raw = buffer.tobytes()
     name, above = raw[16:272].split(b"\0", 1)[0], raw[272:].split(b"\0", 1)[0]
     return above.rstrip(b"/") + b"/" + name if above.strip(b"/") else name
+
+
+def _long_path(handle: int, tree: int, directory: int) -> bytes:
+    """The same for a path that the kernel has no room for: the names that the trees hold, one by one, upwards."""
+    (reference,) = _search(handle, _ROOT_TREE, (tree, _ROOT_BACKREF, 0), (tree, _ROOT_BACKREF, _MOST))[:1] or (b"",)
+    if len(reference) < 18:
+        raise FileNotFoundError(errno.ENOENT, "the subvolume is gone")
+    parts = [reference[18 : 18 + struct.unpack_from("=H", reference, 16)[0]]]
+    while directory != SUBVOLUME_INODE:
+        found = _search(handle, 0, (directory, _INODE_REF, 0), (directory, _INODE_REF, _MOST), offsets=True)
+        if not found:
+            raise FileNotFoundError(errno.ENOENT, "a directory above the subvolume is gone")
+        above, reference = struct.unpack_from("=Q", found[0])[0], found[0][8:]
+        parts.append(reference[10 : 10 + struct.unpack_from("=H", reference, 8)[0]])
+        directory = above
+    return b"/".join(reversed(parts))
+
+
+def _search(
+    handle: int, tree: int, first: tuple[int, int, int], last: tuple[int, int, int], *, offsets: bool = False
+) -> list[bytes]:
+    """The first item of a tree between two keys (none, or one), with ``offsets`` behind its key's offset.
+
+    ``tree``: 0 for the subvolume that ``handle`` lies in. linux/btrfs.h: struct btrfs_ioctl_search_key, _header.
+    """
+    key = struct.pack("=QQQQQQQIIII32x", tree, first[0], last[0], first[2], last[2], 0, _MOST, first[1], last[1], 1, 0)
+    buffer = array.array("B", key + bytes(4096 - len(key)))
+    fcntl.ioctl(handle, _TREE_SEARCH, buffer, True)
+    raw = buffer.tobytes()
+    (count,) = struct.unpack_from("=I", raw, 64)
+    if not count:
+        return []
+    _transid, _object, offset, _kind, length = struct.unpack_from("=QQQII", raw, 104)
+    return [(struct.pack("=Q", offset) if offsets else b"") + raw[136 : 136 + length]]
 
 
 def run(*command: str) -> str:
@@ -134,9 +232,20 @@ def run(*command: str) -> str:
     return result.stdout
 
 
-def snapshot(source: str, target: str) -> None:
-    """A read-only snapshot. What was written before is in it, on disk: btrfs commits when it makes one."""
-    run("btrfs", "subvolume", "snapshot", "-r", "--", source, target)
+def snapshot(source: int, target: str) -> None:
+    """A read-only snapshot of an open subvolume. What was written before is in it, on disk: btrfs commits.
+
+    It is asked of the kernel itself, since the path of a subvolume in a home can be longer than one may be named.
+    """
+    if os.fstat(source).st_ino != SUBVOLUME_INODE:
+        raise NodeError(f"no snapshot {target}: what was a subvolume is a directory now")
+    above, name = os.path.split(target)
+    handle = open_directory(above)
+    given = struct.pack("=QQQ32x4040s", source, 0, _SNAP_READ_ONLY, os.fsencode(name))
+    try:
+        fcntl.ioctl(handle, _SNAP_CREATE_V2, array.array("B", given), True)
+    finally:
+        os.close(handle)
 
 
 def delete(paths: Sequence[str]) -> None:

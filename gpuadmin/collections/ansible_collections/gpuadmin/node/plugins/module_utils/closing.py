@@ -1,18 +1,21 @@
 """No way in for those who leave, beyond what the account itself says: no linger, no cron or at jobs; and proof of it.
 
-Jobs are not deleted but moved to the state directory, so that a lock can be taken back.
+Jobs are not deleted but moved to the state directory, so that a lock can be taken back. None is ever replaced by
+another one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .errors import NodeError
-from .files import flocked, sync_directory, sync_filesystem
+from .files import flocked, read_bytes, sync_directory, sync_filesystem, write_atomic
 from .people import Person
 from .report import Reports, UserReport
 from .session import Runner, run_command
@@ -20,6 +23,8 @@ from .textdb import decode
 
 CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron")
 AT_JOBS = ("var/spool/cron/atjobs", "var/spool/at")
+LARGEST_JOB = 16 << 20  # bytes; what is larger is no job, and is not read by root
+OLDER = ".older-"
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class Host:
 
 @dataclass
 class Plan(Reports[UserReport]):
-    """``status``: closed or open (it was, or is being made so), conflict. ``moves``: jobs, from where to where."""
+    """``status``: closed or open (it was, or is being made so), conflict. ``moves``: jobs: whose, from and to where."""
 
     KEY = "doors"
 
-    moves: list[tuple[str, str]] = field(default_factory=list)
+    moves: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 def _aside(host: Host, person: Person) -> str:
@@ -56,7 +61,10 @@ def _jobs(host: Host, person: Person) -> Iterator[tuple[str, str]]:
             yield path, f"{directory.replace('/', '+')}+{person.name}"
     for directory in AT_JOBS:
         for name in sorted(os.listdir(host.path(directory))) if os.path.isdir(host.path(directory)) else ():
-            facts = os.lstat(os.path.join(host.path(directory), name))
+            try:
+                facts = os.lstat(os.path.join(host.path(directory), name))
+            except FileNotFoundError:
+                continue  # it runs now, or was taken back
             if stat.S_ISREG(facts.st_mode) and facts.st_uid == person.uid:
                 yield os.path.join(host.path(directory), name), f"{directory.replace('/', '+')}+{name}"
 
@@ -72,12 +80,18 @@ def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
                 door.operations.append("end linger")
             for path, name in _jobs(host, person):
                 door.operations.append(f"keep from running: {path[len(host.root.rstrip('/')) :]}")
-                plan.moves.append((path, os.path.join(aside, name)))
+                plan.moves.append((person.name, path, os.path.join(aside, name)))
         else:
             for name in sorted(os.listdir(aside)) if os.path.isdir(aside) else ():
+                if OLDER in name:
+                    continue
                 path = host.path(name.replace("+", "/"))
+                if os.path.lexists(path):
+                    door.status = "conflict"
+                    door.problem = f"{path} is there already; the one from before is kept as {aside}/{name}"
+                    continue
                 door.operations.append(f"let run again: {path[len(host.root.rstrip('/')) :]}")
-                plan.moves.append((os.path.join(aside, name), path))
+                plan.moves.append((person.name, os.path.join(aside, name), path))
     return plan
 
 
@@ -94,14 +108,15 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
     try:
         with flocked(host.path("run/gpuadmin/closing.lock")):
             plan = compute(people, closed, host)
-            for source, target in plan.moves:
-                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-                shutil.move(source, target)
-                sync_directory(os.path.dirname(target))  # the state may lie on another file system than /var
+            for name, source, target in plan.moves:
+                with _by_itself(plan, name):
+                    _keep_older(target)
+                    _move(source, target)
             for person in people:
                 if closed:
-                    _end_linger(person, host)
-                    _cancel_slurm(person, host)
+                    with _by_itself(plan, person.name):
+                        _end_linger(person, host)
+                        _cancel_slurm(person, host)
             if plan.operations:
                 sync_filesystem(host.path("var"))
     except OSError as error:
@@ -112,6 +127,52 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
             if problem:
                 plan.entries[person.name].status, plan.entries[person.name].problem = "conflict", problem
     return plan
+
+
+@contextmanager
+def _by_itself(plan: Plan, name: str) -> Iterator[None]:
+    """What cannot be done for one person is a conflict of theirs, and the others are not kept waiting."""
+    try:
+        yield
+    except (NodeError, OSError) as error:
+        plan.entries[name].status, plan.entries[name].problem = "conflict", str(error)
+
+
+def _keep_older(target: str) -> None:
+    """A job of the same name that was put aside before is kept under another one."""
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    number = 1
+    while os.path.lexists(target) and os.path.lexists(f"{target}{OLDER}{number}"):
+        number += 1
+    if os.path.lexists(target):
+        os.rename(target, f"{target}{OLDER}{number}")
+
+
+def _move(source: str, target: str) -> None:
+    """Move a job, durably, with owner, group, mode and times, to another file system too. Gone meanwhile: nothing."""
+    try:
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy(source, target)
+            os.unlink(source)
+    except FileNotFoundError:
+        return
+    sync_directory(os.path.dirname(target))
+    sync_directory(os.path.dirname(source))
+
+
+def _copy(source: str, target: str) -> None:
+    facts = os.lstat(source)
+    if facts.st_size > LARGEST_JOB:
+        raise NodeError(f"{source} has {facts.st_size} bytes: it is left where it is")
+    data = read_bytes(source)
+    if data is None:
+        raise FileNotFoundError(source)
+    write_atomic(target, data, mode=0o600, model=source)
+    os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns), follow_symlinks=False)
 
 
 def _end_linger(person: Person, host: Host) -> None:

@@ -1,7 +1,8 @@
 """The other end of a second copy, on the host that keeps it: what an ssh key with a forced command may ask for.
 
-It takes a name and a stream, never a path. The storage host can have a copy back, and can neither change nor delete
-one: this host itself lets the oldest of the timer's go when it has got a new one.
+It takes a name and a stream, never a path. Whoever holds the key can have copies back and add some, and can neither
+change nor delete one, nor bring this host to delete one before its time: what came when is written down here, by this
+host's clock, and the timer's sets are let go by that.
 """
 
 from __future__ import annotations
@@ -12,14 +13,24 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from datetime import timedelta
 
-from . import backup_set, backups, btrfs, pruning, retention
+from . import backup_set, backups, btrfs, pruning, received, receiving
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import valid_name
-from .files import make_directory, sync_directory, sync_filesystem
-from .transfer import PART, UUID, begin, parts, receive_part, send_command
+from .fields import home_owner
+from .files import flocked, write_atomic
+from .pour import BOUNDS, Bounds, pour
+from .received import PART, UUID, parts
+from .retention import moment, view
+from .transfer import send_command
+
+SEND_SECONDS = 3 * 86400  # for a snapshot that is read back; what it reads cannot be deleted meanwhile
+PER_DAY = 48  # sets that are taken in 24 hours: a timer of every hour, and as many again
+LOCK = ".lock"
+READ = ("show", "send", "manifest-of")
 
 
 def _show(found: Backup) -> str:
@@ -36,79 +47,115 @@ def _show(found: Backup) -> str:
 
 def _give(directory: str, found: Backup, verb: str, rest: Sequence[str], stdout: int) -> None:
     """Stream a part of a set, or a manifest of it."""
-    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and valid_name(rest[0]):
+    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and home_owner(rest[0]):
         with open(found.manifest(rest[0]), "rb") as stream, os.fdopen(os.dup(stdout), "wb") as target:
             shutil.copyfileobj(stream, target)
     elif verb == "send" and len(rest) in (1, 2) and rest[0] in parts(found):
         parent = backup_set.load(directory, rest[1]) if len(rest) == 2 else None
         before = None if parent is None else os.path.join(parent.path, rest[0])
         command = send_command(os.path.join(found.path, rest[0]), before)
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, check=False)
+        try:
+            result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+                                    check=False, timeout=SEND_SECONDS)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise NodeError(f"{rest[0]} of {found.name} was not read in {SEND_SECONDS} seconds") from None
         if result.returncode != 0:
             raise NodeError(result.stderr.decode(errors="replace").strip()[-400:])
     else:
         raise NodeError("not understood")
 
 
-def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, *, ordinary: int | None = None) -> str:
+def serve(
+    directory: str,
+    request: str,
+    stdin: int = 0,
+    stdout: int = 1,
+    *,
+    ordinary: int | None = None,
+    bounds: Bounds = BOUNDS,
+    wait: float = 120.0,
+) -> str:
     """Do what was asked for in SSH_ORIGINAL_COMMAND; return what to print.
 
     ``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
+    ``wait``: seconds for another connection to end.
     """
     words = shlex.split(request)
     verb, rest = (words[0], words[1:]) if words else ("", [])
-    backup_set.check_directory(directory)
-    os.makedirs(os.path.dirname(directory), exist_ok=True)
-    make_directory(directory, 0o700, os.geteuid(), os.getegid())
+    receiving.make_own(directory)
     if verb == "list" and not rest:
         return "\n".join(one.name for one in backup_set.complete(directory))
     if not rest or not backup_set.NAME.match(rest[0]):
         raise NodeError("not understood")
-    name, path = rest[0], os.path.join(directory, rest[0])
-    if verb in ("verify", "show", "send", "manifest-of"):
-        found = backup_set.load(directory, name)
-        if found is None:
-            raise NodeError(f"there is no complete {name} here")
+    name = rest[0]
+    if verb in READ:
+        found = _complete(directory, name)
         if verb == "show" and len(rest) == 1:
             return _show(found)
-        if verb != "verify":
-            _give(directory, found, verb, rest[1:], stdout)
-            return ""
-        if any(one not in found.homes for one in rest[1:]):
-            raise NodeError(f"{name} has not all of these homes")
-        backups.verify(found, rest[1:], again=True)
-        if ordinary is not None and retention.view(found.as_dict()).ordinary:
-            pruning.prune(directory, pruning.FOR_EVER, ordinary)
-        return backup_set.now()
+        _give(directory, found, verb, rest[1:], stdout)
+        return ""
+    with flocked(os.path.join(directory, LOCK), wait):
+        if verb == "verify":
+            return _verify(directory, _complete(directory, name), rest[1:], ordinary)
+        _take(directory, name, verb, rest[1:], stdin, bounds)
+        return ""
+
+
+def _complete(directory: str, name: str) -> Backup:
+    found = backup_set.load(directory, name)
+    if found is None:
+        raise NodeError(f"there is no complete {name} here")
+    return found
+
+
+def _verify(directory: str, found: Backup, homes: Sequence[str], ordinary: int | None) -> str:
+    """Read homes where they lie now; then let the oldest of the timer's sets go, if this was one of those."""
+    if any(one not in found.homes for one in homes):
+        raise NodeError(f"{found.name} has not all of these homes")
+    _stamp_older(directory)
+    backups.verify(found, homes, again=True)
+    if ordinary is not None and view(found.as_dict()).ordinary:
+        pruning.prune(directory, pruning.FOR_EVER, ordinary)
+    return backup_set.now()
+
+
+def _stamp_older(directory: str) -> None:
+    """Sets that came before this host wrote down when: they came now, as far as anybody can know."""
+    for one in backup_set.complete(directory):
+        if received.arrived(one.path) is None:
+            write_atomic(os.path.join(one.path, received.STAMP), received.stamp(), mode=0o600)
+
+
+def _take(directory: str, name: str, verb: str, rest: Sequence[str], stdin: int, bounds: Bounds) -> None:
+    """A step of taking a new set: begin, receive for each snapshot, manifest for each home, commit."""
     if backup_set.load(directory, name) is not None:
         raise NodeError(f"{name} is complete here")
-    if verb == "begin" and len(rest) == 1:
-        begin(directory, name)
-    elif verb == "receive" and len(rest) == 3 and PART.match(rest[1]) and UUID.match(rest[2]):
-        receive_part(path, rest[1], rest[2], stdin)
-    elif verb == "manifest" and len(rest) == 2 and valid_name(rest[1]):
-        _write(f"{path}/manifest/{rest[1]}.gz", stdin)
-    elif verb == "commit" and len(rest) == 1:
-        _commit(path, stdin)
-        if backup_set.load(directory, name) is None:
-            raise NodeError("the set is not complete")
-        sync_directory(directory)
+    if verb == "begin" and not rest:
+        _refuse_flood(directory)
+        receiving.begin(directory, name)
+    elif verb == "receive" and len(rest) == 2 and PART.match(rest[0]) and UUID.match(rest[1]):
+        receiving.receive(directory, name, rest[0], rest[1], stdin, bounds)
+    elif verb == "manifest" and len(rest) == 1 and home_owner(rest[0]):
+        receiving.take_manifest(directory, name, rest[0], stdin, bounds)
+    elif verb == "commit" and not rest:
+        _commit(directory, name, stdin, bounds)
     else:
         raise NodeError("not understood")
-    return ""
 
 
-def _write(path: str, stdin: int) -> None:
-    with os.fdopen(os.dup(stdin), "rb") as source, open(path, "wb") as target:
-        shutil.copyfileobj(source, target)
+def _refuse_flood(directory: str) -> None:
+    since = moment(backup_set.now()) - timedelta(days=1)
+    times = [received.arrived(one.path) for one in backup_set.complete(directory)]
+    if sum(when is not None and when > since for when in times) >= PER_DAY:
+        raise NodeError(f"{PER_DAY} sets came in the last 24 hours: no more is taken")
 
 
-def _commit(path: str, stdin: int) -> None:
-    part = os.path.join(path, "backup.json.part")
-    _write(part, stdin)
-    sync_filesystem(path)
-    os.rename(part, os.path.join(path, "backup.json"))
-    sync_directory(path)
+def _commit(directory: str, name: str, stdin: int, bounds: Bounds) -> None:
+    with tempfile.TemporaryFile() as said:
+        pour(stdin, said.fileno(), directory, most=received.DOCUMENT, bounds=bounds)
+        said.seek(0)
+        told = received.parse(directory, name, said.read())
+    receiving.settle(directory, told, stamped=True)
 
 
 def main(directory: str, ordinary: int | None = None) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .btrfs import PLACEHOLDER_INODE, open_directory, subvolume_of
+from .budget import Budget
 from .errors import NodeError
 
 
@@ -32,10 +33,11 @@ class Entry:
 
 @dataclass
 class _Level:
-    path: bytes
+    """A directory on the way down. Only names are kept: paths of all levels would be the square of the depth."""
+
+    name: bytes
     names: list[bytes]
-    identity: tuple[int, int]
-    facts: os.stat_result | None = None
+    facts: os.stat_result
 
 
 def identity(facts: os.stat_result) -> tuple[int, int]:
@@ -67,56 +69,94 @@ def _mount_id(handle: int) -> str:
     raise NodeError("the kernel does not say which mount a file lies on")
 
 
+#: Given an entry that was not entered, and why.
+Skip = Callable[[Entry, str], None]
+
+
 def walk(
-    top: int, enter: Callable[[Entry, os.stat_result], bool] = same_file_system, *, leaving: bool = False
+    top: int,
+    enter: Callable[[Entry, os.stat_result], bool] = same_file_system,
+    *,
+    leaving: bool = False,
+    budget: Budget | None = None,
+    skip: Skip | None = None,
 ) -> Iterator[Entry]:
     """Everything below the directory ``top`` (which stays open), each directory's names in the order of their bytes.
 
     ``enter(directory, facts of its parent)`` says whether to go into it. With ``leaving`` a directory that was entered
-    comes a second time, when all in it has come. What vanishes meanwhile is left out.
+    comes a second time, when all in it has come. What vanishes meanwhile is left out. What exceeds the ``budget``
+    raises OverBudget. A directory that cannot be entered, because somebody exchanged it, raises NodeError or OSError;
+    with ``skip`` it is given to that, and the walk goes on.
     """
     here = os.dup(top)
     try:
         facts = os.fstat(here)
-        levels = [_Level(b"", _names(here), identity(facts), facts)]
+        levels = [_Level(b"", _names(here, budget), facts)]
+        above = b""
         while True:
             level = levels[-1]
             if level.names:
                 name = level.names.pop()
+                if budget is not None:
+                    budget.release(name)
                 try:
                     facts = os.stat(name, dir_fd=here, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                entry = Entry(level.path + name, name, here, facts)
+                entry = Entry(above + name, name, here, facts)
+                if budget is not None:
+                    budget.spend(entry.path)
                 yield entry
-                if not entry.is_directory or level.facts is None or not enter(entry, level.facts):
-                    continue
-                try:
-                    inner = open_directory(name, here)
-                except FileNotFoundError:
+                inner = _inner(entry, level.facts, enter, skip) if entry.is_directory else None
+                if inner is None:
                     continue
                 os.close(here)
                 here = inner
-                found = os.fstat(here)
-                if identity(found) != identity(facts):
-                    raise NodeError(f"{os.fsdecode(entry.path)!r} was exchanged while it was looked at")
-                levels.append(_Level(entry.path + b"/", _names(here), identity(found), found))
+                above = entry.path + b"/"
+                levels.append(_Level(name, _names(here, budget), os.fstat(here)))
                 continue
             done = levels.pop()
             if not levels:
                 return
-            above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+            outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
             os.close(here)
-            here = above
-            if identity(os.fstat(here)) != levels[-1].identity:
-                raise NodeError(f"{os.fsdecode(done.path)!r} was moved while it was looked at")
-            if leaving and done.facts is not None:
-                name = done.path.rstrip(b"/").rpartition(b"/")[2]
-                yield Entry(done.path.rstrip(b"/"), name, here, done.facts, leaving=True)
+            here = outer
+            path = above[:-1]
+            if identity(os.fstat(here)) != identity(levels[-1].facts):
+                raise NodeError(f"{os.fsdecode(path)!r} was moved while it was looked at")
+            above = path[: len(path) - len(done.name)]
+            if leaving:
+                yield Entry(path, done.name, here, done.facts, leaving=True)
     finally:
         os.close(here)
 
 
-def _names(handle: int) -> list[bytes]:
+def _inner(
+    entry: Entry, parent: os.stat_result, enter: Callable[[Entry, os.stat_result], bool], skip: Skip | None
+) -> int | None:
+    """Open the directory that an entry is; None where it is not entered."""
+    try:
+        if not enter(entry, parent):
+            return None
+        handle = open_directory(entry.name, entry.at)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if skip is None:
+            raise
+        skip(entry, f"cannot be entered: {error.strerror}")
+        return None
+    if identity(os.fstat(handle)) == identity(entry.facts):
+        return handle
+    os.close(handle)
+    if skip is None:
+        raise NodeError(f"{os.fsdecode(entry.path)!r} was exchanged while it was looked at")
+    skip(entry, "was exchanged while it was looked at")
+    return None
+
+
+def _names(handle: int, budget: Budget | None) -> list[bytes]:
     """The names in an open directory, last first, so that they can be popped."""
-    return sorted((os.fsencode(name) for name in os.listdir(handle)), reverse=True)
+    with os.scandir(handle) as found:
+        names = (os.fsencode(one.name) for one in found)
+        return sorted(names if budget is None else budget.names(names), reverse=True)

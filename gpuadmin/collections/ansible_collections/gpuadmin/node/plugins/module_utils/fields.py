@@ -24,6 +24,8 @@ UNSEEN = (
 )
 CONTROL = re.compile(f"[{UNSEEN}]")
 KEY = re.compile(r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^%s]*)?\Z" % ("|".join(map(re.escape, KEY_TYPES)), UNSEEN))
+# What restore-home makes beside a home: a copy, and what was there before. Nobody but root makes entries there.
+BESIDE = re.compile(r"([a-z_][a-z0-9_-]{0,31})(?:\.(?:before|restored)-[0-9]{8}T[0-9]{6}Z)+\Z")
 MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; more than this no tool shows
 
 
@@ -50,6 +52,14 @@ def shown(value: object) -> str:
 
 def valid_name(value: object) -> bool:
     return isinstance(value, str) and NAME.match(value) is not None
+
+
+def home_owner(value: object) -> str | None:
+    """Whose a directory of this name in the home root would be: a home, or what a restore made beside one."""
+    if valid_name(value):
+        return str(value)
+    found = BESIDE.match(value) if isinstance(value, str) else None
+    return None if found is None else found.group(1)
 
 
 def whole_number(value: object) -> int | None:

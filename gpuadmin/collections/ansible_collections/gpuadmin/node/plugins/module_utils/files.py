@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .errors import NodeError
+from .holders import describe, holder_of
 
 LOCK_SECONDS = 30.0
 
@@ -109,11 +110,40 @@ def make_directory(path: str, mode: int, uid: int = 0, gid: int = 0, *, sync: bo
         sync_directory(os.path.dirname(path.rstrip("/")) or "/")
 
 
+def lock_directory(path: str) -> None:
+    """Make a directory for locks, or see that it is ours alone: whoever can open a lock can hold it as well.
+
+    Raises NodeError where it belongs to somebody else.
+    """
+    try:
+        os.makedirs(path, mode=0o700)
+        return
+    except FileExistsError:
+        pass
+    facts = os.lstat(path)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+        raise NodeError(f"{path} is no directory of root's own; locks are not kept there")
+    if stat.S_IMODE(facts.st_mode) != 0o700:
+        os.chmod(path, 0o700)
+
+
+def open_lock(path: str) -> int:
+    """A descriptor of the lock file ``path``, made if missing. Raises NodeError where it is not ours."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+        os.close(handle)
+        raise NodeError(f"{path} is not a file of root's own; it is not used as a lock")
+    if facts.st_mode & 0o077:
+        os.fchmod(handle, 0o600)
+    return handle
+
+
 @contextmanager
 def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
-    """Hold an exclusive flock on ``path`` (made if missing), or fail in words after ``seconds``."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Hold an exclusive flock on ``path`` (made if missing), or name its holder after ``seconds`` (NodeError)."""
+    lock_directory(os.path.dirname(path))
+    handle = open_lock(path)
     try:
         deadline = time.monotonic() + seconds
         while True:
@@ -122,7 +152,8 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise NodeError(f"another gpuadmin run has held {path} for {seconds:.0f} seconds") from None
+                    words = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
+                    raise NodeError(words) from None
                 time.sleep(0.05)
         yield
     finally:
@@ -147,7 +178,7 @@ def _lock_link(path: str, deadline: float) -> None:
                     pid = int(stream.read(32).rstrip(b"\0\n ") or b"0")
                 if pid > 0:
                     os.kill(pid, 0)
-                    holder = f"process {pid}"
+                    holder = str(describe(pid) or f"process {pid}")
                 else:
                     raise ValueError
             except FileNotFoundError:
@@ -169,7 +200,7 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
     """Hold what shadow-utils hold: lckpwdf's fcntl lock on etc/.pwd.lock, then etc/NAME.lock for each name."""
     etc = os.path.join(root, "etc")
     deadline = time.monotonic() + seconds
-    handle = os.open(os.path.join(etc, ".pwd.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    handle = open_lock(os.path.join(etc, ".pwd.lock"))
     held: list[str] = []
     try:
         while True:
@@ -180,7 +211,8 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise
                 if time.monotonic() > deadline:
-                    raise NodeError("the account databases are locked by another program (/etc/.pwd.lock)") from error
+                    words = f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
+                    raise NodeError(words) from error
                 time.sleep(0.1)
         for name in names:
             _lock_link(os.path.join(etc, name), deadline)

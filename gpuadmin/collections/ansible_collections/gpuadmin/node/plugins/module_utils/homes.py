@@ -105,7 +105,10 @@ def scan(root: str) -> dict[str, Entry]:
     found = {}
     with os.scandir(root) as entries:
         for entry in entries:
-            facts = entry.stat(follow_symlinks=False)
+            try:
+                facts = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # another run has just given it its name
+                continue
             kind = "symbolic link" if entry.is_symlink() else "directory" if stat.S_ISDIR(facts.st_mode) else "other"
             found[entry.name] = Entry(kind, facts.st_uid)
     return found
@@ -141,7 +144,7 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
         uid = int(str(raw["uid"]))
         gid = uid if raw.get("gid") is None else int(str(raw["gid"]))
         found = entries.get(name)
-        others = [one for one in owned.get(uid, []) if one not in (name, f".{name}.gpuadmin-removed")]
+        others = [one for one in owned.get(uid, []) if one != name and not archive_home.is_rest(one, name)]
         others = [one for one in others if not one.startswith((f"{name}.restored-", f"{name}.before-"))]
         if found is not None and found != Entry("directory", uid):
             home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
@@ -171,14 +174,14 @@ def _compute_archives(
             home.status, home.problem = "conflict", problem
             continue
         uid = int(str(raw["uid"]))
-        found, rest = entries.get(name), entries.get(f".{name}.gpuadmin-removed")
+        found, rests = entries.get(name), [one for one in entries if archive_home.is_rest(one, name)]
         if found is not None and found != Entry("directory", uid):
             home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
         elif found is not None:
             home.operations.append(f"archive to {request.archive_directory}, verify, delete")
             plan.archive.append((name, uid))
-        elif rest is not None and archived(name, uid):
-            home.operations.append("finish deleting the archived home")
+        elif rests:
+            home.operations.append("finish deleting the archived home, after packing what no archive has")
             plan.archive.append((name, uid))
         elif not archived(name, uid):
             home.status = "absent"
@@ -254,9 +257,9 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
              "inode": archive_home.decided(request.root, name)}  # fmt: skip
     try:
         jobs.perform(f"archive-{name}", archive_home.archive, where, run=run, wait=request.archive_timeout)
-    except NodeError as error:
+    except (NodeError, OSError) as error:  # the others' homes are archived all the same
         return str(error)
-    left = os.path.lexists(os.path.join(request.root, name))
+    left = os.path.lexists(os.path.join(request.root, name)) or archive_home.rests(request.root, name)
     return "the home is still there; run this again" if left else None
 
 
@@ -298,10 +301,10 @@ def converge(
                 _make_root(request.root)
             if plan.create:
                 _create(request, plan.create)
-            for name, uid in plan.archive:
-                problem = _archive(request, name, uid, run)
-                if problem:
-                    plan.homes[name].status, plan.homes[name].problem = "conflict", problem
-            return plan
+        for name, uid in plan.archive:  # hours, perhaps: nobody's new home waits for it
+            problem = _archive(request, name, uid, run)
+            if problem:
+                plan.homes[name].status, plan.homes[name].problem = "conflict", problem
+        return plan
     except (OSError, shutil.Error, subprocess.SubprocessError) as error:
         raise NodeError(str(error)) from error

@@ -45,4 +45,4 @@ def main(arguments: list[str]) -> int:
     if command == "image-relay":
         relay.serve(places, settings)
         return 0
-    raise NodeError("usage: cli.py image-check root|identity|units|gpus")
+    raise NodeError("usage: cli.py image-check root|identity|writable|sshd|units|gpus")

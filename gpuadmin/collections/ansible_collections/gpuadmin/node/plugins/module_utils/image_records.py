@@ -11,7 +11,7 @@ from typing import Any
 from . import subvolumes
 from .files import write_atomic
 from .image_places import ImageSettings, Places, read_json, write_json
-from .manifest import Manifest, load, parse
+from .manifest import Manifest, load_text, parse
 
 
 def journal(places: Places) -> dict[str, object]:
@@ -55,11 +55,10 @@ def image_of(places: Places, root: str) -> str:
 
 def load_manifest(places: Places, name: str, settings: ImageSettings) -> Manifest:
     """The manifest of an image, verified: from the store, or kept on the node where the image already is."""
-    manifest = load(os.path.join(places.store, name), settings.signers)
+    manifest, text = load_text(os.path.join(places.store, name), settings.signers)
     directory = places.in_state("manifests")
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    with open(os.path.join(places.store, name, "manifest.json"), "rb") as stream:
-        write_atomic(os.path.join(directory, f"{name}.json"), stream.read(), mode=0o644)
+    write_atomic(os.path.join(directory, f"{name}.json"), text, mode=0o644)
     return manifest
 
 

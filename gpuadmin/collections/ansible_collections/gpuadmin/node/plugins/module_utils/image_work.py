@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from . import build, image_prune, publish, subvolumes, trial
+from . import build, chain_key, image_prune, publish, subvolumes, trial
 from .errors import NodeError
 from .files import flocked
 from .image_mounts import mounted
@@ -35,8 +35,12 @@ def work(request: Mapping[str, object], places: Places, say: Callable[[str], Non
         "publish": lambda: _publish(places, settings, request, name),
     }
     store = {"push": "ro", "seal": "rw", "publish": "rw"}.get(action)
-    with mounted(places, settings, store=store):
-        return handlers[action]()
+    try:
+        with mounted(places, settings, store=store):
+            return handlers[action]()
+    finally:
+        if action == "push":
+            chain_key.remove(places)
 
 
 def _push(

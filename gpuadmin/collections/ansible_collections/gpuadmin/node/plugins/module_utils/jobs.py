@@ -1,7 +1,8 @@
 """Long work in a unit of its own: it goes on when the controller is killed, and the next run finds it and waits for it.
 
 The code is written to /run, so that the work does not depend on what is installed on the host. A job is a function of
-this package, by its module and name, and its arguments; its outcome lies beside it until somebody has taken it.
+this package, by its module and name, and its arguments. Each start has an id of its own, which its outcome bears: only
+whoever began it, or saw it at work, takes that outcome for theirs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import importlib
 import json
 import os
+import secrets
 import shutil
 import sys
 import time
@@ -17,7 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from .errors import NodeError
-from .files import read_bytes, write_atomic
+from .files import flocked, read_bytes, write_atomic
 from .session import Runner, run_command, ship
 
 RUN = "/run/gpuadmin"
@@ -54,12 +56,14 @@ def command(name: str, place: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _outcome(place: str, *names: str) -> dict[str, object] | None:
-    for name in names:
+def _outcome(place: str, start: str) -> dict[str, object] | None:
+    """What the job said that was begun by the start of that id. What another one said, earlier or later, is not it."""
+    for name in (NEW, TAKEN):
         data = read_bytes(os.path.join(place, name))
         if data is not None:
             found: dict[str, object] = json.loads(data)
-            return found
+            if found.get("start") == start:
+                return found
     return None
 
 
@@ -75,26 +79,21 @@ def perform(
 ) -> object:
     """Have ``work(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
 
-    Waits for one of the same arguments that is already at it. Raises NodeError with what went wrong, when another one
+    One of the same arguments that is at it now is waited for. One that has ended is no answer, also where nobody has
+    asked for what it said: what it saw may not be so any more. Raises NodeError with what went wrong, when another one
     is at it, or when ``wait`` seconds are over (the work goes on).
     """
     if not (os.path.isdir("/run/systemd/system") if systemd is None else systemd):
         return work(arguments)
-    place = os.path.join(base, "jobs", name)
-    unit, identity = unit_name(name), _identity(work.__name__, arguments)
-    mark = read_bytes(os.path.join(place, "identity"))
-    active = _active(unit, run)
-    if active and mark != identity.encode():
-        raise NodeError(f"{unit} is still at other work; wait for it (systemctl status {unit}), then run this again")
-    if not active and not (mark == identity.encode() and _outcome(place, NEW) is not None):
-        _start(name, work, arguments, place, run)
+    place, unit = os.path.join(base, "jobs", name), unit_name(name)
+    with flocked(place + ".lock"):  # two at once: one of them begins it, the other one finds it
+        start = _attach(name, work, arguments, place, run)
     deadline = None if wait is None else time.monotonic() + wait
     while _active(unit, run):
         if deadline is not None and time.monotonic() > deadline:
             raise NodeError(f"{unit} is still working; run this again to wait for it")
         time.sleep(0.3)
-    # where two waited for the same, the other one may have taken it already
-    outcome = _outcome(place, NEW, TAKEN)
+    outcome = _outcome(place, start)
     if outcome is None:
         log = run(("journalctl", "--no-pager", "--quiet", "--lines=3", "--output=cat", f"--unit={unit}")).stdout
         run(("systemctl", "reset-failed", unit))
@@ -102,10 +101,22 @@ def perform(
     try:
         os.rename(os.path.join(place, NEW), os.path.join(place, TAKEN))
     except FileNotFoundError:
-        pass
+        pass  # where two waited for the same, the other one has taken it already
     if "problem" in outcome:
         raise NodeError(str(outcome["problem"]))
     return outcome["result"]
+
+
+def _attach(name: str, work: Work, arguments: Mapping[str, object], place: str, run: Runner) -> str:
+    """The id of the start whose outcome is to be waited for: of the one that is at it, or of a new one."""
+    mark = (read_bytes(os.path.join(place, "identity")) or b"").decode()
+    identity, _, start = mark.partition(" ")
+    if not _active(unit_name(name), run):
+        return _start(name, work, arguments, place, run)
+    if identity != _identity(work.__name__, arguments) or not start:
+        unit = unit_name(name)
+        raise NodeError(f"{unit} is still at other work; wait for it (systemctl status {unit}), then run this again")
+    return start
 
 
 def _active(unit: str, run: Runner) -> bool:
@@ -113,18 +124,22 @@ def _active(unit: str, run: Runner) -> bool:
     return state in ("active", "activating", "deactivating", "reloading")
 
 
-def _start(name: str, work: Work, arguments: Mapping[str, object], place: str, run: Runner) -> None:
+def _start(name: str, work: Work, arguments: Mapping[str, object], place: str, run: Runner) -> str:
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place, mode=0o700)
     ship_package(place)
+    start = secrets.token_hex(16)
     module = work.__module__.rpartition(".")[2]
-    document = json.dumps({"module": module, "work": work.__name__, "arguments": arguments}).encode()
+    job = {"module": module, "work": work.__name__, "arguments": arguments, "start": start}
+    document = json.dumps(job).encode()
     write_atomic(os.path.join(place, "job.json"), document, mode=0o600, sync=False)
-    write_atomic(os.path.join(place, "identity"), _identity(work.__name__, arguments).encode(), mode=0o600, sync=False)
+    mark = f"{_identity(work.__name__, arguments)} {start}"
+    write_atomic(os.path.join(place, "identity"), mark.encode(), mode=0o600, sync=False)
     run(("systemctl", "reset-failed", unit_name(name)))
     result = run(command(name, place))
     if result.returncode != 0:
         raise NodeError(f"'{' '.join(command(name, place)[:3])} …' failed: {result.stderr.strip()}")
+    return start
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -140,5 +155,6 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # whatever it is, the run that waits must hear of it
         traceback.print_exc()
         outcome = {"problem": f"{type(error).__name__}: {error}"}
+    outcome["start"] = job.get("start")
     write_atomic(os.path.join(place, NEW), json.dumps(outcome).encode(), mode=0o600)
     return 0

@@ -15,7 +15,7 @@ from . import backup_set, btrfs, homes, mounts, packing
 from .backup_set import NAME, TRASH
 from .descend import same_mount, walk
 from .errors import NodeError
-from .fields import shown, valid_name
+from .fields import home_owner, shown
 from .files import flocked
 from .purge import Purged
 
@@ -41,6 +41,7 @@ class Leftover:
     uid: int
     entries: int
     bytes: int
+    problem: str | None = None  # why it could not be counted
 
     @property
     def name(self) -> str:
@@ -48,9 +49,8 @@ class Leftover:
 
     @property
     def operation(self) -> str:
-        return (
-            f"pack what is left of {self.user} ({self.name}: {self.entries} entries, {self.bytes} bytes), and delete it"
-        )
+        size = f"{self.entries} entries, {self.bytes} bytes" if self.problem is None else self.problem
+        return f"pack what is left of {self.user} ({self.name}: {size}), and delete it"
 
 
 def names(root: str) -> list[str]:
@@ -58,7 +58,14 @@ def names(root: str) -> list[str]:
     place = os.path.join(root, TRASH)
     if not os.path.isdir(place):
         return []
-    return sorted(f"{one}/{name}" for one in os.listdir(place) for name in os.listdir(os.path.join(place, one)))
+    return sorted(f"{one}/{name}" for one in os.listdir(place) for name in _entries(os.path.join(place, one)))
+
+
+def _entries(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):  # it has just been emptied, or is nothing of ours
+        return []
 
 
 def problems(root: str) -> dict[str, str]:
@@ -81,12 +88,20 @@ def observe(request: Request) -> list[Leftover]:
     found = []
     for name in names(request.root):
         backup, _, user = name.partition("/")
-        if (request.only is not None and name not in request.only) or not NAME.match(backup) or not valid_name(user):
+        if not NAME.match(backup) or home_owner(user) is None:
+            continue
+        if request.only is not None and name not in request.only:
             continue
         path = _path(request, name)
-        facts = os.lstat(path)
-        entries, size = _count(path) if stat.S_ISDIR(facts.st_mode) else (1, facts.st_size)
-        found.append(Leftover(backup, user, facts.st_uid, entries, size))
+        try:
+            facts = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        try:
+            entries, size = _count(path) if stat.S_ISDIR(facts.st_mode) else (1, facts.st_size)
+            found.append(Leftover(backup, user, facts.st_uid, entries, size))
+        except (NodeError, OSError) as error:
+            found.append(Leftover(backup, user, facts.st_uid, 0, 0, f"not counted: {error}"))
     return found
 
 
@@ -104,19 +119,29 @@ def _count(path: str) -> tuple[int, int]:
 
 
 def clear(request: Request) -> dict[str, dict[str, object]]:
-    """Pack and delete; return for each where its archive is and what could not be deleted."""
+    """Pack and delete; return for each where its archive is (None: it was not packed) and what could not be deleted.
+
+    What cannot be packed is kept and named, and the others are packed. Nobody's new home waits for that.
+    """
     done: dict[str, dict[str, object]] = {}
     with flocked(LOCK):
-        for one in observe(request):
+        found = observe(request)
+    for one in found:
+        archive, deleted = None, Purged()
+        try:
             archive = _pack(request, one)
             deleted = _delete(request, one, archive)
-            done[one.name] = {"archive": archive, **deleted.as_dict()}
+        except (NodeError, OSError) as error:
+            deleted.kept += 1
+            deleted.words.append(str(error))
+        done[one.name] = {"archive": archive, **deleted.as_dict()}
     return done
 
 
 def _pack(request: Request, one: Leftover) -> str:
     target = packing.archive_path(request.archive, one.user, one.uid, "-leftover")
     backup_set.check_directory(request.archive)
+    packing.clear_debris(request.archive, one.user, one.uid, "-leftover")
     packing.pack(_path(request, one.name), target)
     return target
 
@@ -124,5 +149,6 @@ def _pack(request: Request, one: Leftover) -> str:
 def _delete(request: Request, one: Leftover, archive: str) -> Purged:
     path = _path(request, one.name)
     deleted = packing.delete(path, archive)
-    backup_set.leave_trash(os.path.dirname(path))
+    with flocked(LOCK):  # a wipe may just be making these directories
+        backup_set.leave_trash(os.path.dirname(path))
     return deleted

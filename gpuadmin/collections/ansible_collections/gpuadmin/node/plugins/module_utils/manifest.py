@@ -153,6 +153,11 @@ def verify(text: bytes, signature: bytes, signers: str) -> None:
 
 def load(directory: str, signers: str | None) -> Manifest:
     """Read and verify the manifest in an image's directory; ``signers`` None: without verifying."""
+    return load_text(directory, signers)[0]
+
+
+def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
+    """The same, with the very bytes that were verified: another reading could give others."""
     path = os.path.join(directory, "manifest.json")
     name = os.path.basename(directory)
     try:
@@ -172,7 +177,7 @@ def load(directory: str, signers: str | None) -> Manifest:
     manifest = parse(text, path)
     if manifest.name != name:
         raise NodeError(f"{path} is the manifest of {manifest.name}; the store was changed by hand")
-    return manifest
+    return manifest, text
 
 
 def digest(path: str) -> str:

@@ -38,9 +38,7 @@ def gpu_work(uid_first: int, proc: str = "/proc") -> list[str]:
     for path in glob.glob(f"{proc}/[0-9]*"):
         try:
             uid = os.stat(path).st_uid
-            if uid < uid_first or not any(
-                GPU_DEVICE.fullmatch(os.readlink(one)) for one in glob.glob(f"{path}/fd/*") if os.path.islink(one)
-            ):
+            if uid < uid_first or not any(_is_gpu(one) for one in glob.iglob(f"{path}/fd/*")):
                 continue
             with open(f"{path}/cgroup", encoding="ascii", errors="replace") as stream:
                 owner = re.search(r"/user-(\d+)\.slice/", stream.read())
@@ -48,6 +46,13 @@ def gpu_work(uid_first: int, proc: str = "/proc") -> list[str]:
             continue  # it has ended meanwhile
         names.add(_name(int(owner.group(1)) if owner else uid))
     return sorted(names)
+
+
+def _is_gpu(path: str) -> bool:
+    try:
+        return GPU_DEVICE.fullmatch(os.readlink(path)) is not None
+    except OSError:
+        return False  # this file was closed meanwhile; the process has others
 
 
 def _name(uid: int) -> str:

@@ -6,17 +6,26 @@ was changed or came after it is in no archive, and stays.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
-import stat
 import subprocess
+import tempfile
 import time
+from collections.abc import Callable, Sequence
 
-from . import btrfs, mounts
-from .descend import Entry, same_mount, walk
+from . import btrfs, mounts, tar_compare
+from .descend import Entry
 from .errors import NodeError
 from .files import sync_directory, sync_filesystem
 from .purge import Judge, Purged, purge
+
+LONGEST = 4095  # bytes of a path that tar can unpack (limits.h: PATH_MAX, with its final zero)
+BUDGET = 24 * 3600.0  # seconds for one archive: one that takes longer is nobody's home
+RESERVE = 64 << 20  # bytes that stay free where archives lie: copies that share their blocks are whole in an archive
+POLL = 0.2  # seconds
+_COARSE = 5  # linux/time.h: CLOCK_REALTIME_COARSE
 
 
 def suffix() -> str:
@@ -27,27 +36,49 @@ def suffix() -> str:
 def archive_path(directory: str, name: str, uid: int, label: str = "") -> str:
     """Where an archive of somebody's files goes that is begun now, in a directory that is made for root alone."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return os.path.join(directory, f"{name}-{uid}-{stamp}{label}.{suffix()}")
+    while True:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        path = os.path.join(directory, f"{name}-{uid}-{stamp}{label}.{suffix()}")
+        if not os.path.lexists(path):
+            return path
+        time.sleep(0.1)  # the name of the next second is free
 
 
-def pack(path: str, target: str) -> None:
+def clear_debris(directory: str, name: str, uid: int, label: str = "") -> None:
+    """Delete what packing left that was cut: parts of archives of this person's and of this label."""
+    part = re.compile(rf"{re.escape(name)}-{uid}-[0-9]{{8}}T[0-9]{{6}}Z{re.escape(label)}\.tar\.(zst|gz)\.part\Z")
+    for entry in os.listdir(directory):
+        if part.match(entry):
+            os.unlink(os.path.join(directory, entry))
+
+
+def mark(archive: str) -> str:
+    """Which archive this is, in 16 hexadecimal digits: its name, inode, size, and the moment at which it was begun.
+
+    A tree that is named after it is in that archive and no other. Raises OSError where there is no such file.
+    """
+    facts = os.lstat(archive)
+    words = (os.path.basename(archive), facts.st_mode, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:16]
+
+
+def pack(path: str, target: str, *, seconds: float = BUDGET) -> None:
     """Pack ``path``, subvolumes in it included, into the file ``target``, which root alone can read.
 
-    The archive is compared with the tree before it gets its name. Raises NodeError, and leaves nothing, otherwise.
+    The archive is compared with the tree before it gets its name. Raises NodeError, and leaves nothing, otherwise, and
+    where it is not done in ``seconds``.
     """
     if os.path.lexists(target):
         raise NodeError(f"{target} is there already; run this again")
     refuse_mounts(path)
-    begun = time.time_ns()
     part = target + ".part"
+    tick = _limits(path, os.path.dirname(target), seconds)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     try:
-        for action in ("--create", "--compare"):
-            _tar(action, part, target, path)
-        listed = _tar("--list", part, target, path).splitlines()
-        if len(listed) != _count(path):  # --compare does not see what the archive lacks
-            raise NodeError(f"the archive does not hold all of {path} (is somebody still writing in it?): kept")
+        begun = _moment()
+        _refuse_long(path, tick)
+        _create(path, part, target, tick)
+        _compare(path, part, target, tick)
         os.utime(part, ns=(begun, begun))
         sync_filesystem(part)
     except BaseException:
@@ -63,32 +94,107 @@ def refuse_mounts(path: str) -> None:
         raise NodeError(f"{inside[0].point} is mounted inside of {path}: kept")
 
 
-def _tar(action: str, archive: str, target: str, path: str) -> str:
+def _moment() -> int:
+    """A time that is later than that of all that was written before, and not later than that of what comes after.
+
+    File systems take their times from this clock, or from one that lags behind it by up to a tick.
+    """
+    now = time.time_ns()
+    while time.clock_gettime_ns(_COARSE) <= now:
+        time.sleep(0.001)
+    return now + 1
+
+
+def _limits(path: str, directory: str, seconds: float) -> Callable[[], None]:
+    """What ends the work on a tree that somebody made to be endless, or to fill the disk."""
+    deadline, next_look = time.monotonic() + seconds, 0.0
+
+    def tick() -> None:
+        nonlocal next_look
+        now = time.monotonic()
+        if now > deadline:
+            raise NodeError(f"packing {path} took longer than {seconds:.0f} seconds: kept")
+        if now < next_look:
+            return
+        next_look = now + POLL
+        space = os.statvfs(directory)
+        if space.f_bavail * space.f_frsize < RESERVE:
+            raise NodeError(f"less than {RESERVE >> 20} MiB are free in {directory}: {path} is kept")
+
+    return tick
+
+
+def _refuse_long(path: str, tick: Callable[[], None]) -> None:
+    """tar packs paths that it cannot unpack, and nobody could: a backup keeps and restores them."""
+    for name, _entry in tar_compare.members(path):
+        tick()
+        if len(name) > LONGEST:
+            raise NodeError(
+                f"{path} is kept: it has a path of {len(name)} bytes, and no archive with more than {LONGEST} could be "
+                f"unpacked ({os.fsdecode(name)[:60]!r}…). A backup can hold it, and restore-home --to brings it back; "
+                "or give the directories in it shorter names"
+            )
+
+
+def _compression(target: str) -> str:
+    return {"zst": "zstd", ".gz": "gzip"}[target[-3:]]
+
+
+def _create(path: str, part: str, target: str, tick: Callable[[], None]) -> None:
     above, name = os.path.split(path)
-    compress = {"zst": ("--zstd",), ".gz": ("--gzip",)}.get(target[-3:], ())
-    what = ("--quoting-style=escape",) if action == "--list" else ("--acls", "--xattrs", f"--directory={above}")
-    members = () if action == "--list" else (f"./{name}",)
-    command = ("tar", action, *compress, "--numeric-owner", f"--file={archive}", *what, *members)
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                            check=False)  # fmt: skip
-    if result.returncode != 0:
-        said = (result.stderr or result.stdout).strip()[-300:]
-        raise NodeError(
-            f"the archive is not what is in {path} (is somebody still writing in it?): kept. "
-            f"'{' '.join(command)}' ended with {result.returncode}: {said}"
-        )
-    return result.stdout
+    command = (
+        "tar", "--create", "--format=posix", "--sparse", "--sort=name", f"--{_compression(target)}", "--force-local",
+        "--numeric-owner", "--acls", "--xattrs", f"--file={part}", f"--directory={above}", f"./{name}",
+    )  # fmt: skip
+    with tempfile.TemporaryFile() as said:
+        # C: the order of bytes, which is that of the comparison
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                                   env={**os.environ, "LC_ALL": "C"})  # fmt: skip
+        try:
+            while process.poll() is None:
+                tick()
+                try:
+                    process.wait(POLL)
+                except subprocess.TimeoutExpired:
+                    pass
+        finally:
+            _end(process)
+        if process.returncode != 0:
+            said.seek(max(0, said.seek(0, os.SEEK_END) - 300))
+            raise _not_the_same(path, f"'{' '.join(command)}' ended with {process.returncode}: {_words(said.read())}")
 
 
-def _count(path: str) -> int:
-    """How many entries an archive of it has: all, but for sockets, which tar leaves out."""
-    if not stat.S_ISDIR(os.lstat(path).st_mode):
-        return 1
-    handle = btrfs.open_directory(path)
-    try:
-        return 1 + sum(not stat.S_ISSOCK(entry.facts.st_mode) for entry in walk(handle, same_mount))
-    finally:
-        os.close(handle)
+def _words(said: bytes) -> str:
+    return said.decode("utf-8", "replace").strip()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def _not_the_same(path: str, why: str) -> NodeError:
+    return NodeError(f"the archive is not what is in {path} (is somebody still writing in it?): kept. {why}")
+
+
+def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> None:
+    """Raise NodeError where the archive is not, entry by entry, what the tree is now."""
+    command: Sequence[str] = (_compression(target), "--decompress", "--stdout", "--quiet")
+    with open(part, "rb") as packed, tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(tuple(command), stdin=packed, stdout=subprocess.PIPE, stderr=said)
+        try:
+            assert process.stdout is not None
+            with process.stdout as stream:
+                tar_compare.compare(stream, path, tick)
+            if process.wait() != 0:
+                said.seek(0)
+                raise NodeError(f"{part} cannot be read back: {_words(said.read(300))}")
+        except (NodeError, OSError) as error:
+            tick()  # for what took too long, or filled the disk, nobody else is to blame
+            raise _not_the_same(path, str(error)) from error
+        finally:
+            _end(process)
 
 
 def delete(path: str, archive: str) -> Purged:

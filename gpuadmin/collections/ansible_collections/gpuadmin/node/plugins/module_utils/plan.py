@@ -19,11 +19,16 @@ from .truth import Record, Settings, Truth
 
 @dataclass(frozen=True)
 class Request:
-    """``users`` and ``absent`` as they came from outside, unchecked."""
+    """``users`` and ``absent`` as they came from outside, unchecked.
+
+    ``docker``: (name, uid) of those who ask for Docker themselves. That is a difference, not a record: nothing else of
+    theirs is changed, and whoever may not log in is refused.
+    """
 
     settings: Settings
     users: Sequence[Mapping[str, object]] = ()
     absent: Sequence[Mapping[str, object]] = ()
+    docker: Sequence[tuple[str, int]] = ()
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,60 @@ def _stage_users(
     return records, docker_users
 
 
+def _no_docker_for(name: str, uid: int, record: Record | None, data: Databases, observed: Observed) -> str | None:
+    """Why somebody of the registry who asks for Docker does not get it, or None."""
+    found, shadow = data.passwd.get(name), data.shadow.get(name)
+    if record is None or record.user.uid != uid:
+        return "this account was not made by gpuadmin"
+    if found is None or shadow is None or number(found[2]) != uid or data.passwd.count(name) != 1:
+        return "this account is not set up on this host"
+    last = number(shadow[7])
+    if record.user.locked or shadow[1].startswith("!"):
+        return "this account is locked"
+    if any(day is not None and day <= observed.today for day in (record.user.expires, last)):
+        return "this account has expired"
+    return None
+
+
+def _stage_askers(
+    request: Request, data: Databases, observed: Observed, plan: Plan
+) -> tuple[dict[str, Record], list[User]]:
+    """Stage Docker, and nothing else, for those who ask for it themselves; the same returned as by `_stage_users`."""
+    records: dict[str, Record] = {}
+    docker_users: list[User] = []
+    settings = request.settings
+    for name, uid in request.docker:
+        entry = plan.users[name] = UserReport()
+        record = observed.truth.records.get(name)
+        if settings.docker_data is None or not settings.login:
+            entry.status, entry.problem = "conflict", "Docker is not set up on this host"
+            continue
+        known: User | None
+        if settings.source == "registry":
+            entry.problem = _no_docker_for(name, uid, record, data, observed)
+            if entry.problem or record is None:
+                entry.status = "conflict"
+                continue
+            known = record.user
+        else:
+            if record is None:
+                user, entry.problem = parse_user({"name": name, "uid": uid})
+                record = None if user is None else Record(user)
+            if record is not None and record.user.locked:
+                record, entry.problem = None, "this account is locked"
+            if record is None:
+                entry.status = "conflict"
+                continue
+            known = _identify(record.user, observed, settings, entry)
+            if known is not None and known.uid != uid:
+                known, entry.status, entry.problem = None, "conflict", f"uid {uid} is not this account's"
+        if known is not None:
+            docker_users.append(known)
+            records[name] = replace(record, user=replace(record.user, docker=True))
+            _docker(known, settings, observed, plan, entry)
+    return records, docker_users
+
+
 def _report_unknown(data: Databases, settings: Settings, old: Truth, plan: Plan) -> None:
     mentioned = set(plan.users) | set(old.records)
     for fields in data.passwd.entries():
@@ -276,7 +335,10 @@ def compute(request: Request, observed: Observed) -> Plan:
     by_name = {user.name: user for user in users}
     data = Databases(observed.files)
     gone = _stage_removals(absent, data, by_name, observed, plan, settings)
-    fresh, docker_users = _stage_users(users, data, observed, settings, plan)
+    if request.docker:
+        fresh, docker_users = _stage_askers(request, data, observed, plan)
+    else:
+        fresh, docker_users = _stage_users(users, data, observed, settings, plan)
     _stage_subids(plan, observed, data, settings, docker_users, gone, by_name)
     if settings.source == "registry":
         _report_unknown(data, settings, old, plan)

@@ -14,9 +14,9 @@ from typing import IO
 from . import identity, subvolumes
 from .errors import NodeError
 from .files import sync_directory, write_atomic
-from .image_places import FORMAT, ImageSettings, Places, check_name, read_json
+from .image_places import FORMAT, ImageSettings, Places, check_name
 from .image_records import journal
-from .manifest import package_changes, parse, render, verify
+from .manifest import load, package_changes, parse, render, verify
 from .root_facts import check_boots, kernel_version, os_release, packages
 from .stream import Say, clean
 
@@ -74,7 +74,9 @@ def send(
         raise NodeError(f"there is no image {name} on this node")
     directory = os.path.join(places.store, name)
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    old = read_json(os.path.join(directory, "manifest.json"))
+    # it is signed again, with what is added: what somebody changed in the store would be signed with it
+    complete = os.path.lexists(os.path.join(directory, "manifest.json"))
+    old = load(directory, settings.signers).raw if complete else None
     if old is not None and old.get("uuid") != (found.received_uuid or found.uuid):
         raise NodeError(f"the store has another image {name}; choose another name")
     streams: dict[str, Mapping[str, object]] = {}

@@ -12,8 +12,10 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from . import btrfs
+from . import btrfs, extents
+from .budget import unlimited
 from .descend import Entry, same_mount, walk
+from .errors import NodeError
 
 MOST_WORDS = 10
 
@@ -41,37 +43,53 @@ Judge = Callable[[Entry], "str | None"]
 
 
 class Twin:
-    """The backup's side of a walk: follows it down and up, and finds an entry's counterpart."""
+    """The backup's side of a walk: follows it down and up, and finds an entry's counterpart.
+
+    One directory of it is open, and one more for each subvolume on the way, however deep the walk is.
+    """
 
     def __init__(self, top: str, nested: Mapping[str, str]) -> None:
         self._top = top
-        self._nested = nested
+        self._nested = {os.fsencode(path): where for path, where in nested.items()}
         self._path: list[bytes] = []
-        self._handles: list[int] = []
+        self._here = -1
+        self._outside: list[tuple[int, int]] = []  # where a subvolume was entered: depth, the directory around it
 
     def __enter__(self) -> Twin:
-        self._handles = [btrfs.open_directory(self._top)]
+        self._here = btrfs.open_directory(self._top)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
+        for handle in (self._here, *(handle for _depth, handle in self._outside)):
             os.close(handle)
 
+    def _up(self) -> None:
+        if self._outside and self._outside[-1][0] == len(self._path):
+            outer = self._outside.pop()[1]
+        else:
+            outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._here)
+        os.close(self._here)
+        self._here = outer
+        self._path.pop()
+
     def _directory(self, path: bytes) -> int | None:
-        """The counterpart of a directory of the walk; only those on the way down to it are open."""
+        """The counterpart of a directory of the walk."""
         parts = path.split(b"/") if path else []
         while self._path != parts[: len(self._path)]:
-            self._path.pop()
-            os.close(self._handles.pop())
+            self._up()
         for part in parts[len(self._path) :]:
-            inner = self._nested.get(os.fsdecode(b"/".join([*self._path, part])))
+            inner = self._nested.get(b"/".join([*self._path, part])) if self._nested else None
             try:
-                handle = btrfs.open_directory(part, self._handles[-1]) if inner is None else btrfs.open_directory(inner)
+                handle = btrfs.open_directory(part, self._here) if inner is None else btrfs.open_directory(inner)
             except OSError:
                 return None
             self._path.append(part)
-            self._handles.append(handle)
-        return self._handles[-1]
+            if inner is None:
+                os.close(self._here)
+            else:
+                self._outside.append((len(self._path), self._here))
+            self._here = handle
+        return self._here
 
     def judge(self, entry: Entry) -> str | None:
         """An entry may go if the backup has the same: inode, kind, and for files size and time of change."""
@@ -95,21 +113,26 @@ class Twin:
         if (saved.st_size, saved.st_mtime_ns) != (now.st_size, now.st_mtime_ns):
             return "was changed after the backup"
         # a time of change can be set back, ctime cannot; it moves with a mode, a link or a flag, too
-        if saved.st_ctime_ns != now.st_ctime_ns and not _same_content(entry.at, handle, name):
+        if saved.st_ctime_ns != now.st_ctime_ns and not _same_content(entry.at, handle, name, now.st_size):
             return "was changed after the backup"
         return None
 
 
-def _same_content(one: int, other: int, name: bytes) -> bool:
-    """Whether two directories have the same bytes under a name."""
+def _same_content(one: int, other: int, name: bytes, size: int) -> bool:
+    """Whether two directories have the same bytes under a name; not where one of them cannot be read now."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(name, flags, dir_fd=one), "rb") as left, open(os.open(name, flags, dir_fd=other), "rb") as right:
-        while True:
-            block = left.read(1 << 20)
-            if block != right.read(1 << 20):
-                return False
-            if not block:
-                return True
+    try:
+        left = os.open(name, flags, dir_fd=one)
+        try:
+            right = os.open(name, flags, dir_fd=other)
+            try:
+                return extents.same(left, right, size, unlimited())
+            finally:
+                os.close(right)
+        finally:
+            os.close(left)
+    except OSError:  # a lease, or a file that somebody who has it open makes shorter: it stays
+        return False
 
 
 def owned_by(uids: range, *more: int) -> Judge:
@@ -155,25 +178,38 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
     if not stat.S_ISDIR(facts.st_mode):
         _unlink(top, done, directory=False)
         return done
-    handle = btrfs.open_directory(name, at)
     try:
-        _below(handle, judge, done)
-    finally:
-        os.close(handle)
+        handle = btrfs.open_directory(name, at)
+        try:
+            _below(handle, judge, done)
+        finally:
+            os.close(handle)
+    except (NodeError, OSError) as error:  # somebody moves things about in it: what is left of it stays, others go on
+        done.keep(name, f"was left in part: {error}")
+        return done
     _unlink(Entry(name, name, at, facts), done, directory=True)
     return done
 
 
 def _below(handle: int, judge: Judge, done: Purged) -> None:
-    for entry in walk(handle, enter, leaving=True):
+    for entry in walk(handle, enter, leaving=True, skip=lambda entry, why: done.keep(entry.path, why)):
         reason = judge(entry)
-        if entry.is_directory and not entry.leaving:
-            if entry.facts.st_dev != os.fstat(entry.at).st_dev and not enter(entry, os.fstat(entry.at)):
+        if entry.is_directory and entry.facts.st_ino == btrfs.PLACEHOLDER_INODE and reason is None:
+            _unlink(entry, done, directory=True)  # empty for ever; the root of an ext4 that is mounted there is busy
+        elif entry.is_directory and not entry.leaving:
+            if entry.facts.st_dev != os.fstat(entry.at).st_dev and _is_mount(entry):
                 done.keep(entry.path, "is something that is mounted there")
         elif reason is not None:
             done.keep(entry.path, reason)
         else:
             _unlink(entry, done, directory=entry.leaving)
+
+
+def _is_mount(entry: Entry) -> bool:
+    try:
+        return not enter(entry, os.fstat(entry.at))
+    except OSError:
+        return False  # the walk finds out, and says so
 
 
 def _unlink(entry: Entry, done: Purged, *, directory: bool) -> None:

@@ -1,7 +1,7 @@
 """A full stream along a chain of nodes, so that the store sends it once: each writes what it gets and passes it on.
 
-mbuffer does the copying. In a broken chain it has been seen to end with 0 on every node and half the data, so nothing
-is concluded from it: what it leaves is a part like any other, which `stream.fetch` proves and completes from the store.
+Nothing is concluded from what a relay says: what it leaves is a part like any other, which `stream.fetch` proves and
+completes from the store. Who may bring and get a stream is in `chain_key`; docs/decisions/0021 says why it is so.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import IO
+from socket import socket
+from ssl import SSLSocket
 
+from . import chain_key, image_records
+from .chain_door import HANDSHAKE, Door, listen
+from .chain_key import Credentials
 from .errors import NodeError
+from .follower import BLOCK, DONE, STALLED, Follower
 from .image_mounts import mounted
 from .image_places import ImageSettings, Places, check_name, read_json, write_json
-from .image_records import load_manifest
 from .manifest import Manifest, Stream
 from .stream import Say, stream_path
 from .units import start_unit
 
 UNIT = "gpuadmin-relay.service"
-REQUEST = "image-relay.json"
-STALLED = 60  # seconds without a byte after which a link is given up
-# IPv4: otherwise newer versions (seen with 20241007) listen on IPv6 for both, and then refuse the peer that they are
-# told to accept, as ::ffff:10.0.0.2 is not 10.0.0.2. The option has to come before the addresses.
-MBUFFER = ("mbuffer", "-q", "-4", "-m", "64M")
+REQUEST, STATE = "image-relay.json", "image-relay-state.json"
 
 
 @dataclass(frozen=True)
@@ -54,97 +54,163 @@ def full_stream(manifest: Manifest) -> Stream:
     raise NodeError(f"{manifest.name} has no full stream")
 
 
-def listen_command(link: Link, target: str) -> tuple[str, ...]:
-    """The command that takes the stream from the node before, writes it, and passes it on."""
-    passing = ("-O", f"{link.next}:{link.port}") if link.next else ()
-    return (*MBUFFER, "-I", f"{link.previous}:{link.port}", "-f", "-o", target, *passing)
+def relay_path(places: Places, stream: Stream) -> str:
+    """Where the relay writes. It never touches the part that `stream.fetch` works on; `adopt` makes it that."""
+    return f"{stream_path(places, stream)}.relay"
 
 
 def serve(places: Places, settings: ImageSettings) -> None:
-    """What the unit runs on every node of a chain but the first. Ends when the stream has, or when it stalls."""
-    request = read_json(os.path.join(places.run, REQUEST)) or {}
-    link = link_from(request)
-    if link is None or link.previous is None:
-        raise NodeError("nobody has asked this node to pass an image on")
-    with mounted(places, settings, store="ro"):
-        take(places, load_manifest(places, check_name(request.get("name")), settings), link)
+    """What the unit runs on every node of a chain but the first: listen, take the stream, pass it on.
 
-
-def take(places: Places, manifest: Manifest, link: Link) -> None:
-    """Take the stream from the node before, and pass it on."""
-    path = stream_path(places, full_stream(manifest))
-    # a node that has it already still passes it on
-    target = "/dev/null" if os.path.exists(path) else f"{path}.part"
-    process = subprocess.Popen(listen_command(link, target), stdin=subprocess.DEVNULL)
+    Raises NodeError when this node did not get all of it. What the report says of it is written down (``tell``).
+    """
     try:
-        watch(process, target)
+        request = read_json(os.path.join(places.run, REQUEST)) or {}
+        link = link_from(request)
+        if link is None or link.previous is None:
+            raise NodeError("nobody has asked this node to pass an image on")
+        credentials = chain_key.load(places)
+        with mounted(places, settings, store="ro"):
+            stream = full_stream(image_records.load_manifest(places, check_name(request.get("name")), settings))
+            take(places, stream, link, credentials, listen(link.port))
+    except (NodeError, OSError) as error:
+        tell(places, problem=str(error))
+        raise NodeError(str(error)) from error
+
+
+def take(
+    places: Places,
+    stream: Stream,
+    link: Link,
+    credentials: Credentials,
+    listener: socket,
+    seconds: float = STALLED,
+) -> None:
+    """Take the stream from the node before, and pass it on. A node that has it already still passes it on.
+
+    ``seconds``: for the node before to come, and then without a byte of it.
+    Raises NodeError unless exactly the manifest's number of bytes came.
+    """
+    here, path = stream_path(places, stream), relay_path(places, stream)
+    if os.path.lexists(path):
+        os.unlink(path)  # an earlier attempt's; nobody is to take it for this one's
+    door = Door(listener, credentials)
+    tell(places, listening=True)
+    # called before anything comes, so that all links of a chain are made at once
+    follower = Follower(link.next, link.port, stream.bytes, credentials) if link.next else None
+    try:
+        try:
+            connection = door.admit(seconds)
+        finally:
+            tell(places, strangers=door.strangers)
+        with connection:
+            connection.settimeout(seconds)
+            if os.path.exists(here):
+                if follower is not None:
+                    follower.reached(here, stream.bytes)
+                receive(connection, os.devnull, stream.bytes, None)
+            else:
+                receive(connection, path, stream.bytes, follower)
     finally:
-        process.kill()
-        process.wait()
+        if follower is not None:
+            follower.close()
+            if follower.problem:
+                print(follower.problem, flush=True)
+    tell(places, strangers=door.strangers, problem=follower.problem if follower else None)
 
 
-def watch(process: subprocess.Popen[bytes], target: str, stalled: float = STALLED) -> None:
-    """Wait for a process that writes a file; return, with it running or not, when nothing comes any more."""
-    size, since = -1, time.monotonic()
-    while process.poll() is None and time.monotonic() - since < stalled:
-        now = os.path.getsize(target) if os.path.isfile(target) else 0
-        if now != size:
-            size, since = now, time.monotonic()
-        time.sleep(0.2)
+def receive(connection: SSLSocket, path: str, size: int, follower: Follower | None) -> None:
+    """Write exactly ``size`` bytes of a proven connection to a file, and tell the follower how far it is.
+
+    Raises NodeError when fewer come, or more; more are not written. Raises OSError when nothing comes any more.
+    """
+    view = memoryview(bytearray(BLOCK))
+    new = os.O_CREAT | os.O_EXCL if path != os.devnull else 0
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | new, 0o600)
+    done, more = 0, True
+    with os.fdopen(handle, "wb", buffering=0) as sink:
+        while done < size and more:
+            block = view[: min(BLOCK, size - done)]
+            filled = 0
+            while filled < len(block) and more:
+                count = connection.recv_into(block[filled:])
+                filled, more = filled + count, count > 0
+            written = 0
+            while written < filled:
+                written += sink.write(block[written:filled])
+            done += filled
+            if follower is not None:
+                follower.reached(path, done)
+    if done < size:
+        raise NodeError(f"the node before ended after {done} of {size} bytes")
+    connection.sendall(DONE)
+    connection.settimeout(HANDSHAKE)
+    if connection.recv(1):
+        raise NodeError(f"the node before sends more than the {size} bytes of the manifest")
 
 
-def listening(port: int, text: str | None = None) -> bool:
-    """Whether something listens on a TCP port of IPv4 (proc(5): state 0A)."""
-    if text is None:
-        with open("/proc/net/tcp", encoding="ascii") as stream:
-            text = stream.read()
-    rows = (line.split() for line in text.splitlines()[1:])
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+def tell(places: Places, **news: object) -> None:
+    """Write down how it stands, beside what is written already: ``listening``, ``strangers``, ``problem``."""
+    os.makedirs(places.run, mode=0o755, exist_ok=True)
+    path = os.path.join(places.run, STATE)
+    write_json(path, {**(read_json(path) or {}), **news})
+
+
+def remarks(places: Places) -> list[str]:
+    """What is worth a line in the report: who was refused, and what went wrong."""
+    state = read_json(os.path.join(places.run, STATE)) or {}
+    found = state.get("strangers") or []
+    assert isinstance(found, list)
+    words = [f"refused on the chain's port, without its key: {', '.join(str(one) for one in found)}"] if found else []
+    return words + ([f"along the chain: {state['problem']}"] if state.get("problem") else [])
 
 
 def start(name: str, link: Link, places: Places, code: str, python: str, seconds: float = 30.0) -> None:
-    """Start the unit, and wait until it listens."""
+    """Start the unit, and wait until it says that it listens. Raises NodeError with why it does not."""
     os.makedirs(places.run, mode=0o755, exist_ok=True)
-    write_json(os.path.join(places.run, REQUEST), {"name": name, **asdict(link)})
     subprocess.run(("systemctl", "stop", UNIT), check=False, capture_output=True)
+    write_json(os.path.join(places.run, REQUEST), {"name": name, **asdict(link)})
+    tell(places, listening=False, strangers=[], problem=None)
     start_unit(UNIT, "yes", "gpuadmin passes an image on", (python, "-I", f"{code}/cli.py", "image-relay"))
+    await_listening(places, seconds)
+
+
+def await_listening(places: Places, seconds: float) -> None:
+    """Wait until the unit has written down that it listens. A port says nothing: anybody could have it."""
     end = time.monotonic() + seconds
-    while not listening(link.port):
+    while True:
+        state = read_json(os.path.join(places.run, STATE)) or {}
+        if state.get("problem"):
+            raise NodeError(str(state["problem"]))
+        if state.get("listening"):
+            return
         if time.monotonic() > end:
-            raise NodeError(f"the relay does not listen on port {link.port} (journalctl -u {UNIT} tells more)")
-        time.sleep(0.2)
+            raise NodeError(f"the relay does not listen (journalctl -u {UNIT} tells more)")
+        time.sleep(0.1)
+
+
+def active() -> bool:
+    """Whether this node's relay runs."""
+    return subprocess.run(("systemctl", "--quiet", "is-active", UNIT), check=False).returncode == 0
 
 
 def await_end(say: Say, path: str, size: int) -> None:
-    """Wait until this node's relay has ended, whatever it brought."""
-    while subprocess.run(("systemctl", "--quiet", "is-active", UNIT), check=False).returncode == 0:
+    """Wait until this node's relay has ended, whatever it brought, or has brought all; it may pass it on still."""
+    while True:
+        running = active()  # asked first: what it wrote before it ended is seen
         there = os.path.getsize(path) if os.path.exists(path) else 0
+        if there >= size or not running:
+            return
         say(f"getting {there / 1e6:.1f} of {size / 1e6:.1f} MB along the chain")
         time.sleep(1)
 
 
-class Follower:
-    """The next node, as a file that takes what this node reads. One that fails or stands still is forgotten."""
-
-    def __init__(self, link: Link) -> None:
-        command = (*MBUFFER, "-W", str(STALLED), "-O", f"{link.next}:{link.port}")
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self._sink: IO[bytes] | None = self._process.stdin
-
-    def write(self, block: bytes) -> None:
-        """Pass a block on."""
-        if self._sink is not None:
-            try:
-                self._sink.write(block)
-            except OSError:
-                self._sink = None
-
-    def close(self) -> None:
-        """Let it have the rest, within limits. It proves by itself what it got."""
-        try:
-            if self._sink is not None:
-                self._sink.close()
-            self._process.wait(STALLED)
-        except (OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
+def adopt(places: Places, stream: Stream) -> bool:
+    """Let `stream.fetch` go on from what the relay brought. Returns whether all of it is here, still to be proven."""
+    if os.path.exists(stream_path(places, stream)):
+        return True
+    path, part = relay_path(places, stream), f"{stream_path(places, stream)}.part"
+    came = os.path.getsize(path) if os.path.exists(path) else 0
+    if came > (os.path.getsize(part) if os.path.exists(part) else 0):
+        os.rename(path, part)
+    return came >= stream.bytes

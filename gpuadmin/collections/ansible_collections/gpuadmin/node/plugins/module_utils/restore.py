@@ -1,25 +1,29 @@
 """Restoring from a backup: beside what is there, never over it, and held against the manifest before it gets its name.
 
-A copy is made under a temporary name by cp (which keeps owners, modes, times, links, holes and attributes, and shares
-the blocks where the file system can), its owners are translated where the person's uid has changed, and it is
-compared with the manifest.
+A copy is made where root alone can enter, by ``copying``, with the owners that it is to have where the person's uid has
+changed, and it is compared with the manifest.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 
 from . import backup_set, btrfs, home_manifest, mounts, packing
 from .backup_set import Backup
-from .descend import Entry, walk
+from .budget import unlimited
+from .copying import Copier
+from .descend import Entry
 from .errors import NodeError
 from .files import flocked, make_directory, sync_filesystem
 from .purge import purge
-from .restore_plan import RESTORING, Plan, Request, compute, inner_path, owners, translated
+from .renaming import rename_new
+from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
+
+COPY = "copy"
 
 
 def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]:
@@ -30,14 +34,13 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
             plan, backup = compute(request, table)
             if request.mode == "archive":
                 return _archive(request, plan, backup)
-            part = _workplace(request, plan)
-            _discard(part)
+            workplace = _workplace(request, plan)
+            _discard(workplace)
             try:
-                total = _copy(request, backup, part)
-                _into_place(request, plan, part)
-            except BaseException:
-                _discard(part)
-                raise
+                total = _copy(request, backup, plan, workplace)
+                _into_place(request, plan, workplace)
+            finally:
+                _discard(workplace)
             return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
     except OSError as error:
         raise NodeError(f"nothing was restored: {error}") from error
@@ -63,124 +66,129 @@ def _workplace(request: Request, plan: Plan) -> str:
 
 def _open_above(request: Request, plan: Plan) -> int:
     """The directory that the copy goes into, reached from the homes' root through no link: its owner may be at work."""
-    above = os.path.dirname(plan.target)
+    above = os.path.dirname(plan.place)
     if request.mode == "directory":
         return btrfs.open_directory(above)
-    handle = btrfs.open_directory(request.root)
-    for part in os.path.relpath(above, request.root).split("/"):
-        if part != ".":
-            inner = btrfs.open_directory(part, handle)
-            os.close(handle)
-            handle = inner
-    return handle
+    root = btrfs.open_directory(request.root)
+    try:
+        return btrfs.open_deep(os.path.relpath(above, request.root), root)
+    finally:
+        os.close(root)
 
 
-def _into_place(request: Request, plan: Plan, part: str) -> None:
-    sync_filesystem(os.path.dirname(part))
-    above = _open_above(request, plan)
-    name = os.path.basename(plan.target)
+def _into_place(request: Request, plan: Plan, workplace: str) -> None:
+    sync_filesystem(workplace)
+    above, place = _open_above(request, plan), btrfs.open_directory(workplace)
+    name = os.path.basename(plan.place)
     try:
         if plan.aside is not None:
-            os.rename(name, os.path.basename(plan.aside), src_dir_fd=above, dst_dir_fd=above)
+            rename_new(name, above, os.path.basename(plan.aside), above)
         try:
-            os.stat(name, dir_fd=above, follow_symlinks=False)
-            raise NodeError(f"{plan.target} has just appeared; nothing was replaced")
-        except FileNotFoundError:
-            os.rename(part, name, dst_dir_fd=above)
+            rename_new(COPY, place, name, above)
+        except NodeError as error:
+            raise NodeError(f"{error} ({plan.target})" + _moved(plan)) from error
         os.fsync(above)
     finally:
         os.close(above)
+        os.close(place)
 
 
-def _source(backup: Backup, user: str, inner: str) -> tuple[str, dict[str, str]]:
-    """Where a part of a home lies in the set, and the subvolumes inside of that part, relative to it."""
+def _moved(plan: Plan) -> str:
+    return "" if plan.aside is None else f"; what was there is {plan.aside}"
+
+
+def _source(backup: Backup, user: str, inner: str) -> tuple[str, str, dict[str, str]]:
+    """Where a part of a home lies in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
     top, nested = backup_set.source(backup, user)
     rest = inner
     for prefix in sorted(nested, key=len, reverse=True):
         if inner == prefix or inner.startswith(prefix + "/"):
             top, rest = nested[prefix], inner[len(prefix) :].lstrip("/")
             break
-    _no_links(top, rest, inner)
     below = {os.path.relpath(path, inner or "."): where for path, where in nested.items()
              if path != inner and (not inner or path.startswith(inner + "/"))}  # fmt: skip
-    return os.path.join(top, rest) if rest else top, below
+    return top, rest, below
 
 
-def _no_links(top: str, rest: str, inner: str) -> None:
-    """No directory on the way may be a symbolic link: it would lead out of the backup."""
-    here, parts = top, rest.split("/") if rest else []
-    for number, part in enumerate(parts):
-        here = os.path.join(here, part)
+def _open_source(top: str, rest: str, inner: str) -> Entry:
+    """The entry that is restored, in its open directory. A link on the way would lead out of the backup."""
+    base = btrfs.open_directory(os.path.dirname(top) if not rest else top)
+    try:
+        above, name = os.path.split(rest) if rest else ("", os.path.basename(top))
+        handle = btrfs.open_deep(above, base)
         try:
-            facts = os.lstat(here)
-        except (FileNotFoundError, NotADirectoryError):
-            raise NodeError(f"{inner} is not in the backup") from None
-        if stat.S_ISLNK(facts.st_mode) and number < len(parts) - 1:
-            raise NodeError(f"{inner} leads through a symbolic link")
+            facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        except BaseException:
+            os.close(handle)
+            raise
+        return Entry(os.fsencode(name), os.fsencode(name), handle, facts)
+    except FileNotFoundError:
+        raise NodeError(f"{inner} is not in the backup") from None
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise NodeError(f"{inner} is not in the backup, or leads through a symbolic link") from None
+        raise
+    finally:
+        os.close(base)
 
 
-def _copy(request: Request, backup: Backup, part: str) -> home_manifest.Total:
+def _copy(request: Request, backup: Backup, plan: Plan, workplace: str) -> home_manifest.Total:
+    """Make the copy in the workplace, as COPY, and compare it."""
     inner = inner_path(request.path)
     home = backup.homes[request.user]
-    place, nested = _source(backup, request.user, inner)
-    _cp(place, part)
-    for path, where in sorted(nested.items()):
-        target = os.path.join(part, path)
-        if os.path.lexists(target):
-            os.rmdir(target)  # the empty directory that stands for a subvolume in a snapshot
-        _cp(where, target)
-    if owners(request, home.uid):
-        _give(part, translated(request, home.uid))
-    return _verify(request, backup, part, inner)
-
-
-def _cp(source: str, target: str) -> None:
-    command = ("cp", "--archive", "--reflink=auto", "--sparse=auto", "--no-target-directory", "--", source, target)
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                            check=False)  # fmt: skip
-    if result.returncode != 0:
-        raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()[-300:]}")
-
-
-def _give(top: str, owner: home_manifest.Owner) -> None:
-    facts = os.lstat(top)
-    if not stat.S_ISDIR(facts.st_mode):
-        above, name = os.path.split(top)
-        handle = btrfs.open_directory(above)
+    top, rest, nested = _source(backup, request.user, inner)
+    os.mkdir(workplace, 0o700)
+    place = btrfs.open_directory(workplace)
+    try:
+        os.mkdir("links", 0o700, dir_fd=place)
+        at, name = place, os.fsencode(COPY)
+        if plan.folder is not None:
+            os.mkdir(COPY, 0o700, dir_fd=place)
+            at, name = btrfs.open_directory(COPY, place), os.fsencode(os.path.basename(plan.target))
         try:
-            _chown(Entry(b"", os.fsencode(name), handle, facts), owner)
+            owner = translated(request, home.uid)
+            _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
+            found = _verify(request, backup, at, name, inner)
+            if plan.folder is not None:
+                facts = os.stat(backup_set.source(backup, request.user)[0])
+                os.fchown(at, owner(facts.st_uid), owner(facts.st_gid))
+            return found
+        finally:
+            if at != place:
+                os.close(at)
+    finally:
+        os.close(place)
+
+
+def _copy_to(
+    source: Entry, nested: dict[str, str], place: int, at: int, name: bytes, owner: home_manifest.Owner
+) -> None:
+    links = btrfs.open_directory("links", place)
+    try:
+        copier = Copier(links, unlimited(), owner)
+        if not source.is_directory:
+            copier.entry(source, at, name)
+            return
+        handle = btrfs.open_directory(source.name, source.at)
+        try:
+            copier.tree(handle, nested, at, name)
         finally:
             os.close(handle)
-        return
-    handle = btrfs.open_directory(top)
-    try:
-        for entry in walk(handle):
-            _chown(entry, owner)
-        facts = os.fstat(handle)
-        os.fchown(handle, owner(facts.st_uid), owner(facts.st_gid))
-        os.fchmod(handle, stat.S_IMODE(facts.st_mode))
     finally:
-        os.close(handle)
+        os.close(links)
+        os.close(source.at)
 
 
-def _chown(entry: Entry, owner: home_manifest.Owner) -> None:
-    uid, gid = owner(entry.facts.st_uid), owner(entry.facts.st_gid)
-    if (uid, gid) == (entry.facts.st_uid, entry.facts.st_gid):
-        return
-    os.chown(entry.name, uid, gid, dir_fd=entry.at, follow_symlinks=False)
-    if not stat.S_ISLNK(entry.facts.st_mode):  # chown takes setuid and setgid away
-        os.chmod(entry.name, stat.S_IMODE(entry.facts.st_mode), dir_fd=entry.at)
-
-
-def _part(found: Iterator[home_manifest.Line], inner: str) -> Iterator[home_manifest.Line]:
+def _part(backup: Backup, user: str, inner: str) -> Iterator[home_manifest.Line]:
     """The lines of a part of a home, as if it were a home; hard links to what lies outside are files there."""
+    if not inner:
+        yield from home_manifest.read(backup.manifest(user))
+        return
     first: dict[str, str] = {}
+    wanted = _linked(backup, user, inner)
     contents: dict[str, home_manifest.Line] = {}
-    for line in found:
-        if not inner:
-            yield line
-            continue
-        if line.kind == "f":
+    for line in home_manifest.read(backup.manifest(user)):
+        if line.path in wanted:
             contents[line.path] = line
         if line.path == inner:
             yield replace(contents[line.link] if line.kind == "h" else line, path=".")
@@ -198,27 +206,44 @@ def _part(found: Iterator[home_manifest.Line], inner: str) -> Iterator[home_mani
                 yield replace(line, path=path)
 
 
-def _verify(request: Request, backup: Backup, part: str, inner: str) -> home_manifest.Total:
+def _linked(backup: Backup, user: str, inner: str) -> set[str]:
+    """Files outside of a part that have a further name in it: only those have to be remembered."""
+    return {
+        line.link
+        for line in home_manifest.read(backup.manifest(user))
+        if line.kind == "h" and (line.path == inner or line.path.startswith(inner + "/"))
+    }
+
+
+def _verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -> home_manifest.Total:
     back = translated(request, backup.homes[request.user].uid, back=True)
 
     def there() -> Iterator[home_manifest.Line]:
-        if os.path.isdir(part) and not os.path.islink(part):
-            return home_manifest.lines(part, owner=back)
-        return iter([home_manifest.single(part, owner=back)])
+        if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            reader = home_manifest.Reader(back, budget=unlimited(), form=backup.format)
+            yield home_manifest.single(at, name, ".", reader)
+            return
+        handle = btrfs.open_directory(name, at)
+        try:
+            yield from home_manifest.lines(handle, owner=back, budget=unlimited(), form=backup.format)
+        finally:
+            os.close(handle)
 
-    expected = home_manifest.total(_part(home_manifest.read(backup.manifest(request.user)), inner))
+    expected = home_manifest.total(_part(backup, request.user, inner))
     found = home_manifest.total(there())
     if expected.checksum != found.checksum:
-        lines = home_manifest.compare(_part(home_manifest.read(backup.manifest(request.user)), inner), there())
+        lines = home_manifest.compare(_part(backup, request.user, inner), there())
         raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
     return found
 
 
 def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:
     """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
-    place, nested = _source(backup, request.user, inner_path(request.path))
+    top, rest, nested = _source(backup, request.user, inner_path(request.path))
     if nested:
         raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
+    os.close(_open_source(top, rest, inner_path(request.path)).at)
+    place = os.path.join(top, rest) if rest else top
     os.makedirs(os.path.dirname(plan.target), mode=0o700, exist_ok=True)
     packing.pack(place, plan.target)
     size = os.stat(plan.target).st_size

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from . import backup_set, home_manifest, homes, transfer
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import shown, valid_name
+from .fields import home_owner, shown
 
 RESTORING = ".gpuadmin-restoring"
 MODES = ("beside", "in-place", "directory", "archive")
@@ -36,11 +36,20 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """``target``: where it goes. ``aside``: where what is there now goes, in place."""
+    """``target``: where it goes. ``aside``: where what is there now goes, in place.
+
+    ``folder``: a directory that is made for it, which only the person can enter; the target lies in that then.
+    """
 
     operations: tuple[str, ...]
     target: str
     aside: str | None = None
+    folder: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What gets its name when all is well."""
+        return self.folder or self.target
 
 
 def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Backup, bool]:
@@ -87,7 +96,7 @@ def inner_path(path: str) -> str:
 
 def refuse_nonsense(request: Request) -> None:
     """Raise NodeError for a name or a mode that nobody has."""
-    if not valid_name(request.user) or request.mode not in MODES:
+    if home_owner(request.user) is None or request.mode not in MODES:
         raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
     if request.backup and not backup_set.NAME.match(request.backup):
         raise NodeError(f"{shown(request.backup)} is not the name of a backup")
@@ -104,9 +113,10 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     what = f"{request.user}'s {inner or 'home'} from {found.name}"
     home = os.path.join(request.root, request.user)
     stamp = found.name.partition("-")[0]
-    target, aside = f"{home}.restored-{stamp}", None
+    target, aside, folder = f"{home}.restored-{stamp}", None, None
     if request.mode == "archive":
-        target = os.path.join(str(request.target), f"{request.user}-{found.homes[request.user].uid}-{stamp}.tar.gz")
+        archive = f"{request.user}-{found.homes[request.user].uid}-restored-{stamp}.tar.gz"
+        target = os.path.join(str(request.target), archive)
     elif request.mode == "directory":
         target = str(request.target)
         if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
@@ -118,13 +128,16 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
             raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
         if os.path.lexists(target):
             aside = f"{target}.before-{stamp}"
-    if os.path.lexists(aside or target):
-        raise NodeError(f"{aside or target} is there already; move it away first")
+    elif inner:  # a part has its own mode, and was private by what lies above it
+        folder = target
+        target = os.path.join(folder, os.path.basename(inner))
+    if os.path.lexists(aside or folder or target):
+        raise NodeError(f"{aside or folder or target} is there already; move it away first")
     saved = found.homes[request.user]
     words = [f"restore {what} ({saved.files} files in the whole home, {saved.bytes} bytes) to {target}"]
     if aside:
         words.insert(0, f"keep what is there now as {aside}")
-    return Plan(tuple(words), target, aside), found
+    return Plan(tuple(words), target, aside, folder), found
 
 
 def _roots_own(path: str) -> None:

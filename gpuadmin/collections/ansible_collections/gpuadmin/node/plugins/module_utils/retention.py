@@ -6,15 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+COPY_DAYS = 30  # a second copy stays as long, whatever else is sent meanwhile: the time to notice who sends it
+
 
 @dataclass(frozen=True)
 class Kept:
-    """A set as retention sees it. ``verified``: those whose home in it was verified; ``homes``: all in it."""
+    """A set as retention sees it. ``verified``: those whose home in it was verified; ``homes``: all in it.
+
+    ``received``: when it came here from another host, by the clock of this one; None: it was made here.
+    """
 
     name: str
     created: datetime
     homes: frozenset[str]
     verified: frozenset[str]
+    received: datetime | None = None
+
+    @property
+    def since(self) -> datetime:
+        """What its age counts from. When it was made is what another host says."""
+        return self.received or self.created
 
     @property
     def label(self) -> str:
@@ -36,10 +47,11 @@ def reasons_to_keep(sets: Sequence[Kept], *, days: int, ordinary: int, now: date
     """Given all complete sets, return those that stay, each with the reason.
 
     ``days``: how long any other than an ordinary one stays; ``ordinary``: how many of the timer's stay. Whatever the
-    rule says, a set stays that holds somebody's newest verified home, or somebody's newest home where none is verified.
+    rule says, a set stays that holds somebody's newest verified home, or somebody's newest home where none is verified,
+    and one that came from another host stays ``COPY_DAYS``.
     """
     kept: dict[str, str] = {}
-    by_age = sorted(sets, key=lambda one: (one.created, one.name))
+    by_age = sorted(sets, key=lambda one: (one.since, one.name))
     newest: dict[str, tuple[bool, str]] = {}
     for one in by_age:
         for name in one.homes:
@@ -51,8 +63,10 @@ def reasons_to_keep(sets: Sequence[Kept], *, days: int, ordinary: int, now: date
         holders = sorted(name for name, (_verified, where) in newest.items() if where == one.name)
         if one.ordinary and one.name in recent:
             kept[one.name] = f"one of the newest {ordinary} ordinary ones"
-        elif not one.ordinary and one.created > now - timedelta(days=days):
+        elif not one.ordinary and one.since > now - timedelta(days=days):
             kept[one.name] = f"younger than {days} days"
+        elif one.received is not None and one.received > now - timedelta(days=COPY_DAYS):
+            kept[one.name] = f"it came here less than {COPY_DAYS} days ago"
         elif holders:
             more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
             kept[one.name] = f"the newest that {', '.join(holders[:3])}{more} can be restored from"
@@ -65,9 +79,9 @@ def expired(sets: Sequence[Kept], *, days: int, ordinary: int, now: datetime) ->
     return sorted(one.name for one in sets if one.name not in kept)
 
 
-def view(found: Mapping[str, object]) -> Kept:
-    """A set as ``Backup.as_dict`` gives it."""
+def view(found: Mapping[str, object], received: datetime | None = None) -> Kept:
+    """A set as ``Backup.as_dict`` gives it, and when it came here from another host."""
     homes = found["homes"]
     assert isinstance(homes, Mapping)
     verified = frozenset(name for name, home in homes.items() if home.get("verified"))
-    return Kept(str(found["name"]), moment(str(found["created"])), frozenset(homes), verified)
+    return Kept(str(found["name"]), moment(str(found["created"])), frozenset(homes), verified, received)

@@ -1,6 +1,6 @@
 """Opens a root that is read-only by its btrfs property, and closes it again whatever happens.
 
-This file stands alone (no imports from its neighbours): it is run as a program before anything is installed.
+This file stands alone (it works without its neighbours): it is run as a program before anything is installed.
 
 Every opener holds a shared flock on one file; whoever can turn it into an exclusive one is the last and closes: sync,
 ro=true, sync. The sync before comes first because a cut after ro=true without it leaves empty files. A guard process
@@ -15,12 +15,21 @@ import os
 import re
 import signal
 import socket
+import stat
 import struct
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+try:
+    from .holders import holder_of
+except ImportError:  # this file alone
+
+    def holder_of(handle: int, proc: str = "/proc") -> str:
+        return "a running program"
+
 
 # linux/btrfs.h: _IOR(0x94, 25, __u64), _IOW(0x94, 26, __u64), _IO(0x94, 8), _IOR(0x94, 60, 504 bytes)
 SUBVOL_GETFLAGS, SUBVOL_SETFLAGS, SYNC, GET_SUBVOL_INFO = 0x80089419, 0x4008941A, 0x9408, 0x81F8943C
@@ -30,6 +39,7 @@ MARKER = "root-is-read-only"
 STATE = "/var/lib/gpuadmin"
 RUN = "/run/gpuadmin"
 DEADLINE = "root-session.deadline"
+CLOSING_SECONDS = 300.0  # closing syncs the file system, which a busy disk can make long
 
 
 class RootError(Exception):
@@ -130,8 +140,32 @@ def _last(lock: int) -> bool:
     return True
 
 
+def _wait(lock: int, run: str, seconds: float) -> None:
+    """Share the lock; waits for somebody who is just closing, but not for ever for one who never does."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                words = f"{run}/root.lock has been held for {seconds:.0f} seconds by {holder_of(lock)}"
+                raise RootError(words) from None
+            time.sleep(0.05)
+
+
+def _private(run: str) -> None:
+    """Make the directory of the locks root's alone: whoever can open a lock can hold it as well."""
+    os.makedirs(run, mode=0o700, exist_ok=True)
+    facts = os.lstat(run)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+        raise RootError(f"{run} is no directory of root's own; locks are not kept there")
+    if stat.S_IMODE(facts.st_mode) != 0o700:
+        os.chmod(run, 0o700)
+
+
 def _lock_file(run: str) -> int:
-    os.makedirs(run, mode=0o755, exist_ok=True)
+    _private(run)
     return os.open(os.path.join(run, "root.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
@@ -181,7 +215,7 @@ def open_root(path: str = "/", *, state: str = STATE, run: str = RUN) -> Iterato
     lock = _lock_file(run)
     writer = -1
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH)  # waits for somebody who is just closing
+        _wait(lock, run, CLOSING_SECONDS)
         writer = _guard(path, lock)
         set_read_only(path, False)
         yield True
@@ -202,7 +236,7 @@ def close_left_open(path: str = "/", *, state: str = STATE, run: str = RUN) -> s
     lock = _lock_file(run)
     try:
         if not _last(lock):
-            return "the root is held open by a running program, which closes it"
+            return f"the root is held open by {holder_of(lock)}; it closes it when it ends"
         if is_read_only(path):
             return "the root is read-only"
         _close(path)
@@ -221,7 +255,7 @@ def _notify(text: str) -> None:
 
 def write_deadline(seconds: float, run: str = RUN) -> None:
     """Say until when a held root stays open, in seconds of the boot clock from now."""
-    os.makedirs(run, mode=0o755, exist_ok=True)
+    _private(run)
     path = os.path.join(run, DEADLINE)
     with open(path + ".new", "w", encoding="ascii") as stream:
         stream.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME) + seconds:.0f}\n")

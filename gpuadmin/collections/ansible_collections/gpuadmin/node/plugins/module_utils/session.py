@@ -34,7 +34,7 @@ def ship(module: object, path: str) -> None:
     source = spec.loader.get_source(spec.name) if spec is not None and spec.loader is not None else None
     if not source:
         raise NodeError(f"the source of {module!r} cannot be found")
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     write_atomic(path, source.encode(), mode=0o644, sync=False)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from . import terminals
@@ -16,6 +17,7 @@ from .session import Runner, run_command
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
 POLL = 0.3
+AT_ONCE = 16  # people whose sessions are ended at the same time
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def processes(proc: str = "/proc") -> list[Process]:
         if not name.isdigit():
             continue
         try:
-            with open(f"{proc}/{name}/status", encoding="utf-8", errors="replace") as stream:
+            with open(f"{proc}/{name}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
                 fields = dict(line.split(":\t", 1) for line in stream if ":\t" in line)
             uids = [int(one) for one in fields["Uid"].split()]
         except (OSError, KeyError, ValueError):
@@ -113,9 +115,9 @@ def converge(
     if message and grace > 0:
         terminals.tell(message)
         _wait(people, host, grace)
-    for one in people:
-        if plan.entries[one.name].status == "ended":
-            _end(one, host)
+    ending = [one for one in people if plan.entries[one.name].status == "ended"]
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # whose services do not stop for minutes keeps few others waiting
+        list(pool.map(lambda one: _end(one, host), ending))
     if os.path.isdir(host.linger):
         sync_directory(host.linger)
     _kill_rest(people, host)
@@ -186,7 +188,7 @@ def _kill(process: Process, people: Sequence[Person]) -> None:
 
 def _uid(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as stream:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
             for line in stream:
                 if line.startswith("Uid:"):
                     return next((int(one) for one in line.split()[1:] if int(one) >= 1000), None)

@@ -34,7 +34,11 @@ def clean(places: Places, keep: Stream | None = None) -> list[str]:
     """
     removed = []
     incoming, roots = places.in_top("incoming"), places.in_top("roots")
-    kept = {os.path.basename(stream_path(places, keep)) + end for end in ("", ".part")} if keep is not None else set()
+    kept = (
+        {os.path.basename(stream_path(places, keep)) + end for end in ("", ".part", ".relay")}
+        if keep is not None
+        else set()
+    )
     for directory, wanted in ((incoming, lambda name: name not in kept), (roots, lambda name: name.endswith(".new"))):
         for name in sorted(os.listdir(directory)):
             path = os.path.join(directory, name)
@@ -54,20 +58,22 @@ class _OtherDigest(NodeError):
     """What came is not what the manifest says."""
 
 
-class Sink(Protocol):
-    """What else takes the bytes of a stream."""
+class Watcher(Protocol):
+    """Who is told how far a stream has come."""
 
-    def write(self, block: bytes) -> None: ...
+    def reached(self, path: str, count: int) -> None: ...
 
 
-def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Sink | None = None) -> float:
+def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Watcher | None = None) -> float:
     """Copy a stream from the store: size and sha256 as in the manifest, fsync, rename. Returns bytes per second.
 
     What is here of it, from an earlier attempt or a relay, is read for its digest and gone on from. Where that turns
-    out to be wrong, all of it is fetched once more. ``also`` takes what is read on the way.
+    out to be wrong, all of it is fetched once more. ``also`` is told how much of it lies in which file.
     """
     target = stream_path(places, stream)
     if os.path.exists(target):
+        if also is not None:
+            also.reached(target, stream.bytes)
         return 0.0
     part = f"{target}.part"
     begun = os.path.exists(part)
@@ -83,11 +89,13 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Si
     return rate
 
 
-def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Say, also: Sink | None = None) -> float:
+def _copy(
+    places: Places, manifest: Manifest, stream: Stream, part: str, say: Say, also: Watcher | None = None
+) -> float:
     source = os.path.join(places.store, manifest.name, stream.file)
     total = hashlib.sha256()
     try:
-        with open(source, "rb") as remote, open(part, "a+b") as local:
+        with open(source, "rb") as remote, open(part, "a+b", opener=_private) as local:
             size = os.fstat(remote.fileno()).st_size
             if size != stream.bytes:
                 raise NodeError(
@@ -95,11 +103,13 @@ def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Sa
                     f"gpuadmin verify-image {manifest.name}"
                 )
             local.seek(0)
-            already = _hash(local, total, stream.bytes, also)
+            already = _hash(local, total, stream.bytes)
+            if also is not None:
+                also.reached(part, already)
             local.truncate(already)
             local.seek(already)
             remote.seek(already)
-            rate = _pour(remote, local, total, already, stream.bytes, say, also)
+            rate = _pour(remote, local, total, (already, stream.bytes), say, also)
             local.flush()
             os.fsync(local.fileno())
     except OSError as error:
@@ -120,10 +130,16 @@ def _copy(places: Places, manifest: Manifest, stream: Stream, part: str, say: Sa
     return rate
 
 
+def _private(path: str, flags: int) -> int:
+    """A stream holds password hashes and keys: nobody else reads it, whatever the umask is."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 def _pour(
-    remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, already: int, size: int, say: Say, also: Sink | None
+    remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, ends: tuple[int, int], say: Say, also: Watcher | None
 ) -> float:
-    """Copy bytes ``already`` to ``size``; return bytes per second."""
+    """Copy the bytes between two ends; return bytes per second."""
+    already, size = ends
     done, begin = already, time.monotonic()
     shown = begin
     while done < size:
@@ -132,9 +148,10 @@ def _pour(
             raise NodeError(f"{remote.name} ended after {done} of {size} bytes; what came is kept, run it again")
         total.update(block)
         local.write(block)
-        if also is not None:
-            also.write(block)
         done += len(block)
+        if also is not None:
+            local.flush()
+            also.reached(local.name, done)
         if done - len(block) <= size // 2 < done:
             faults.at("fetch:middle")
         if time.monotonic() - shown > 1:
@@ -144,15 +161,13 @@ def _pour(
     return (size - already) / max(time.monotonic() - begin, 1e-3)
 
 
-def _hash(local: IO[bytes], total: hashlib._Hash, most: int, also: Sink | None) -> int:
+def _hash(local: IO[bytes], total: hashlib._Hash, most: int) -> int:
     done = 0
     while done < most:
         block = local.read(min(BLOCK, most - done))
         if not block:
             break
         total.update(block)
-        if also is not None:
-            also.write(block)
         done += len(block)
     return done
 

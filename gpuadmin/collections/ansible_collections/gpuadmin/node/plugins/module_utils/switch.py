@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from . import faults, grubenv, identity, subvolumes
+from . import chain_key, faults, grubenv, identity, relay, subvolumes
 from .errors import NodeError
 from .files import flocked
+from .follower import Follower
 from .image_places import ImageSettings, Places, boot_id, write_json
 from .image_records import image_of, journal, records
 from .manifest import Manifest, Stream
-from .relay import Follower, Link, await_end
 from .root_facts import baseline, check_boots
 from .stream import Say, clean, fetch, receive, stream_path
 from .switch_preflight import preflight, preflight_image
@@ -37,7 +37,8 @@ class Switch:
     target: str = ""  # the root to switch to; made by the step `root`
     kind: str = "push"
     stream: Stream | None = None
-    link: Link | None = None  # this node's place in a chain that brings the stream
+    link: relay.Link | None = None  # this node's place in a chain that brings the stream
+    follower: Follower | None = None  # the next node there, where it is this process that passes the stream on
     say: Say = lambda text: None
     done: list[str] = field(default_factory=list)  # what was done, in words
     seconds: dict[str, float] = field(default_factory=dict)
@@ -66,20 +67,32 @@ def _fetch(work: Switch) -> None:
     path = stream_path(work.places, work.stream)
     otherwise = "was here already"
     link = work.link if work.stream.parent is None else None
-    if link is not None and link.previous is not None:
+    head = link is not None and link.previous is None
+    if link is not None and not head:
         if not os.path.exists(path):
             otherwise = "along the chain"
         # also where it is here: the node passes it on
-        await_end(work.say, f"{path}.part", work.stream.bytes)
-    follower = Follower(link) if link is not None and link.previous is None and link.next else None
-    try:
-        rate = fetch(work.places, work.manifest, work.stream, work.say, follower)
-    finally:
-        if follower is not None:
-            follower.close()
+        relay.await_end(work.say, relay.relay_path(work.places, work.stream), work.stream.bytes)
+        # one whose relay brought not all of it is the first of the nodes that still wait
+        head = not relay.adopt(work.places, work.stream)
+        work.done += relay.remarks(work.places)
+    if link is not None and head:
+        work.follower = _follower(work, link, work.stream.bytes)
+    rate = fetch(work.places, work.manifest, work.stream, work.say, work.follower)
     kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
     from_store = f"{size_words(rate)}/s" if rate else otherwise
     work.done.append(f"fetched {size_words(work.stream.bytes)}, {kind}, {from_store}")
+
+
+def _follower(work: Switch, link: relay.Link, size: int) -> Follower | None:
+    """The next node of the chain; None where there is none, or no key to prove it with."""
+    if link.next is None:
+        return None
+    try:
+        return Follower(link.next, link.port, size, chain_key.load(work.places))
+    except NodeError as error:
+        work.done.append(f"the image is not passed on: {error}")
+        return None
 
 
 def _receive(work: Switch) -> None:
@@ -192,16 +205,29 @@ def run_switch(work: Switch) -> Switch:
     with flocked(os.path.join(work.places.run, "image.lock"), 5.0):
         if already_there(work) or waiting(work):
             return work
-        for step in STEPS:
-            if step.where != "engine" or step.action is None:
-                continue
-            faults.at(f"{step.name}:before")
-            begin = time.monotonic()
-            work.say(step.name)
-            step.action(work)
-            work.seconds[step.name] = round(time.monotonic() - begin, 2)
-            faults.at(f"{step.name}:after")
+        try:
+            for step in STEPS:
+                if step.where != "engine" or step.action is None:
+                    continue
+                faults.at(f"{step.name}:before")
+                begin = time.monotonic()
+                work.say(step.name)
+                step.action(work)
+                work.seconds[step.name] = round(time.monotonic() - begin, 2)
+                faults.at(f"{step.name}:after")
+        finally:
+            _take_leave(work)
     return work
+
+
+def _take_leave(work: Switch) -> None:
+    """Let the next node of the chain have the rest; this node is ready, and waits for it within limits."""
+    if work.follower is None:
+        return
+    work.say("passing the rest of the image on")
+    work.follower.close()
+    if work.follower.problem:
+        work.done.append(work.follower.problem)
 
 
 def already_there(work: Switch) -> bool:

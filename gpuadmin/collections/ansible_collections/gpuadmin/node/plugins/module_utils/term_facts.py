@@ -9,6 +9,7 @@ from typing import Any
 
 from . import backup_set, homes, leftovers, mounts, scratch, sessions
 from .errors import NodeError
+from .fields import home_owner
 from .people import Person
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -20,7 +21,7 @@ def boot_id() -> str:
 
 
 def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any]:
-    """Every entry of the home root, by its name: kind, owner, and what keeps it from being wiped."""
+    """Every entry of the home root: kind, owner, what keeps it from being wiped, and whose it is by its name."""
     if not homes.check_root(homes.Request(root, mountpoint=mountpoint), mountinfo):
         raise NodeError(f"there is no {root}")
     table = mounts.parse_mountinfo(mountinfo)
@@ -31,7 +32,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None
         found[os.fsencode(name).decode("utf-8", "backslashreplace")] = {
-            "kind": entry.kind, "uid": entry.uid, "problem": problem,
+            "kind": entry.kind, "uid": entry.uid, "problem": problem, "of": home_owner(name),
         }  # fmt: skip
     return found
 

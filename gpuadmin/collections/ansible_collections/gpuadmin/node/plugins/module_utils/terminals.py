@@ -24,7 +24,14 @@ def in_use(devices: str = "/dev") -> list[str]:
     pseudo = os.path.join(devices, "pts")
     found = [os.path.join(pseudo, name) for name in _names(pseudo) if name.isdigit()]
     consoles = (os.path.join(devices, name) for name in _names(devices) if re.fullmatch(r"tty[A-Z]*[0-9]+", name))
-    return found + [path for path in consoles if os.stat(path).st_uid != 0]
+    return found + [path for path in consoles if _owner(path) != 0]
+
+
+def _owner(path: str) -> int:
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return 0  # it was unplugged just now
 
 
 def _names(directory: str) -> Iterable[str]:

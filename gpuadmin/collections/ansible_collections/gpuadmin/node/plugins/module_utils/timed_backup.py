@@ -8,6 +8,7 @@ import sys
 import time
 
 from . import backups, pruning, work
+from .budget import ENTRIES, SECONDS
 from .errors import NodeError
 from .files import read_bytes
 
@@ -35,12 +36,13 @@ def make(settings: dict[str, object], name: str | None = None) -> str:
     mountpoint = settings["mountpoint"]
     request = backups.Request(
         str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (),
-        int(str(settings["workers"])),
+        int(str(settings["workers"])), float(str(settings.get("home_seconds", SECONDS))),
+        int(str(settings.get("home_entries", ENTRIES))),
     )  # fmt: skip
     made = backups.create(request)
     print(f"{name}: {len(made.homes)} homes")
-    for who, problem in sorted(made.problems.items()):
-        print(f"Warning: {who} {problem}: not backed up", file=sys.stderr)
+    for words in backups.missing(made.as_dict()):
+        print(f"Warning: {words}", file=sys.stderr)
     gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))
     print(f"deleted: {', '.join(gone) or 'none'}")
     if settings.get("remote"):

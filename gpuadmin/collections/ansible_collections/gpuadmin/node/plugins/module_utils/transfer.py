@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import IO
 
-from . import backup_set, btrfs
+from . import backup_set, btrfs, receiving
 from .backup_set import Backup
 from .errors import NodeError
-from .fields import valid_name
-from .files import make_directory, sync_directory, sync_filesystem
+from .received import DOCUMENT, TIME, UUID, parse, parts
 
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z\Z")
-PART = re.compile(r"(homes|nested/[0-9]{1,6})\Z")
+ANSWER = 2 * DOCUMENT  # bytes of the longest answer: a backup.json as a string of JSON
+SECONDS = {"verify": 3 * 86400.0, "commit": 86400.0, "manifest": 86400.0}  # how long the other host may take
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,33 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
 
 
 def _call(remote: Remote, *words: str, data: bytes | None = None) -> str:
+    """What the other host answers; neither the answer nor the time that it takes is without an end."""
     command = (*remote.command, shlex.join(words))
-    result = subprocess.run(command, input=data, capture_output=True, check=False)
-    if result.returncode != 0:
-        raise NodeError(f"{remote.name}: {words[0]}: {result.stderr.decode(errors='replace').strip()[-400:]}")
-    return result.stdout.decode(errors="replace")
+    seconds = SECONDS.get(words[0], 600.0)
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        given.write(data or b"")
+        given.seek(0)
+        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=said) as called:
+            timer = threading.Timer(seconds, called.kill)
+            timer.start()
+            try:
+                assert called.stdout is not None
+                answer = called.stdout.read(ANSWER + 1)
+                if len(answer) > ANSWER:
+                    raise NodeError(f"{remote.name}: {words[0]}: the answer is longer than {ANSWER} bytes")
+                called.wait()
+            finally:
+                timer.cancel()
+                called.kill()
+        if called.returncode != 0:
+            raise NodeError(f"{remote.name}: {words[0]}: {_words(said) or f'ended with {called.returncode}'}")
+    return answer.decode(errors="replace")
 
 
-def parts(backup: Backup) -> list[str]:
-    """The snapshots of a set, by their paths in it."""
-    nested = {where for home in backup.homes.values() for where in home.nested.values()}
-    return ["homes", *sorted(nested)]
+def _words(said: IO[bytes]) -> str:
+    """The end of what a program said on its standard error."""
+    said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
+    return said.read(4000).decode(errors="replace").strip()[-400:]
 
 
 def send(backup: Backup, remote: Remote, earlier: Sequence[Backup]) -> str:
@@ -65,8 +82,16 @@ def send(backup: Backup, remote: Remote, earlier: Sequence[Backup]) -> str:
     if backup.name not in there:
         parent = next((one for one in earlier if one.name in there and one.name != backup.name), None)
         _call(remote, "begin", backup.name)
-        for part in parts(backup):
-            _send_part(backup, part, remote, parent if part == "homes" else None)
+        try:
+            _send_part(backup, "homes", remote, parent)
+        except NodeError:
+            # Linux before 5.18 shares no extents between two mounts, and there the earlier set is on another one
+            if parent is None:
+                raise
+            _call(remote, "begin", backup.name)
+            _send_part(backup, "homes", remote, None)
+        for part in parts(backup)[1:]:
+            _send_part(backup, part, remote, None)
         for name in sorted(backup.homes):
             with open(backup.manifest(name), "rb") as stream:
                 _call(remote, "manifest", backup.name, name, data=stream.read())
@@ -110,19 +135,14 @@ def _told(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, 
     """A set of the other host in that host's words, and the uuid that each part is sent by. Raises NodeError."""
     try:
         said = json.loads(_call(remote, "show", name))
-        found = backup_set.parse(directory, name, said["backup"])
+        found = parse(directory, name, said["backup"])
         uuids = {str(part): str(uuid) for part, uuid in said["uuids"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NodeError(f"{remote.name}: {name} cannot be read: {error}") from error
-    inside = os.path.normpath(found.inside)
-    if (
-        not all(valid_name(one) for one in found.homes)
-        or not all(PART.match(part) for part in parts(found))
-        or any(not UUID.match(uuids.get(part, "")) for part in parts(found))
-        or inside.startswith(("/", "../"))
-        or inside == ".."
-    ):
-        raise NodeError(f"{remote.name}: what {name} says of itself is refused")
+    except NodeError as error:
+        raise NodeError(f"{remote.name}: {error}") from error
+    if any(not UUID.match(uuids.get(part, "")) for part in parts(found)):
+        raise NodeError(f"{remote.name}: what {name} says of its snapshots is refused")
     return found, uuids
 
 
@@ -158,65 +178,45 @@ def fetch(name: str, directory: str, remote: Remote) -> Backup:
     there = set(names(remote))
     parent = next((one for one in reversed(backup_set.complete(directory)) if one.name in there), None)
     try:
-        begin(directory, name)
+        receiving.begin(directory, name)
         for part in parts(found):
-            _fetch_part(found, part, uuids[part], remote, parent if part == "homes" else None)
+            _fetch_part(found, directory, part, uuids[part], remote, parent if part == "homes" else None)
         for one in sorted(found.homes):
-            with open(found.manifest(one), "wb") as target:
-                _stream(remote, ("manifest-of", name, one), target.fileno())
-        sync_filesystem(found.path)
-        backup_set.store(found)
-        sync_directory(directory)
-        return found
+            _fetch_manifest(found, directory, one, remote)
+        return receiving.settle(directory, found, stamped=False)
     except BaseException:
-        backup_set.remove(directory, name)
+        receiving.clear(directory)
         raise
 
 
-def _fetch_part(found: Backup, part: str, uuid: str, remote: Remote, parent: Backup | None) -> None:
+def _fetch_part(found: Backup, directory: str, part: str, uuid: str, remote: Remote, parent: Backup | None) -> None:
     words = ("send", found.name, part, *((parent.name,) if parent else ()))
+    with _asked(remote, words, f"{part} of {found.name}") as stream:
+        receiving.receive(directory, found.name, part, uuid, stream)
+
+
+def _fetch_manifest(found: Backup, directory: str, name: str, remote: Remote) -> None:
+    with _asked(remote, ("manifest-of", found.name, name), f"the manifest of {name} in {found.name}") as stream:
+        receiving.take_manifest(directory, found.name, name, stream)
+
+
+@contextmanager
+def _asked(remote: Remote, words: Sequence[str], what: str) -> Iterator[int]:
+    """What the other host streams, as a descriptor; whoever reads it sets the bounds, and both ends must end well."""
     command = (*remote.command, shlex.join(words))
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as sender:
-        assert sender.stdout is not None
-        assert sender.stderr is not None
-        try:
-            receive_part(found.path, part, uuid, sender.stdout.fileno())
-        except NodeError as error:
-            sender.kill()
-            said = sender.stderr.read().decode(errors="replace").strip()
-            raise NodeError(f"{part} of {found.name} did not come from {remote.name}: {error} {said}"[:400]) from error
-        sender.stdout.close()
-        said = sender.stderr.read().decode(errors="replace").strip()
-        if sender.wait() != 0:
-            raise NodeError(f"{remote.name}: {part} of {found.name} did not come whole: {said[-400:]}")
-
-
-def _stream(remote: Remote, words: Sequence[str], target: int) -> None:
-    command = (*remote.command, shlex.join(words))
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=target, stderr=subprocess.PIPE, check=False)
-    if result.returncode != 0:
-        raise NodeError(f"{remote.name}: {words[0]}: {result.stderr.decode(errors='replace').strip()[-400:]}")
-
-
-def begin(directory: str, name: str) -> None:
-    """An empty place for a set; what an interruption left of others goes."""
-    os.makedirs(os.path.dirname(directory), exist_ok=True)
-    make_directory(directory, 0o700, os.geteuid(), os.getegid())
-    for one in backup_set.names(directory):
-        if backup_set.load(directory, one) is None:
-            backup_set.remove(directory, one)
-    path = os.path.join(directory, name)
-    for place in (path, f"{path}/nested", f"{path}/manifest"):
-        make_directory(place, 0o700, os.geteuid(), os.getegid())
-
-
-def receive_part(path: str, part: str, expected: str, stdin: int) -> None:
-    """A read-only subvolume cannot be moved to another directory, so it is received where it stays."""
-    target = os.path.join(path, os.path.dirname(part))
-    result = subprocess.run(("btrfs", "receive", "--quiet", target), stdin=stdin, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, check=False)  # fmt: skip
-    if result.returncode != 0:
-        raise NodeError(result.stderr.decode(errors="replace").strip()[-400:])
-    found = btrfs.subvolume(os.path.join(path, part))
-    if found is None or found.received_uuid != expected or not found.read_only:
-        raise NodeError(f"{part}: what arrived is not what was sent")
+    with tempfile.TemporaryFile() as said:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said) as sender:
+            assert sender.stdout is not None
+            try:
+                yield sender.stdout.fileno()
+                sender.stdout.close()
+                sender.wait(600)  # seconds; all that it had to send has come
+            except subprocess.TimeoutExpired:
+                raise NodeError(f"{remote.name}: {what}: it does not end") from None
+            except NodeError as error:
+                sender.kill()
+                raise NodeError(f"{what} did not come from {remote.name}: {error} {_words(said)}"[:400]) from error
+            finally:
+                sender.kill()
+        if sender.returncode != 0:
+            raise NodeError(f"{remote.name}: {what} did not come whole: {_words(said)}")

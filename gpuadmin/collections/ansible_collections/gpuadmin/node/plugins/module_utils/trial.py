@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from . import faults, grubenv, identity, subvolumes
+from . import faults, grubenv, health, identity, subvolumes
 from .errors import NodeError
 from .files import read_bytes, sync_filesystem
 from .image_places import ImageSettings, Places, boot_id, write_json
@@ -23,6 +23,7 @@ from .root_facts import failed_units, gpus
 
 CHECK_SECONDS = 60
 FACTORY = "usr/share/gpuadmin/factory-var"
+WRITABLE = ("var", "local")  # what belongs to the node, below the root
 
 
 def take_identity(places: Places, settings: ImageSettings) -> list[str]:
@@ -233,10 +234,16 @@ def check(places: Places, settings: ImageSettings, what: str) -> str | None:
         wrong = identity.differences(places.root, places.state, settings.identity)
         return f"not this node's own: {', '.join(wrong)}" if wrong else None
     if what == "units":
-        new = sorted(set(failed_units()) - set(before.get("failed_units") or []))
+        known = set(before.get("failed_units") or [])
+        new = sorted(unit for unit in failed_units() if unit not in known and not health.of_people(unit))
         return f"failed since the switch: {', '.join(new)}" if new else None
     if what == "gpus":
         wanted_gpus, now = list(before.get("gpus") or []), gpus()
         lost = [gpu for gpu in wanted_gpus if gpu not in now]
         return f"GPUs are not as before: {', '.join(lost)}" if lost else None
+    if what == "writable":
+        wrong = [problem for name in WRITABLE if (problem := health.cannot_write(os.path.join(places.root, name)))]
+        return "; ".join(wrong) or None
+    if what == "sshd":
+        return health.sshd_problem()
     return f"there is no check {what}"

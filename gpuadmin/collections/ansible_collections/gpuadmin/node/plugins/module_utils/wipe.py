@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from . import backup_set, btrfs, homes, mounts
 from .backup_set import TRASH, Backup
 from .errors import NodeError
-from .fields import shown, valid_name, whole_number
+from .fields import home_owner, shown, whole_number
 from .files import flocked, sync_filesystem
 from .purge import Purged, Twin, purge
 from .report import Reports, UserReport
@@ -25,7 +25,7 @@ LOCK = "/run/gpuadmin/homes.lock"
 
 @dataclass(frozen=True)
 class Request:
-    """``users``: {name, uid} of those whose home goes; unchecked, as it came from outside."""
+    """``users``: {name, uid} of homes that go, and of what restores made beside them; unchecked, as they came."""
 
     root: str
     directory: str
@@ -94,7 +94,8 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
     seen: dict[int, str] = {}
     for raw in request.users:
         uid = whole_number(raw.get("uid"))
-        name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
+        owner = home_owner(raw.get("name"))
+        name = str(raw.get("name")) if owner else shown(raw.get("name"))
         home = Home("wiped")
         if name in plan.entries:
             home = plan.entries[name]
@@ -103,18 +104,20 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
                 plan.move.remove(name)
             continue
         plan.entries[name] = home
-        if not valid_name(raw.get("name")) or uid is None or uid < homes.FIRST_HUMAN_UID:
+        if owner is None or uid is None or uid < homes.FIRST_HUMAN_UID:
             home.status, home.problem = "conflict", f"{shown(raw.get('name'))}, uid {shown(raw.get('uid'))} is refused"
             continue
-        if uid in seen:
+        if seen.setdefault(uid, owner) != owner:
             home.status, home.problem = "conflict", f"uid {uid} is {seen[uid]}'s, too"
             continue
-        seen[uid] = name
         if not os.path.lexists(os.path.join(request.root, name)):
             waiting = os.path.lexists(trash(request.root, request.backup, name))
             home.status = "wiped" if waiting else "absent"
             continue
-        problem = _why_not(name, uid, backup) or _changed_hands(request, name, uid, backup, table)
+        try:
+            problem = _why_not(name, uid, backup) or _changed_hands(request, name, uid, backup, table)
+        except OSError as error:  # the others' homes go all the same
+            problem = f"cannot be looked at: {error.strerror}"
         if problem:
             home.status, home.problem = "conflict", problem
             continue
@@ -173,12 +176,9 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
     try:
         for name in list(plan.move):
             try:
-                problem = _move_one(request, source, name)
-            except OSError as error:
-                if error.errno not in (errno.EDQUOT, errno.ENOSPC):
-                    raise
-                # where nothing new fits, a rename fails and unlinking does not
-                problem = _delete_in_place(source, name, backup)
+                problem = _move_or_delete(request, source, name, backup)
+            except (OSError, NodeError) as error:
+                problem = f"could not be wiped: {error}"
             if problem:
                 plan.entries[name].status, plan.entries[name].problem = "conflict", problem
                 plan.entries[name].operations.clear()
@@ -186,6 +186,16 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
     finally:
         os.close(source)
     sync_filesystem(request.root)
+
+
+def _move_or_delete(request: Request, source: int, name: str, backup: Backup) -> str | None:
+    try:
+        return _move_one(request, source, name)
+    except OSError as error:
+        if error.errno not in (errno.EDQUOT, errno.ENOSPC):
+            raise
+        # where nothing new fits, a rename fails and unlinking does not
+        return _delete_in_place(source, name, backup)
 
 
 def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
@@ -214,6 +224,17 @@ def _move_one(request: Request, source: int, name: str) -> str | None:
         os.close(target)
 
 
+def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
+    """Delete one home out of sight. Whoever is still at work in it keeps what is left of it, and nothing of others."""
+    try:
+        with Twin(*backup_set.source(backup, name)) as twin:
+            return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
+    except (OSError, NodeError) as error:
+        done = Purged()
+        done.keep(os.fsencode(name), f"stays, wholly or in part: {error}")
+        return done
+
+
 def empty_trash(request: Request) -> dict[str, Purged]:
     """Delete what was moved out of sight under this backup, as far as the backup has it; return what was done."""
     backup = _checked(request, mounts.read_mountinfo())
@@ -225,8 +246,7 @@ def empty_trash(request: Request) -> dict[str, Purged]:
     try:
         for name in sorted(os.listdir(handle)):
             if name in backup.homes:
-                with Twin(*backup_set.source(backup, name)) as twin:
-                    done[name] = purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
+                done[name] = _empty_one(backup, handle, name)
     finally:
         os.close(handle)
     backup_set.leave_trash(place)

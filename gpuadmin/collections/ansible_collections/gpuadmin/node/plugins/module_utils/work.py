@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import backup_set, backups, leftovers, people, pruning, restore, scratch, transfer, wipe
+from .budget import ENTRIES, SECONDS
 from .errors import NodeError
 from .files import flocked
 
@@ -24,7 +25,8 @@ def verify_backup(arguments: Mapping[str, Any]) -> object:
     unknown = [name for name in wanted if name not in backup.homes]
     if unknown:
         raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")
-    return backups.verify(backup, wanted, again=True).as_dict()
+    limits = backups.Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
+    return backups.verify(backup, wanted, arguments.get("workers", 2), again=True, limits=limits).as_dict()
 
 
 def empty_trash(arguments: Mapping[str, Any]) -> object:

@@ -39,6 +39,14 @@ options:
     description: How many homes are read at once.
     type: int
     default: 2
+  home_seconds:
+    description: How long one home may take to be read; a home that takes longer is a problem, and the others go on.
+    type: int
+    default: 21600
+  home_entries:
+    description: How many entries one home may hold; a path counts once more for each KiB of it.
+    type: int
+    default: 20000000
   remote:
     description: The host for O(action=copy), with host, address, port, key and known_hosts.
     type: dict
@@ -101,6 +109,8 @@ ARGUMENTS = {
     "mountpoint": {"type": "path"},
     "users": {"type": "list", "elements": "str"},
     "workers": {"type": "int", "default": 2},
+    "home_seconds": {"type": "int", "default": 21600},
+    "home_entries": {"type": "int", "default": 20000000},
     "remote": {"type": "dict"},
     "days": {"type": "int", "default": 183},
     "ordinary": {"type": "int", "default": 14},

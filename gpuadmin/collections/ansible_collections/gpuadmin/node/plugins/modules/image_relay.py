@@ -1,15 +1,17 @@
 #!/usr/bin/python
-"""gpuadmin.node.image_relay: a node listens for an image, to pass it on."""
+"""gpuadmin.node.image_relay: a node is ready to pass an image on."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: image_relay
-short_description: Listen for the stream of an image
+short_description: Be ready to pass an image on along a chain of nodes
 version_added: "0.2.0"
 description:
-  - Starts the unit C(gpuadmin-relay.service), which takes a full stream from the node before and passes it to the next.
+  - Keeps the key of this push for root, in C(/run/gpuadmin), until the push is over.
+  - Where there is a node before, starts the unit C(gpuadmin-relay.service), which takes a full stream from it and
+    passes it to the next. Only who holds the key gets a byte or brings one.
   - Where that does not work it says so and does not fail, because every node gets what it lacks from the store.
 options:
   name:
@@ -19,6 +21,10 @@ options:
   link:
     description: The node's place in the chain, with C(port), C(previous) and C(next) (addresses, or empty).
     type: dict
+    required: true
+  key:
+    description: The private key and the certificate of this push, in PEM.
+    type: str
     required: true
   code:
     description: Where the node-side code lies.
@@ -30,7 +36,7 @@ options:
     default: /usr/bin/python3
 attributes:
   check_mode:
-    description: Starts nothing.
+    description: Starts nothing, and writes no key.
     support: full
   diff_mode:
     description: There is nothing to show.
@@ -40,15 +46,16 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Listen
+- name: Be ready to pass the image on
   gpuadmin.node.image_relay:
     name: 2026-11-21
     link: {port: 7370, previous: 10.0.0.11, next: 10.0.0.13}
+    key: "{{ key_of_this_push }}"
 """
 
 RETURN = r"""
 remarks:
-  description: Why the node does not listen.
+  description: Why the node is not ready, and who has its port.
   returned: when it does not
   type: list
   elements: str
@@ -56,13 +63,14 @@ remarks:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import relay
+from ansible_collections.gpuadmin.node.plugins.module_utils import chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
 
 ARGUMENTS = {
     "name": {"type": "str", "required": True},
     "link": {"type": "dict", "required": True},
+    "key": {"type": "str", "required": True, "no_log": True},
     "code": {"type": "path", "default": "/var/lib/gpuadmin/lib/gpuadmin_node"},
     "python": {"type": "path", "default": "/usr/bin/python3"},
 }
@@ -71,10 +79,12 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     link = relay.link_from(module.params["link"])
-    remarks = []
+    places, remarks = Places(), []
     if not module.check_mode and link is not None:
         try:
-            relay.start(module.params["name"], link, Places(), module.params["code"], module.params["python"])
+            chain_key.store(places, module.params["key"])
+            if link.previous is not None:
+                relay.start(module.params["name"], link, places, module.params["code"], module.params["python"])
         except (NodeError, OSError) as error:
             remarks.append(f"the image comes from the store and not along the chain: {error}")
     module.exit_json(changed=False, remarks=remarks)

@@ -85,7 +85,9 @@ def main() -> None:
             arguments = {**module.params, "only": [one.name for one in found]}
             cleared = dict(jobs.perform("clear-leftovers", work.clear_leftovers, arguments))
         problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
-        return Answer([one.operation for one in found], {"cleared": cleared, "problems": problems})
+        kept = [f"{name}: {', '.join(one['words'])}" for name, one in cleared.items() if one["archive"] is None]
+        operations = [one.operation for one in found if cleared.get(one.name, {}).get("archive", "") is not None]
+        return Answer(operations, {"cleared": cleared, "problems": problems}, kept)
 
     give(module, clear, key="cleared")
 

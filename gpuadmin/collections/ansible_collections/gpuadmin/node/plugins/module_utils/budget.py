@@ -1,0 +1,82 @@
+"""How much of root's time and memory one person's files may take.
+
+A home is shaped by its owner: sizes, numbers and names are whatever a file system allows. What takes more than its
+budget is that home's problem; all others go on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+
+from .errors import NodeError
+
+SECONDS = 21600.0
+ENTRIES = 20_000_000
+MEMORY = 1 << 30  # bytes of names that may be held at once: of those to come, and of hard links that were seen
+PATH = 1 << 20  # bytes; a tree of 4,000 levels of the longest names
+_OBJECT = 64  # bytes that Python takes for a name beside its letters
+
+
+class OverBudget(NodeError):
+    """More than an honest home holds or needs."""
+
+
+class Budget:
+    """What is left of a budget that begins now. ``seconds`` may be infinite, and so may ``entries``.
+
+    A path counts once more for each KiB of it, because it is written down, too. ``written``: bytes that a copy may
+    take on the disk where it cannot share blocks.
+    """
+
+    def __init__(self, seconds: float = SECONDS, entries: float = ENTRIES, written: float = math.inf) -> None:
+        self.seconds = seconds
+        self.entries = entries
+        self._end = time.monotonic() + seconds
+        self._left = entries
+        self._room = MEMORY
+        self._written = written
+
+    def check(self) -> None:
+        """Raise OverBudget when the time is over."""
+        if time.monotonic() > self._end:
+            raise OverBudget(f"takes longer than {self.seconds:g} seconds (backups.home_seconds)")
+
+    def spend(self, path: bytes) -> None:
+        """One more entry."""
+        self.check()
+        if len(path) > PATH:
+            raise OverBudget(f"holds a path of more than {PATH} bytes")
+        self._left -= 1 + len(path) // 1024
+        if self._left < 0:
+            raise OverBudget(f"holds more than {self.entries} entries (backups.home_entries)")
+
+    def names(self, found: Iterable[bytes]) -> list[bytes]:
+        """Hold names until each is let go."""
+        held = []
+        for name in found:
+            self.hold(name)
+            held.append(name)
+        self.check()
+        return held
+
+    def hold(self, name: bytes) -> None:
+        self._room -= len(name) + _OBJECT
+        if self._room < 0:
+            raise OverBudget(f"holds more names at once than fit into {MEMORY >> 20} MiB")
+
+    def release(self, name: bytes) -> None:
+        self._room += len(name) + _OBJECT
+
+    def write(self, size: int) -> None:
+        """Bytes that are written."""
+        self.check()
+        self._written -= size
+        if self._written < 0:
+            raise OverBudget("shares no blocks with a copy of it, and is too large to be copied")
+
+
+def unlimited() -> Budget:
+    """For what somebody asked for and waits for: a restore of what was backed up within a budget."""
+    return Budget(math.inf, math.inf)

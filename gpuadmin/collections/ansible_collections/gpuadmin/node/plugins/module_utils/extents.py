@@ -1,0 +1,159 @@
+"""Reading what is in a file, and nothing where it has a hole: its size is a number that its owner chose."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+
+from .budget import Budget
+
+BLOCK = 4096
+CHUNK = 1 << 20
+_ZERO = bytes(BLOCK)
+_OLD_ZEROS = hashlib.sha256(bytes(CHUNK)).digest()
+_FICLONE = 0x40049409  # linux/fs.h
+_GETFLAGS, _SETFLAGS, _NOCOW = 0x80086601, 0x40086602, 0x00800000
+
+
+def extents(handle: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where an open file has data, as (begin, end) in bytes: lseek(2). The system may call zeros data."""
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(handle, at, os.SEEK_DATA)
+            end = min(os.lseek(handle, begin, os.SEEK_HOLE), size)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        if begin >= size:
+            return
+        yield begin, end
+        at = max(end, begin + 1)
+
+
+def _read(handle: int, length: int, at: int) -> bytes:
+    parts = []
+    while length:
+        part = os.pread(handle, length, at)
+        if not part:
+            raise OSError(errno.EIO, "a file became shorter while it was read")
+        parts.append(part)
+        at, length = at + len(part), length - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def pieces(handle: int, size: int, budget: Budget) -> Iterator[tuple[int, bytes]]:
+    """What is in a file, as (offset, bytes) of blocks that are not all zero: whichever way the zeros are stored."""
+    done = 0
+    for begin, end in extents(handle, size):
+        at = max(begin // BLOCK * BLOCK, done)
+        done = max(done, min(-(-end // BLOCK) * BLOCK, size))
+        while at < done:
+            budget.check()
+            chunk = _read(handle, min(CHUNK, done - at), at)
+            yield from ((at + first, chunk[first:last]) for first, last in _runs(chunk))
+            at += len(chunk)
+
+
+def _runs(chunk: bytes) -> Iterator[tuple[int, int]]:
+    """The blocks of a chunk that are not zero, those that follow each other as one (begin, end)."""
+    begin = None
+    for at in range(0, len(chunk), BLOCK):
+        block = chunk[at : at + BLOCK]
+        if block == _ZERO or (len(block) < BLOCK and block.count(0) == len(block)):
+            if begin is not None:
+                yield begin, at
+            begin = None
+        elif begin is None:
+            begin = at
+    if begin is not None:
+        yield begin, len(chunk)
+
+
+def digest(handle: int, size: int, budget: Budget) -> str:
+    """A checksum over (offset, length, checksum of the data) of all that is not zero; ``e`` tells it from older ones.
+
+    The same whether zeros are written or are a hole, and however a file system divides what is between them.
+    """
+    whole, run, begin, end = hashlib.sha256(), hashlib.sha256(), 0, 0
+    for at, data in pieces(handle, size, budget):
+        if at != end and end > begin:
+            whole.update(struct.pack("<QQ", begin, end - begin) + run.digest())
+            run = hashlib.sha256()
+        if at != end:
+            begin = at
+        run.update(data)
+        end = at + len(data)
+    if end > begin:
+        whole.update(struct.pack("<QQ", begin, end - begin) + run.digest())
+    return "e" + whole.hexdigest()
+
+
+def old_digest(handle: int, size: int, budget: Budget) -> str:
+    """The checksum that sets of format 1 have: over those of all blocks of a MiB, of holes, too."""
+    whole, at = hashlib.sha256(), 0
+    while at < size:
+        try:
+            data = os.lseek(handle, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            data = size
+        for _ in range((min(data, size) - at) // CHUNK):
+            if at & ((1 << 30) - 1) == 0:
+                budget.check()
+            whole.update(_OLD_ZEROS)
+            at += CHUNK
+        if at >= size:
+            break
+        budget.check()
+        block = _read(handle, min(CHUNK, size - at), at)
+        whole.update(hashlib.sha256(block).digest())
+        at += len(block)
+    return whole.hexdigest()
+
+
+def same(one: int, other: int, size: int, budget: Budget) -> bool:
+    """Whether two open files of that size hold the same."""
+    return digest(one, size, budget) == digest(other, size, budget)
+
+
+def copy(source: int, target: int, size: int, budget: Budget) -> None:
+    """Give the open and empty file ``target`` what is in ``source``: the same blocks where the file system can."""
+    if not _clone(source, target):
+        for at, data in pieces(source, size, budget):
+            budget.write(len(data))
+            written = 0
+            while written < len(data):
+                written += os.pwrite(target, data[written:], at + written)
+    os.ftruncate(target, size)
+
+
+def _clone(source: int, target: int) -> bool:
+    """Share all blocks. A file without copy-on-write shares them only with another one of that kind."""
+    for attempt in (1, 2):
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EPERM):
+                raise
+            if error.errno != errno.EINVAL or attempt == 2 or not _without_cow(source, target):
+                return False
+    return False
+
+
+def _without_cow(source: int, target: int) -> bool:
+    try:
+        flags = struct.unpack("=Q", fcntl.ioctl(source, _GETFLAGS, bytes(8)))[0]
+        if not flags & _NOCOW:
+            return False
+        fcntl.ioctl(target, _SETFLAGS, struct.pack("=Q", _NOCOW))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Fills the disk of light hosts from the root that virtual machines are made of: the same layout, without a boot partition.
+# Run in a mount namespace of its own. $1: the loop device; $2: root.tar; $3: an empty directory; $4: where this file lies.
+set -eu
+disk=$1 tar=$2 top=$3 here=$4
+mkfs.btrfs -q -f -m single -L gpuadmin "$disk"
+mount -t btrfs -o noatime "$disk" "$top"
+mkdir "$top/roots" "$top/images" "$top/incoming"
+for subvolume in roots/base state local; do btrfs -q subvolume create "$top/$subvolume"; done
+root=$top/roots/base
+mkdir "$root/var"
+mount -t btrfs -o noatime,subvol=/state "$disk" "$root/var"
+tar -xpf "$tar" -C "$root"
+rm -rf "$root/boot/builder"
+cp -a "$root/var/lib/dpkg" "$root/usr/lib/sysimage/dpkg"
+rm -rf "$root/var/lib/dpkg"
+mkdir "$root/var/lib/dpkg"
+mount --bind "$root/usr/lib/sysimage/dpkg" "$root/var/lib/dpkg"
+mount -t proc proc "$root/proc"
+in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+in_root apt-get -qq --no-download install --yes mergerfs
+# No NFS in this machine's kernel, as far as anybody may count on: a directory of the storage host stands in for it.
+in_root dpkg-divert --local --rename --quiet --add /usr/sbin/mount.nfs4
+install -m 0755 "$here/mount.nfs4" "$root/usr/sbin/mount.nfs4"
+cat >"$root/etc/systemd/system/nfs-server.service" <<'UNIT'
+[Unit]
+Description=Stands in for the NFS server of a light host
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+ExecReload=/bin/true
+[Install]
+WantedBy=multi-user.target
+UNIT
+ln -s /dev/null "$root/etc/systemd/system/run-rpc_pipefs.mount"
+cp "$here/fstab" "$root/etc/fstab"
+umount "$root/proc" "$root/var/lib/dpkg" "$root/var"
+btrfs filesystem sync "$top"
+btrfs property set -ts "$root" ro true
+btrfs -q subvolume snapshot -r "$root" "$top/images/base"
+btrfs filesystem sync "$top"
+umount "$top"

@@ -1,0 +1,118 @@
+"""The disks of light hosts: sparse files with btrfs, made once in the cache, copied for each host. Needs root."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpuadmin.errors import RefusedError
+from gpuadmin.lab.commands import require, run
+
+HERE = Path(__file__).parent
+DISK_SIZE, DATA_SIZE = 10 << 30, 8 << 30  # bytes; both sparse
+
+
+def require_root() -> None:
+    """Raise RefusedError unless this process is root's: mounts and namespaces with real uids need it."""
+    if os.geteuid() != 0:
+        raise RefusedError(
+            "light hosts can only be made by root", hint="sudo, or a lab of virtual machines: leave --light out"
+        )
+    require("unshare", "losetup", "mkfs.btrfs", "btrfs")
+
+
+@contextmanager
+def attached(image: Path) -> Iterator[str]:
+    """A loop device for an image file; it goes when nothing of it is mounted any more, whoever is killed."""
+    device = run(("losetup", "--find", "--show", str(image))).strip()
+    try:
+        yield device
+    finally:
+        run(("losetup", "--detach", device))
+
+
+def key() -> str:
+    """Return a key of what light hosts' disks are made with besides the root: 8 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for name in ("build.sh", "fstab", "mount.nfs4"):
+        digest.update((HERE / name).read_bytes() + b"\0")
+    return digest.hexdigest()[:8]
+
+
+def build(target: Path, root_tar: Path) -> None:
+    """Make the disk that light hosts begin with from the virtual machines' root; at once or not at all."""
+    part = target.with_name(target.name + ".part")
+    _blank(part, DISK_SIZE)
+    with tempfile.TemporaryDirectory() as top, attached(part) as device:
+        run(("unshare", "--mount", "--propagation", "private", "sh", str(HERE / "build.sh"),
+             device, str(root_tar), top, str(HERE)))  # fmt: skip
+    part.rename(target)
+
+
+def make_data(target: Path) -> None:
+    """Make the storage host's data disk: an empty btrfs."""
+    if target.exists():
+        return
+    part = target.with_name(target.name + ".part")
+    _blank(part, DATA_SIZE)
+    run(("mkfs.btrfs", "-q", "-f", "-m", "single", str(part)))
+    part.rename(target)
+
+
+def _blank(path: Path, size: int) -> None:
+    with path.open("wb") as image:
+        image.truncate(size)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy an image as sparse as it is; the copy has its name when it is whole."""
+    part = target.with_name(target.name + ".part")
+    run(("cp", "--reflink=auto", "--sparse=always", "--", str(source), str(part)))
+    part.rename(target)
+
+
+def make(target: Path, base: Path, seed: bytes) -> None:
+    """Make a host's disk, with its identity (a tar of files, see seed.py) in it."""
+    if target.exists():
+        return
+    part = target.with_name(target.name + ".new")
+    copy(base, part)
+    with tempfile.TemporaryDirectory() as place, attached(part) as device:
+        tar = Path(place) / "seed.tar"
+        tar.write_bytes(_without_fstab(seed))
+        top = Path(place) / "top"
+        top.mkdir()
+        run(("unshare", "--mount", "--propagation", "private", "sh", "-euc", _TAKE_IDENTITY, "sh",
+             device, str(top), str(tar)))  # fmt: skip
+    part.rename(target)
+
+
+_TAKE_IDENTITY = """
+mount -t btrfs -o noatime "$1" "$2"
+btrfs property set -ts "$2/roots/base" ro false
+mount -t btrfs -o noatime,subvol=/state "$1" "$2/roots/base/var"
+tar -xpf "$3" -C "$2/roots/base"
+umount "$2/roots/base/var"
+btrfs filesystem sync "$2"
+btrfs property set -ts "$2/roots/base" ro true
+umount "$2"
+"""
+
+
+def _without_fstab(seed: bytes) -> bytes:
+    """A light host's disks are mounted before it begins; the seed of a storage host names one in fstab."""
+    kept = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(seed)) as source,
+        tarfile.open(fileobj=kept, mode="w", format=tarfile.USTAR_FORMAT) as target,
+    ):
+        for member in source:
+            if member.name != "etc/fstab":
+                target.addfile(member, source.extractfile(member) if member.isfile() else None)
+    return kept.getvalue()

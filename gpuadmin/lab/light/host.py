@@ -1,0 +1,206 @@
+"""The launcher of one light host: starts it in its namespaces, gives it a network, and hands ssh connections in.
+
+It runs as long as the host does (`python -m gpuadmin.lab.light.host LAB HOST`); when it is killed, the kernel ends
+the host with it. The host's sshd is reached through a port of 127.0.0.1, as that of a virtual machine: connections
+are accepted here and made anew inside the host's network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from gpuadmin.lab import state
+from gpuadmin.lab.commands import run
+from gpuadmin.lab.light.disk import HERE
+from gpuadmin.lab.state import Host, Lab
+
+BRIDGE = "cluster"
+NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
+_CLONE_NEWNET = 0x40000000
+
+
+def cgroup_root() -> Path:
+    """Where this machine has cgroup v2: a systemd of our own wants a tree of it."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        if right.startswith("cgroup2 "):
+            return Path(left.split(" ")[4])
+    raise SystemExit("this machine has no cgroup v2, which a light host's systemd needs")
+
+
+def cgroup_of(lab: Lab, host: Host) -> Path:
+    """The cgroup of a host: all of its processes, and nothing else."""
+    return cgroup_root() / f"gpuadmin-lab-{lab.name}-{host.name}"
+
+
+def end(lab: Lab, host: Host) -> None:
+    """End every process of a host at once, and remove its cgroups."""
+    top = cgroup_of(lab, host)
+    if not top.exists():
+        return
+    (top / "cgroup.kill").write_text("1")
+    deadline = time.monotonic() + 30
+    while "populated 1" in (top / "cgroup.events").read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for directory, _, _ in os.walk(top, topdown=False):
+        Path(directory).rmdir()
+
+
+def _loop(image: Path) -> str:
+    return run(("losetup", "--find", "--show", str(image))).strip()
+
+
+def start(lab: Lab, host: Host) -> subprocess.Popen[bytes]:
+    """Start a host's process 1. The caller gives it its network."""
+    end(lab, host)
+    cgroup_of(lab, host).mkdir()
+    storage = next((one for one in lab.hosts if one.kind == "storage"), None)
+    # One host at a time: two loop devices of the storage host's data would be two file systems that differ.
+    with (lab.directory / "light.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        disk = _loop(lab.host_directory(host) / "disk.img")
+        data = "" if storage is None else _shared_loop(lab.host_directory(storage) / "data.img")
+        try:
+            process = _launch(lab, host, disk, data)
+            _wait_for_systemd(process)
+            return process
+        finally:
+            # Each goes as soon as nothing of it is mounted any more, that is when the host (all hosts) ended.
+            for device in filter(None, (disk, data)):
+                run(("losetup", "--detach", device))
+
+
+def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[bytes]:
+    directory = lab.host_directory(host)
+    command = (
+        # into its cgroup first: --cgroup makes the one that it is in then the root of what it sees
+        "sh", "-euc", 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"', "sh", str(cgroup_of(lab, host)),
+        "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
+        "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
+        data if host.kind == "storage" else "", "" if host.kind == "storage" else data,
+    )  # fmt: skip
+    with (directory / "console.log").open("ab") as console:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
+
+
+def _shared_loop(image: Path) -> str:
+    """The loop device that an image has, or a new one."""
+    found = run(("losetup", "--noheadings", "--output", "NAME", "--associated", str(image))).split()
+    return found[0] if found else _loop(image)
+
+
+def first_process(process: subprocess.Popen[bytes]) -> int | None:
+    """Process 1 of a host, seen from outside."""
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def _wait_for_systemd(process: subprocess.Popen[bytes], limit: float = 60.0) -> int:
+    deadline = time.monotonic() + limit
+    while process.poll() is None and time.monotonic() < deadline:
+        pid = first_process(process)
+        if pid is not None and Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
+            return pid
+        time.sleep(0.02)
+    process.kill()
+    raise SystemExit("systemd did not begin")
+
+
+def switch(lab: Lab) -> str:
+    """The network namespace of the lab's own network, with a bridge in it; made where there is none."""
+    name = f"gpuadmin-lab-{lab.name}"
+    if not Path("/run/netns", name).exists():
+        run(("ip", "netns", "add", name))
+        run(("ip", "-n", name, "link", "add", BRIDGE, "type", "bridge"))
+        run(("ip", "-n", name, "link", "set", BRIDGE, "up"))
+    return name
+
+
+def remove_switch(lab: Lab) -> None:
+    """Take the lab's own network away."""
+    name = f"gpuadmin-lab-{lab.name}"
+    if Path("/run/netns", name).exists():
+        run(("ip", "netns", "delete", name))
+
+
+def connect(lab: Lab, host: Host, pid: int) -> None:
+    """Plug a host in: `pid` is its process 1. What an earlier start of it left plugged in went with its namespace."""
+    name, outside = switch(lab), f"p-{host.name}"
+    run(("ip", "-n", name, "link", "add", outside, "type", "veth", "peer", "name", "eth0",
+         "address", host.cluster_mac, "netns", str(pid)))  # fmt: skip
+    run(("ip", "-n", name, "link", "set", outside, "master", BRIDGE, "up"))
+
+
+class Door:
+    """Takes connections to 127.0.0.1:PORT and makes each anew to port 22 inside a host's network."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
+        self._pid = pid
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        # A socket belongs to the namespace that its thread was in when it was made.
+        with Path(f"/proc/{self._pid}/ns/net").open("rb") as inside:
+            if ctypes.CDLL(None, use_errno=True).setns(inside.fileno(), _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        while True:
+            outer, _ = self._listener.accept()
+            try:
+                inner = socket.create_connection(("127.0.0.1", 22), timeout=10)
+            except OSError:
+                outer.close()
+                continue
+            inner.settimeout(None)
+            for source, target in ((outer, inner), (inner, outer)):
+                threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while part := source.recv(1 << 16):
+            target.sendall(part)
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+def main(lab_name: str, host_name: str) -> int:
+    """Run a host to its end."""
+    lab = state.existing(lab_name)
+    host = lab.host(host_name)
+    pid_file = lab.host_directory(host) / "light.pid"
+    process = start(lab, host)
+    # Only now: whoever finds this file finds a host that can be ended.
+    part = pid_file.with_suffix(".part")
+    part.write_text(f"{os.getpid()}\n")
+    part.rename(pid_file)
+    pid = first_process(process)
+    if pid is None:
+        return 1
+    connect(lab, host, pid)
+    Door(host.ssh_port, pid)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGRTMIN + 4))  # systemd's word for power off
+    while process.poll() is None:
+        time.sleep(0.1)
+    end(lab, host)
+    pid_file.unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""Light hosts as the lab handles its hosts: starting one, finding it again, ending it, what it said last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.lab.commands import tail
+from gpuadmin.lab.light import disk
+from gpuadmin.lab.light import host as launcher
+from gpuadmin.lab.state import Host, Lab
+
+
+def running_pid(lab: Lab, host: Host) -> int | None:
+    """Return the process id of a host's launcher if it runs; a pid file of another process does not count."""
+    try:
+        pid = int((lab.host_directory(host) / "light.pid").read_text())
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    mine = [lab.name.encode(), host.name.encode()]
+    return pid if b"gpuadmin.lab.light.host" in words and words[-3:-1] == mine else None
+
+
+def start(lab: Lab, host: Host) -> None:
+    """Start a host that is not running. Returns when its systemd has begun, not when it is up."""
+    disk.require_root()
+    directory = lab.host_directory(host)
+    (directory / "light.pid").unlink(missing_ok=True)
+    with (directory / "light.log").open("wb") as log:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "gpuadmin.lab.light.host", lab.name, host.name),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while not (directory / "light.pid").exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            launcher.end(lab, host)
+            raise GpuadminError(f"{host.name} did not start:\n{last_words(lab, host)}")
+        time.sleep(0.02)
+
+
+def kill(lab: Lab, host: Host) -> bool:
+    """End a host at once. Returns False if it was not running. What it wrote is kept: this is no power cut."""
+    pid = running_pid(lab, host)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+    launcher.end(lab, host)
+    (lab.host_directory(host) / "light.pid").unlink(missing_ok=True)
+    return pid is not None
+
+
+def power_off(lab: Lab, host: Host) -> None:
+    """Ask a host to shut down."""
+    pid = running_pid(lab, host)
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+
+
+def last_words(lab: Lab, host: Host) -> str:
+    """Return the end of what the launcher and the host's systemd said."""
+    directory = lab.host_directory(host)
+    return f"{tail(directory / 'light.log', 5)}\n{tail(directory / 'console.log')}".strip()

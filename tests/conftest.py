@@ -1,0 +1,20 @@
+"""What holds for all tests: what a test needs of the machine, and that CI skips nothing unnoticed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.machine import SkipGuard, marked
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # with pytest-xdist, reports come together in the process that started the workers
+    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipGuard(), "skip-guard")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marked(item)

@@ -1,0 +1,110 @@
+"""What judges a trial: the built-in checks, a check that hangs, the deadline; and records that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, identity, image_records, trial
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import ImageSettings, Places, Running
+
+from .conftest import fill
+
+BEFORE = {"failed_units": ["old.service"], "gpus": ["GPU-1", "GPU-2"]}
+
+
+def journal(places: Places, **changes: object) -> None:
+    """Write the record of a switch that is being tried."""
+    record = {
+        "format": 1,
+        "stage": "pending",
+        "root": "one",
+        "image": "one",
+        "deadline": 7,
+        "before": BEFORE,
+        **changes,
+    }
+    Path(places.in_state("switch.json")).write_text(json.dumps(record))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """A node on the trial of `one`."""
+    fill(tmp_path / "root", "node2")
+    for directory in ("state", "boot"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "boot/grubenv").write_bytes(grubenv.render({"current": "base"}))
+    made = Places(
+        root=str(tmp_path / "root"), state=str(tmp_path / "state"), boot=str(tmp_path / "boot"),
+        running=Running(300, "/roots/one"), boot_id="boot-2",
+    )  # fmt: skip
+    identity.capture(made.root, made.state)
+    journal(made)
+    return made
+
+
+def test_the_built_in_checks(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each finds what it is for; what was so before the switch is no reason to go back."""
+    settings = ImageSettings()
+    monkeypatch.setattr(trial, "failed_units", lambda: ["old.service"])
+    monkeypatch.setattr(trial, "gpus", lambda: ["GPU-2", "GPU-1", "GPU-3"])
+    for what in ("root", "identity", "units", "gpus"):
+        assert trial.check(places, settings, what) is None, what
+    other = replace(places, running=Running(301, "/roots/base"))
+    assert trial.check(other, settings, "root") == "base runs, one was to be tried"
+    monkeypatch.setattr(trial, "failed_units", lambda: ["old.service", "new.service"])
+    assert trial.check(places, settings, "units") == "failed since the switch: new.service"
+    monkeypatch.setattr(trial, "gpus", lambda: ["GPU-2"])
+    assert trial.check(places, settings, "gpus") == "GPUs are not as before: GPU-1"
+    (Path(places.root) / "etc/hostname").write_text("another\n")
+    assert trial.check(places, settings, "identity") == "not this node's own: etc/hostname"
+    assert trial.check(places, settings, "nothing") == "there is no check nothing"
+
+
+def test_a_check_that_does_not_answer_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "10-hangs"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(trial, "CHECK_SECONDS", 0.2)
+    assert trial.run_checks([str(script)]) == {"10-hangs": "no answer in 0.2 s"}
+
+
+@pytest.mark.parametrize(
+    ("running", "current", "meanwhile", "gives_up"),
+    [
+        ("one", "base", "pending", True), ("one", "base", "confirmed", False), ("one", "one", "pending", False),
+        ("base", "base", "pending", False),
+    ],
+    ids=["never confirmed", "confirmed meanwhile", "confirmed, its record lost", "another root"],
+)  # fmt: skip
+def test_the_deadline_ends_a_trial_and_nothing_else(
+    places: Places, monkeypatch: pytest.MonkeyPatch, running: str, current: str, meanwhile: str, gives_up: bool
+) -> None:
+    """A node that works must not be rebooted by what was to save one that hangs."""
+    given_up, slept = [], []
+    grubenv.write(places.boot, current=current)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        journal(places, stage=meanwhile)
+
+    monkeypatch.setattr(trial.time, "sleep", sleep)
+    monkeypatch.setattr(trial, "give_up", lambda places, reason, *, hard: given_up.append((reason, hard)))
+    trial.deadline(replace(places, running=Running(300, f"/roots/{running}")), ImageSettings())
+    assert given_up == ([("one was not confirmed within 7 s", True)] if gives_up else [])
+    assert slept == ([7] if (running, current) == ("one", "base") else [])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\0\0", '{"format": 2}'])
+def test_a_damaged_record_is_not_an_empty_one(places: Places, text: str) -> None:
+    """Else a root that was confirmed, or a switch that waits, would be forgotten and pruned."""
+    for name, read in (("roots.json", image_records.records), ("switch.json", image_records.journal)):
+        path = Path(places.in_state(name))
+        path.write_text(text)
+        with pytest.raises(NodeError, match=name):
+            read(places)
+        path.unlink()
+    assert image_records.records(places).confirmed == ()

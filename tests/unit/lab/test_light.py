@@ -1,0 +1,99 @@
+"""Light hosts: what is decided about them without making one."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.lab import cluster, hosts, machines, seed, state
+from gpuadmin.lab.light import disk, machine
+from gpuadmin.lab.progress import Progress
+
+
+@pytest.fixture
+def light(lab: state.Lab) -> state.Lab:
+    return replace(lab, light=True)
+
+
+def up(directory: Path, *, light: bool | None) -> state.Lab:
+    return cluster.up(
+        "default", nodes=1, ordinary=0, memory_mib=1024, firmware=None, light=light, site_directory=directory,
+        progress=Progress(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_lab_keeps_what_its_hosts_are(lab: state.Lab, tmp_path: Path, has: bool) -> None:
+    state.save(replace(lab, light=has))
+    with pytest.raises(ConfigError, match="light ones" if has else "virtual machines"):
+        up(tmp_path, light=not has)
+
+
+def test_only_root_makes_them(lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(RefusedError, match="only be made by root"):
+        up(tmp_path, light=True)
+
+
+def test_a_lab_of_an_earlier_version_has_virtual_machines(lab: state.Lab) -> None:
+    state.save(lab)
+    path = lab.directory / "lab.json"
+    path.write_text(path.read_text().replace(',\n "light": false', ""))
+    assert "light" not in path.read_text()
+    assert state.load("default") == lab
+
+
+def test_the_seed_loses_its_fstab_and_nothing_else(light: state.Lab) -> None:
+    storage = light.host("storage1")
+    whole = seed.seed_tar(
+        light, storage, base_fstab="", host_key=b"k", host_key_public=b"p", admin_key="ssh-ed25519 A a\n"
+    )
+    with tarfile.open(fileobj=io.BytesIO(whole)) as before:
+        expected = [(m.name, m.mode, m.uid, m.size) for m in before if m.name != "etc/fstab"]
+        assert len(expected) == len(before.getmembers()) - 1
+    with tarfile.open(fileobj=io.BytesIO(disk._without_fstab(whole))) as after:
+        assert [(m.name, m.mode, m.uid, m.size) for m in after] == expected
+        found = after.extractfile("etc/hostname")
+        assert found is not None
+        assert found.read() == b"storage1\n"
+
+
+def test_a_pid_file_of_another_process_does_not_count(light: state.Lab) -> None:
+    host = light.host("node1")
+    directory = light.host_directory(host)
+    directory.mkdir(parents=True)
+    assert machines.running_pid(light, host) is None
+    (directory / "light.pid").write_text(f"{os.getpid()}\n")
+    assert machines.running_pid(light, host) is None
+    (directory / "light.pid").write_text("")
+    assert machines.running_pid(light, host) is None
+
+
+@pytest.mark.parametrize(("lab_name", "found"), [("default", True), ("other", False)])
+def test_a_launcher_is_found_by_lab_and_host(light: state.Lab, lab_name: str, found: bool) -> None:
+    host = light.host("node1")
+    directory = light.host_directory(host)
+    directory.mkdir(parents=True)
+    # the same words as the launcher's: python -m gpuadmin.lab.light.host LAB HOST
+    words = [sys.executable, "-c", "print(flush=True); input()", "-m", "gpuadmin.lab.light.host", lab_name, "node1"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (directory / "light.pid").write_text(f"{process.pid}\n")
+        try:
+            assert (machine.running_pid(light, host) == process.pid) is found
+        finally:
+            process.communicate(b"\n")
+
+
+def test_hosts_of_a_light_lab_have_the_same_names_and_addresses(light: state.Lab) -> None:
+    more = hosts.with_hosts(light, 3, 0, {"node": Path("/cache/light.img"), "ordinary": Path("/x")}, set())
+    assert [(host.name, host.address) for host in more.hosts][-1] == ("node3", "10.77.0.13")

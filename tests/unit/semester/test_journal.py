@@ -1,0 +1,64 @@
+"""The journal of a reset: a torn line is none, a damaged one decides nothing, and what is written is on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.errors import GpuadminError
+from gpuadmin.semester import journal as module
+from gpuadmin.semester.journal import Journal
+
+DECISION = {"term": "2026-2", "backup": "b", "at": "2026-12-31T12:00:00+00:00", "leaving": [], "scratch": {}}
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """A reset in which `announce` was begun."""
+    made = Journal(tmp_path, "2026-2")
+    made.write("decided", decision=DECISION)
+    made.write("begin", phase="announce", plan={})
+    return made
+
+
+@pytest.mark.parametrize("damage", [b"\0\0\0\0\n", b"{\n", b"\n", b'{"event": "begin", "phase": "lo\n'])
+def test_a_line_that_is_damaged_decides_nothing(journal: Journal, damage: bytes) -> None:
+    """It may be the one that says that homes are being wiped."""
+    first, second = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(first + damage + second)
+    for look in (journal.entries, journal.state):
+        with pytest.raises(GpuadminError, match=r"journal.jsonl:2: is damaged; nothing is done"):
+            look()
+
+
+def test_a_line_that_was_torn_off_is_none_and_is_cut_off_before_the_next(journal: Journal) -> None:
+    with journal.path.open("ab") as stream:
+        stream.write(b'{"at": "2026-12')
+    assert [entry["event"] for entry in journal.entries()] == ["decided", "begin"]
+    journal.write("done", phase="announce", result={}, pending={})
+    assert [entry["event"] for entry in journal.entries()] == ["decided", "begin", "done"]
+    assert journal.state().next_phase() == "lock"
+
+
+def test_an_entry_is_on_the_disk_when_it_is_written(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also its name, with the first entry: a power cut after it must find it."""
+    synced: list[str] = []
+    monkeypatch.setattr(
+        module.os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").resolve().name)
+    )
+    journal.write("begin", phase="lock", plan={})
+    assert synced == ["journal.jsonl"]
+    synced.clear()
+    Journal(journal.directory.parent, "other").write("decided", decision=DECISION)
+    assert synced == ["journal.jsonl", "term-other", journal.directory.parent.name]
+
+
+def test_what_a_wipe_was_begun_for_may_be_gone(journal: Journal) -> None:
+    leaver = {"name": "minji", "uid": 20000, "subid_start": 2**31, "subid_count": 65536}
+    journal.write("narrowed", decision={**DECISION, "leaving": [leaver]})
+    assert journal.state().wiped == frozenset()
+    journal.write("begin", phase="wipe", plan={})
+    assert journal.state().wiped == {"minji"}
+    journal.write("decided", decision={**DECISION, "leaving": [leaver]})
+    assert journal.state().wiped == frozenset(), "a new reset has wiped nobody"
