@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from types import MappingProxyType
 from typing import Any
 
 from gpuadmin.config.registry import RegistryFile
@@ -54,18 +55,24 @@ def next_uid(registry: Registry, settings: Settings, taken: Iterable[int] = ()) 
     if gap is None:
         raise RefusedError(
             f"all uids from {first} to {last} are taken",
-            hint="raise accounts.uid_last in gpuadmin.yml, or delete entries under `retired` whose data is gone",
+            hint="raise accounts.uid_last in gpuadmin.yml; or gpuadmin remove-user --forget NAME, if all data is gone",
         )
     return gap
 
 
-def add(file: RegistryFile, settings: Settings, requests: Sequence[Request]) -> RegistryFile:
+def add(
+    file: RegistryFile,
+    settings: Settings,
+    requests: Sequence[Request],
+    elsewhere: Mapping[int, str] = MappingProxyType({}),
+) -> RegistryFile:
     """Given requests for accounts, return the registry with them.
 
     Somebody who is registered already with the same fields is left as they are, so that an interrupted add can
-    be run again; with other fields it is an error. Somebody who comes back gets the uid they had.
+    be run again; with other fields it is an error. Somebody who comes back gets the uid they had. `elsewhere`: uids
+    that something carries, and what; nobody new is given them.
     """
-    taken: set[int] = {request.uid for request in requests if request.uid is not None}
+    taken: set[int] = {request.uid for request in requests if request.uid is not None} | elsewhere.keys()
     retired = {entry.name: entry.uid for entry in file.registry.retired}
     new: list[User] = []
     seen: set[str] = set()
@@ -85,7 +92,13 @@ def add(file: RegistryFile, settings: Settings, requests: Sequence[Request]) -> 
         elif retired.get(request.name, fields.get("uid")) != fields.get("uid"):
             raise RefusedError(
                 f"'{request.name}' had uid {retired[request.name]}; a home, a backup or Docker data may still carry it",
-                hint="leave --uid out, or delete the entry under `retired` in users.yml once their data is gone",
+                hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
+            )
+        carrier = elsewhere.get(fields.get("uid", -1))
+        if carrier is not None and carrier.rpartition("/")[2] != request.name and request.name not in retired:
+            raise RefusedError(
+                f"uid {fields['uid']}, for '{request.name}', is carried by {carrier}",
+                hint="leave --uid out; or, if that is theirs, write them into users.yml and run gpuadmin sync-users",
             )
         new.append(make_user({"name": request.name, **fields}))
     for user in new:
@@ -93,7 +106,7 @@ def add(file: RegistryFile, settings: Settings, requests: Sequence[Request]) -> 
         if owner is not None and owner.name != user.name:
             raise RefusedError(
                 f"uid {user.uid} was {owner.name}'s; a home, a backup or Docker data may still belong to it",
-                hint="leave --uid out, or delete the entry under `retired` in users.yml once their data is gone",
+                hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
             )
     return file.changed(settings, add=new) if new else file
 

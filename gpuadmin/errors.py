@@ -11,6 +11,8 @@ from typing import IO, Any, ClassVar
 
 import click
 
+from gpuadmin.console import say
+
 
 class ExitCode(IntEnum):
     """What the shell is told. Zero also means that there was nothing to do."""
@@ -34,10 +36,12 @@ class GpuadminError(click.ClickException):
         self.hint = hint
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message, and the hint below it, on standard error."""
-        click.echo(f"Error: {self.format_message()}", file=file, err=file is None)
-        if self.hint:
-            click.echo(f"Hint: {self.hint}", file=file, err=file is None)
+        """Print the message, and the hint below it, on standard error, or on `file`."""
+        words = f"Error: {self.format_message()}\n" + (f"Hint: {self.hint}\n" if self.hint else "")
+        if file is None:
+            say(words, err=True, end=False)
+        else:
+            file.write(words)
 
 
 class ConfigError(GpuadminError):

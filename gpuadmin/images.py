@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.answers import Answers
 from gpuadmin.errors import ConfigError
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.words import size_words
@@ -19,11 +20,16 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 
 @dataclass(frozen=True)
 class Facts:
-    """What list-images found: the store's images by name, and what each node reports; hosts that did not answer."""
+    """What list-images found: the store's images by name, and what each node reports; hosts that did not answer.
+
+    `store_known` says whether the store is what it says, or nobody could look at it.
+    """
 
     store: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    store_known: Answers = field(default_factory=Answers)
+    nodes_known: Answers = field(default_factory=Answers)
 
     @property
     def complete(self) -> dict[str, Mapping[str, Any]]:

@@ -12,7 +12,10 @@ from gpuadmin.accounts import Request, request
 from gpuadmin.config.fields import KEY_TYPES
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_limited
 
+MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
+MOST_ROWS = 20_000
 COLUMNS = ("name", "uid", "email", "key", "expires", "docker", "note")
 YES, NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
 
@@ -32,7 +35,7 @@ def read_keys(given: Sequence[str]) -> tuple[str, ...]:
             )
         found = [
             line.strip()
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+            for line in read_limited(path, MOST_OF_KEYS).decode("utf-8", errors="replace").splitlines()
             if line.strip() and not line.lstrip().startswith("#")
         ]
         if not found:
@@ -45,7 +48,7 @@ def read_people(source: str) -> list[Request]:
     """Given a CSV or YAML file, return the people in it. Raises ConfigError naming the file and the line."""
     path = Path(source)
     try:
-        raw = path.read_bytes()
+        raw = read_limited(path)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}") from None
     try:
@@ -77,14 +80,14 @@ def _yaml_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
     for index, entry in enumerate(people):
         where = file.where((index,) if bare else ("users", index))
         if not isinstance(entry, dict):
-            raise ConfigError(f"{where}: must be a person with fields (name: …), not {entry!r}")
+            raise ConfigError(f"{where}: must be a person with fields (name: …), not {type(entry).__name__}")
         rows.append((where, {str(name): value for name, value in entry.items()}))
     return rows
 
 
 def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    rows = []
+    rows: list[tuple[str, dict[str, Any]]] = []
     try:
         header = [str(name).strip().lower() for name in reader.fieldnames or []]
         unknown = [name for name in header if name not in COLUMNS]
@@ -94,6 +97,8 @@ def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
         reader.fieldnames = header
         for row in reader:
             where = f"{path.name}:{reader.line_num}"
+            if len(rows) == MOST_ROWS:
+                raise ConfigError(f"{where}: holds more than {MOST_ROWS} people", hint="is it the right file?")
             if None in row or any(value is None for value in row.values()):
                 raise ConfigError(f"{where}: has another number of columns than line 1")
             rows.append((where, _typed(where, {name: value.strip() for name, value in row.items()})))
@@ -107,8 +112,8 @@ def _typed(where: str, row: dict[str, str]) -> dict[str, Any]:
     if "key" in fields:
         fields["keys"] = [fields.pop("key")]
     if "uid" in fields:
-        if not fields["uid"].isdecimal():
-            raise ConfigError(f"{where}: uid: {fields['uid']!r} is not a number")
+        if not (fields["uid"].isdecimal() and fields["uid"].isascii() and len(fields["uid"]) <= 10):
+            raise ConfigError(f"{where}: uid: {fields['uid'][:40]!r} is not a number")
         fields["uid"] = int(fields["uid"])
     if "docker" in fields:
         word = fields["docker"].lower()

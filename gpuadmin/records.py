@@ -15,9 +15,12 @@ from typing import Any
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
+from gpuadmin.jsontext import json_text
 from gpuadmin.who import who
 
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
+_RUN = {"id", "verb", "arguments", "check", "who", "started", "plan"}
+_RESULT = {"status", "exit_code", "ended"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Record:
         return self.directory / "log.txt"
 
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+        text = json_text(value) + "\n"
         write_atomically(self.directory / name, text, mode=0o600)
 
 
@@ -77,14 +80,30 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     found = []
     for directory in sorted(_directories(runs), reverse=True):
         run = _read(directory / "run.json")
-        if run is None:
+        if run is None or not run.keys() >= _RUN:
+            run = _damaged(directory.name)
+            found.append(run)
             continue
         result = _read(directory / "result.json")
-        run["status"] = result["status"] if result else "unfinished"
-        run["exit_code"] = result["exit_code"] if result else None
-        run["ended"] = result["ended"] if result else None
+        there = os.path.lexists(directory / "result.json")
+        if result is None or not result.keys() >= _RESULT:
+            result = {"status": "damaged" if there else "unfinished", "exit_code": None, "ended": None}
+        run |= {key: result[key] for key in ("status", "exit_code", "ended")}
         found.append(run)
     return found
+
+
+def _damaged(identity: str) -> dict[str, Any]:
+    """A run of which only the directory's name can be read."""
+    stamp, _, rest = identity.partition("-")
+    try:
+        started = datetime.strptime(stamp, "%Y%m%dT%H%M%S").replace(tzinfo=UTC).isoformat(timespec="seconds")
+    except ValueError:
+        started = "1970-01-01T00:00:00+00:00"
+    return {
+        "id": identity, "verb": rest.rpartition("-")[0], "arguments": [], "check": False, "who": "?",
+        "started": started, "plan": {}, "status": "damaged", "exit_code": None, "ended": None,
+    }  # fmt: skip
 
 
 def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
@@ -96,9 +115,12 @@ def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] 
     directory = matching[0]
     log = directory / "log.txt"
     run = _read(directory / "run.json")
-    if run is None:
-        raise ConfigError(f"{directory / 'run.json'}: is damaged")
-    return run, _read(directory / "result.json"), log.read_text(encoding="utf-8") if log.exists() else ""
+    if run is None or not run.keys() >= _RUN:
+        raise ConfigError(f"{directory / 'run.json'}: is damaged", hint="log.txt beside it may tell more")
+    result = _read(directory / "result.json")
+    if os.path.lexists(directory / "result.json") and (result is None or not result.keys() >= _RESULT):
+        raise ConfigError(f"{directory / 'result.json'}: is damaged", hint="log.txt beside it may tell more")
+    return run, result, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
 
 def prune_runs(runs: Path, keep: int) -> list[str]:
@@ -122,6 +144,6 @@ def _directories(runs: Path) -> list[Path]:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.errors import ExitCode, RefusedError
+from gpuadmin.jsontext import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ def error_document(arguments: Sequence[str], error: click.ClickException) -> str
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return json_text(value)
 
 
 _STYLES = {

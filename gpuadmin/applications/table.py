@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_limited
 
-LARGEST = 16 * 1024 * 1024  # bytes; a survey of ten thousand people is a tenth of that
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -35,12 +35,9 @@ class Table:
 def read_table(path: Path, encodings: Sequence[str]) -> Table:
     """Given a CSV file, return its table. Raises ConfigError naming the file and the line."""
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST + 1)
+        raw = read_limited(path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    if len(raw) > LARGEST:
-        raise ConfigError(f"{path}: is larger than {LARGEST // 1024 // 1024} MiB; is it the right file?")
     return parse_table(path.name, decode(path.name, raw, encodings))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from gpuadmin import __version__
+from gpuadmin.console import say, say_document
 from gpuadmin.errors import ExitCode, InterruptedRun
 
 # Verb -> the line that `gpuadmin --help` shows. Kept here so that the help needs no import of the verbs;
@@ -104,12 +106,14 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
-        click.echo("Interrupted.", err=True)
+        say("Interrupted.", err=True)
         _show_document(arguments, InterruptedRun("interrupted"))
         sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
         _show_document(arguments, error)
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)  # click's own errors quote what was typed or pasted
+        say(shown.getvalue(), err=True, end=False)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
@@ -122,4 +126,4 @@ def _show_document(arguments: Sequence[str], error: click.ClickException) -> Non
     if "--json" in arguments:
         from gpuadmin.report import error_document
 
-        click.echo(error_document(arguments, error))
+        say_document(error_document(arguments, error))

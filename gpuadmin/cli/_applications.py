@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from gpuadmin.cli._accounts import uids_elsewhere
 from gpuadmin.cli._mail import MailOptions, Post, preview_document, show_letters
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.accounts import Request
@@ -53,7 +53,7 @@ def show_lists(lists: Lists, *, as_json: bool) -> None:
             table.add_row(Text(name, style=style), *(Text(cell) for cell in cells))
     console.print(table)
     for note in lists.notes:
-        console.print(f"Note: {note}", markup=False)
+        console.print(f"Note: {note}")
     console.print(f"{len(lists.ready)} ready, {len(lists.incomplete)} incomplete, {len(lists.unknown)} unknown")
 
 
@@ -133,6 +133,8 @@ def prepare(verb: Verb, lists: Lists, post: Post, mail: MailOptions, *, tell_unk
     settings = verb.site.settings
     asked = requests(lists, last_day(settings, date.today()))
     registry = accounts.add(verb.site.registry, settings, asked)
+    if asked and not mail.preview:
+        registry = accounts.add(verb.site.registry, settings, asked, uids_elsewhere(verb))
     new = accounts.known(registry, [request.name for request in asked])
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
     nodes = [host.name for host in verb.site.inventory.group("gpu")]
@@ -158,7 +160,7 @@ def preview(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) 
     if not verb.options.json:
         show_letters(letters, post.renderer)
         for stuck in prepared.stuck:
-            click.echo(f"Note: {stuck.words}")
+            say(f"Note: {stuck.words}")
     if mail.directory is not None:
         post.write_previews(letters)
     return {**preview_document(letters, post.renderer), "stuck": [stuck.document() for stuck in prepared.stuck]}

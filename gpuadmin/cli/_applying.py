@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gpuadmin.cli._applications import Prepared, lists_document, prepare
 from gpuadmin.cli._mail import MailOptions, Post, mails_document, perform_mail, plan_letters
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.applications.matching import Lists
@@ -73,7 +72,7 @@ class _After:
         done = with_account(run, people)
         waiting = [user.name for user in people if user.name not in done]
         if waiting:
-            click.echo(f"Not mailed before they have a home and an account: {', '.join(waiting)}", err=True)
+            say(f"Not mailed before they have a home and an account: {', '.join(waiting)}", err=True)
         letters = [*(self._prepared.welcomes[name] for name in done), *self._prepared.asks]
         try:
             deliveries = self._post.send(letters, make_console(json=self._verb.options.json))

@@ -30,9 +30,10 @@ def _registered(site: str | None) -> list[tuple[str, dict[str, Any]]]:
         import yaml
 
         from gpuadmin.config.find import USERS_FILE, find_site
+        from gpuadmin.reading import read_limited
 
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        data = yaml.load((find_site(site) / USERS_FILE).read_bytes(), Loader=loader)
-        return [(str(entry["name"]), entry) for entry in data["users"]]
+        data = yaml.load(read_limited(find_site(site) / USERS_FILE), Loader=loader)
+        return [(entry["name"], entry) for entry in data["users"] if isinstance(entry["name"], str)]
     except Exception:  # no site, no file, no YAML: nothing to offer, and nothing to say on somebody's command line
         return []

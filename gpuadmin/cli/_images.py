@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,28 +94,28 @@ def look(verb: Verb, image: str = "", *, playbook: str = "list-images") -> Facts
         )
     if result.error or result.interrupted:
         raise GpuadminError(result.error or "interrupted while looking; nothing was changed")
-    return facts(result)
+    inventory = verb.site.inventory
+    return facts(
+        result, [host.name for host in inventory.group("storage")], [host.name for host in inventory.group("gpu")]
+    )
 
 
-def facts(result: RunResult) -> Facts:
-    """Given a run of list-images, return what it found."""
+def facts(result: RunResult, storage: Sequence[str], gpu: Sequence[str]) -> Facts:
+    """Given a run of list-images and the hosts that were asked, return what it found."""
+    from gpuadmin.answers import Answers
     from gpuadmin.images import Facts
 
+    stores = Answers.of(result.hosts, storage, "store")
+    nodes = Answers.of(result.hosts, gpu, "node")
     store: dict[str, Any] = {}
-    nodes: dict[str, Any] = {}
-    silent: dict[str, str] = {}
-    for name, host in result.hosts.items():
-        if host.bad:
-            silent[name] = host.message or host.status
-        if "store" in host.reports:
-            store.update(host.reports["store"])
-        if "node" in host.reports:
-            nodes[name] = host.reports["node"]
-    return Facts(store, nodes, silent)
+    for found in stores.known.values():
+        store.update(found)
+    return Facts(store, nodes.known, {**stores.unknown, **nodes.unknown}, stores, nodes)
 
 
 def in_store(found: Facts, name: str) -> dict[str, Any]:
-    """The manifest of an image in the store. Raises ConfigError with the names there are."""
+    """The manifest of an image in the store. Raises ConfigError with the names there are, or UnreachableError."""
+    found.store_known.require(f"whether the store has {name}")
     entry = found.store.get(name)
     if entry is None or entry["manifest"] is None:
         there = ", ".join(found.complete) or "none"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._complete import people
+from gpuadmin.console import say_document, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,8 +78,8 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
         message = renderer.message(letter)
         for header in ("From", "To", "Reply-To", "Subject"):
             if message[header] is not None:
-                console.print(f"{header}: {message[header]}", markup=False)
-        console.print(f"\n{message.get_content()}", markup=False)
+                console.print(f"{header}: {message[header]}")
+        console.print(f"\n{message.get_content()}")
 
 
 def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:
@@ -144,14 +145,12 @@ class Post:
 
     def send(self, letters: Sequence[Letter], console: Console) -> list[Delivery]:
         """Send letters, a line for each that was not taken."""
-        from rich.markup import escape
-
         from gpuadmin.mail.deliver import deliver
 
         def say(delivery: Delivery) -> None:
             if not delivery.good:
                 words = f"{', '.join(delivery.letter.names)} <{delivery.letter.address}>: {delivery.detail}"
-                console.print(f"  [red]{delivery.state.value:<8}[/red] {escape(words)}")
+                console.print(styled("  ", (f"{delivery.state.value:<8}", "red"), f" {words}"))
 
         return deliver(letters, self.ledger, self.renderer, self.open_transport, say)
 
@@ -205,7 +204,7 @@ def perform_mail(
             record.finish(body, code)
             prune_runs(site.runs, site.settings.runs.keep)
         if as_document:
-            click.echo(as_json(body))
+            say_document(as_json(body))
         return code
 
     if not letters:

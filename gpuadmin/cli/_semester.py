@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gpuadmin.cli._semester_hosts import bad_hosts, gather, play
 from gpuadmin.cli._verb import Verb
+from gpuadmin.console import ask
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
+from gpuadmin.semester.refusals import refuse_unknown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -159,6 +159,8 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
     console.print("Looking at the hosts…")
     facts = gather(verb, console, secrets, record)
     if state.open and state.decision is not None:
+        if "wipe" in state.begun and not options.check:
+            refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )
@@ -237,9 +239,6 @@ def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
         if reset.request.term != name:
             raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
         return
-    typed = click.prompt(
-        f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="",
-        show_default=False, err=True,
-    )  # fmt: skip
+    typed = ask(f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="")
     if typed != name:
         raise RefusedError("not confirmed; nothing was wiped")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from gpuadmin.answers import Answers
 from gpuadmin.cli._semester import Outcome, Reset, proven
 from gpuadmin.cli._semester_hosts import bad_hosts
 from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.semester import plans
-from gpuadmin.semester.refusals import refuse_running, refuse_stale, refuse_unbacked
+from gpuadmin.semester.refusals import refuse_running, refuse_stale, refuse_unbacked, refuse_unknown
 
 if TYPE_CHECKING:
     from gpuadmin.plan import Plan
 
 
 def backup_plan(reset: Reset) -> Plan:
+    if not reset.check and reset.facts.homes_unknown is not None:
+        reset.look()  # it may answer by now, and whose home is verified depends on it
+        refuse_unknown("backup", reset.facts)
     return plans.backup(reset.decision, reset.named("storage"), reset.named("backup"))
 
 
@@ -48,6 +53,7 @@ def _blocked(reset: Reset) -> list[str]:
 def wipe_plan(reset: Reset) -> Plan:
     if not reset.check:
         reset.look()
+        refuse_unknown("wipe", reset.facts)
         refuse_running(reset.decision, reset.facts)
         refuse_unbacked(reset.decision, reset.facts)
     blocked = _blocked(reset)
@@ -99,13 +105,15 @@ def _waiting(reset: Reset, name: str) -> list[str]:
     return [one for one in found if one == name or one.startswith(f"{name}.")]
 
 
-def _expired(reset: Reset) -> dict[str, list[str]]:
-    """Which backups may go, on each host that has any: asked in check mode, and only those are named afterwards."""
-    from dataclasses import replace
+def _expired(reset: Reset) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Which backups may go, on each host that has any, and the hosts that did not say.
 
+    It is asked in check mode, and only those are named afterwards.
+    """
     look = replace(reset, verb=replace(reset.verb, options=replace(reset.verb.options, check=True)))
     run = look.play("prune", hosts=reset.named("storage", "backup"), gpuadmin_backup={"only": _all(reset)})
-    return {host: list(result.reports.get("pruned", [])) for host, result in run.hosts.items() if not result.bad}
+    answers = Answers.of(run.hosts, reset.named("storage", "backup"), "pruned")
+    return {host: list(names) for host, names in answers.known.items()}, dict(answers.unknown)
 
 
 def _all(reset: Reset) -> dict[str, list[str]]:
@@ -116,13 +124,14 @@ def _all(reset: Reset) -> dict[str, list[str]]:
 
 
 def prune_plan(reset: Reset) -> Plan:
-    return plans.prune({host: names for host, names in _expired(reset).items() if names})
+    only, unknown = _expired(reset)
+    return plans.prune({host: names for host, names in only.items() if names}, unknown)
 
 
 def prune(reset: Reset) -> Outcome:
-    only = _expired(reset)
+    only, unknown = _expired(reset)
     hosts = [host for host, names in only.items() if names]
     run = reset.play("prune", hosts=hosts, gpuadmin_backup={"only": only})
-    return proven(
-        reset, run, {"deleted": {host: result.reports.get("pruned", []) for host, result in run.hosts.items()}}
-    )
+    result = {"deleted": {host: result.reports.get("pruned", []) for host, result in run.hosts.items()}}
+    outcome = proven(reset, run, result)
+    return replace(outcome, pending={**unknown, **outcome.pending})

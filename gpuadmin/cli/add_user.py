@@ -41,7 +41,7 @@ def command(
     gpuadmin add-user --from new-people.csv
     """
     from gpuadmin import accounts
-    from gpuadmin.cli._accounts import converge
+    from gpuadmin.cli._accounts import converge, uids_elsewhere
     from gpuadmin.cli._verb import opened, perform
     from gpuadmin.importing import read_keys, read_people
 
@@ -59,6 +59,8 @@ def command(
         requests = read_people(source) if source else [accounts.request({"name": name, **said}) for name in names]
         settings = verb.site.settings
         registry = accounts.add(verb.site.registry, settings, requests)
+        if any(verb.site.registry.find(request.name) is None for request in requests):
+            registry = accounts.add(verb.site.registry, settings, requests, uids_elsewhere(verb))
         people = accounts.known(registry, [request.name for request in requests])
         title = f"Add {len(people)} account{'' if len(people) == 1 else 's'} to {settings.name}"
         ctx.exit(perform(verb, converge(verb, registry, people, title=title)))

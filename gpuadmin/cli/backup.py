@@ -18,7 +18,7 @@ def command(ctx: click.Context, label: str, verify: bool, options: Options) -> N
     from datetime import UTC, datetime
 
     from gpuadmin.cli._backups import backup_result
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.plan import PlanBuilder
     from gpuadmin.semester.planner import backup_name
 
@@ -29,7 +29,7 @@ def command(ctx: click.Context, label: str, verify: bool, options: Options) -> N
     with opened("backup", options) as verb:
         name = backup_name(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), label)
         builder = PlanBuilder(f"Back the homes of {verb.site.settings.name} up as {name}")
-        builder.add_all(verb.named("storage"), ["snapshot of all homes, a manifest of each"])
+        builder.add_all(storage_of(verb), ["snapshot of all homes, a manifest of each"])
         if verify:
             builder.add_all(verb.named("storage"), ["read everything and compare it with the manifests"])
         builder.add_all(verb.named("backup"), ["receive the second copy and verify it"])

@@ -51,6 +51,7 @@ def command(
     with opened("build-image", options) as verb:
         require_storage(verb)
         found = look(verb)
+        found.store_known.require("which images the store has")
         chosen = check_name(name) if name else new_name([*found.store])
         request = BuildRequest(chosen, upgrade, packages, playbook, shell, full, not no_trial)
         ctx.exit(build(verb, found, request))

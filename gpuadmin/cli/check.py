@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuadmin.cli._options import json_option, site_option
+from gpuadmin.console import say, say_document
 
 
 @click.command("check")
@@ -33,13 +34,13 @@ def command(ctx: click.Context, site: str | None, as_json: bool) -> None:
             status="failed" if errors else "ok",
             result={"findings": [asdict(finding) for finding in found]},
         )
-        click.echo(to_json(body))
+        say_document(to_json(body))
     else:
         for finding in found:
-            mark = click.style(finding.level, fg="red" if finding.level == "error" else "yellow")
-            click.echo(f"{mark}: {finding.where}: {finding.message}\n    {finding.hint}")
+            colour = "red" if finding.level == "error" else "yellow"
+            say(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
         people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
         warnings = len(found) - len(errors)
-        click.echo(f"{loaded.directory}: {hosts} hosts, {people} people, {len(errors)} errors, {warnings} warnings")
+        say(f"{loaded.directory}: {hosts} hosts, {people} people, {len(errors)} errors, {warnings} warnings")
     if errors:
         ctx.exit(ExitCode.USAGE)

@@ -22,13 +22,13 @@ def command(ctx: click.Context, options: Options) -> None:
     """
     from pathlib import PurePosixPath
 
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.plan import PlanBuilder
 
     with opened("clear-leftovers", options) as verb:
         archive = PurePosixPath(verb.site.settings.homes.export).parent / "archive"
         builder = PlanBuilder("Clear what wipes left", destroys=True)
-        builder.add_all(verb.named("storage"), [f"pack what wipes left into {archive}, compare, and then delete it"])
+        builder.add_all(storage_of(verb), [f"pack what wipes left into {archive}, compare, and then delete it"])
         ctx.exit(perform(verb, Work(plan=builder.build(), result=_result, observe=True)))
 
 

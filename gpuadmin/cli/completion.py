@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.console import say_document
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -21,4 +23,4 @@ def command(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(cli, {}, "gpuadmin", "_GPUADMIN_COMPLETE").source())
+    say_document(kind(cli, {}, "gpuadmin", "_GPUADMIN_COMPLETE").source())

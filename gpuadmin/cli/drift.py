@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -38,7 +39,7 @@ def _differing(run: RunResult) -> list[str]:
 def _result(run: RunResult) -> dict[str, Any]:
     differing = _differing(run)
     if differing:
-        click.echo(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
+        say(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
     return {"differing": differing}
 
 

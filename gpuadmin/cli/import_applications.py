@@ -8,6 +8,7 @@ import click
 
 from gpuadmin.cli._mail import MailOptions, mail_options
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say_document
 
 
 @click.command("import-applications")
@@ -79,4 +80,4 @@ def command(
             result |= preview(verb, lists, mail, tell_unknown=tell_unknown)
         if options.json:
             body = document(verb.name, site=verb.site.directory, run=None, check=True, status="ok", result=result)
-            click.echo(as_json(body))
+            say_document(as_json(body))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from gpuadmin.console import say
+
 
 @click.command("init")
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
@@ -41,7 +43,7 @@ def command(directory: Path, name: str | None, admin: str | None, storage: str |
         write_site(directory, name=name or directory.absolute().name, settings=settings, hosts=hosts)
     except ValidationError as error:
         raise ConfigError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
-    click.echo(f"Wrote {directory}: gpuadmin.yml, users.yml, inventory/hosts.yml")
+    say(f"Wrote {directory}: gpuadmin.yml, users.yml, inventory/hosts.yml")
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
     todo += ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check", "gpuadmin provision"]
-    click.echo(f"Next, in {directory}:\n  " + "\n  ".join(todo))
+    say(f"Next, in {directory}:\n  " + "\n  ".join(todo))

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import click
 
+from gpuadmin.console import say
+
 NAME = click.option("--name", default="default", show_default=True, help="Which lab; several can exist side by side.")
 
 
@@ -62,7 +64,7 @@ def up(
         site_directory=directory.absolute(),
         progress=_progress(),
     )
-    click.echo(f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin check --site {directory}")
+    say(f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin check --site {directory}")
 
 
 @command.command()
@@ -73,7 +75,7 @@ def status(as_json: bool, name: str) -> None:
     from gpuadmin.lab import report
 
     facts = report.facts(name)
-    click.echo(report.as_json(facts) if as_json else report.as_text(facts), nl=True)
+    say(report.as_json(facts) if as_json else report.as_text(facts))
 
 
 @command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -105,7 +107,7 @@ def power_cut(host: str, name: str) -> None:
     """Cut a host's power, now. What it had not flushed to its disk is lost."""
     from gpuadmin.lab import cluster
 
-    click.echo(f"{host}: power cut" if cluster.power_cut(name, host) else f"{host} was off already")
+    say(f"{host}: power cut" if cluster.power_cut(name, host) else f"{host} was off already")
 
 
 @command.command()
@@ -116,7 +118,7 @@ def start(host: str, name: str) -> None:
     from gpuadmin.lab import cluster
 
     cluster.start(name, host, _progress())
-    click.echo(f"{host} is up")
+    say(f"{host} is up")
 
 
 @command.command()
@@ -127,7 +129,7 @@ def save(snapshot: str, name: str) -> None:
     from gpuadmin.lab import snapshots
 
     snapshots.save(name, snapshot, _progress())
-    click.echo(f"saved {snapshot}")
+    say(f"saved {snapshot}")
 
 
 @command.command()
@@ -138,7 +140,7 @@ def restore(snapshot: str, name: str) -> None:
     from gpuadmin.lab import snapshots
 
     snapshots.restore(name, snapshot, _progress())
-    click.echo(f"restored {snapshot}")
+    say(f"restored {snapshot}")
 
 
 @command.command()
@@ -149,7 +151,7 @@ def down(purge: bool, name: str) -> None:
     from gpuadmin.lab import cluster
 
     cluster.down(name, purge=purge, progress=_progress())
-    click.echo(f"lab {name} is {'gone' if purge else 'down'}")
+    say(f"lab {name} is {'gone' if purge else 'down'}")
 
 
 @command.command()
@@ -161,7 +163,7 @@ def logs(host: str, follow: bool, name: str) -> None:
     from gpuadmin.lab import report
 
     for text in report.console(name, host, follow=follow):
-        click.echo(text, nl=False)
+        say(text, end=False)
 
 
 def _progress() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(ctx: click.Context, user: str | None, options: Options) -> None:
     """Show the backups there are, whose homes are in them, and until when they stay. Changes nothing."""
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.plan import PlanBuilder
 
     with opened("list-backups", options, changes=False) as verb:
         builder = PlanBuilder("List backups")
-        builder.add_all(verb.named("storage", "backup"), ["look which backups there are"])
+        asked = verb.named("storage", "backup") or storage_of(verb)
+        builder.add_all(asked, ["look which backups there are"])
         result: dict[str, Any] = {}
 
         def collect(run: RunResult) -> dict[str, Any]:
-            result.update(rows(run, user, verb.site.settings))
+            result.update(rows(run, user, verb.site.settings, asked))
             return result
 
         work = Work(plan=builder.build(), result=collect, check_only=True, show_table=False)
@@ -38,13 +40,18 @@ def command(ctx: click.Context, user: str | None, options: Options) -> None:
         ctx.exit(code)
 
 
-def rows(run: RunResult, user: str | None, settings: Settings) -> dict[str, Any]:
-    """Given what the hosts said, return the backups, newest first; with `user` only those that have their home."""
+def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[str]) -> dict[str, Any]:
+    """Given what the hosts said, return the backups, newest first; with `user` only those that have their home.
+
+    `unknown`: hosts that were asked and did not say which they have, and why.
+    """
+    from gpuadmin.answers import Answers
     from gpuadmin.semester.report import until
 
     found = []
-    for host, result in run.hosts.items():
-        for backup in (result.reports.get("facts") or {}).get("backups", []):
+    answers = Answers.of(run.hosts, asked, "facts")
+    for host, said in answers.known.items():
+        for backup in said["backups"]:
             homes = {name: home for name, home in backup["homes"].items() if user in (None, name)}
             if homes or user is None:
                 ordinary = backup["name"].endswith("-daily")
@@ -63,7 +70,7 @@ def rows(run: RunResult, user: str | None, settings: Settings) -> dict[str, Any]
                     }
                 )
     found.sort(key=lambda row: (str(row["name"]), str(row["host"])), reverse=True)
-    return {"backups": found}
+    return {"backups": found, "unknown": dict(answers.unknown)}
 
 
 def _show(result: dict[str, Any], user: str | None) -> None:
@@ -74,7 +81,11 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     from gpuadmin.words import size_words
 
     console = make_console(json=False)
-    if not result.get("backups"):
+    unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
+    if unknown and not result["backups"]:
+        console.print("\n".join(unknown))
+        return
+    if not result["backups"]:
         console.print(f"No backup of {user}." if user else "There is no backup yet: gpuadmin backup")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -92,3 +103,5 @@ def _show(result: dict[str, Any], user: str | None) -> None:
             row["until"] or "newer ones come",
         )
     console.print(table)
+    for line in unknown:
+        console.print(line)

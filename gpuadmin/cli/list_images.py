@@ -29,7 +29,7 @@ def command(ctx: click.Context, options: Options) -> None:
         found: list[Facts] = []
 
         def result(run: RunResult) -> dict[str, Any]:
-            found.append(facts(run))
+            found.append(facts(run, verb.named("storage"), verb.named("gpu")))
             store = {name: {k: v for k, v in entry.items() if k != "text"} for name, entry in found[0].store.items()}
             return {"store": store, "nodes": dict(found[0].nodes), "silent": dict(found[0].silent)}
 
@@ -71,12 +71,16 @@ def _show(found: Facts) -> None:
             ", ".join(host for host, node in found.nodes.items() if node["held"].get(name) == manifest["uuid"]) or "—",
         )
     console.print(table)
+    if found.store_known.unknown:
+        console.print(f"What the store has is not known: {found.store_known.words}")
+    if found.nodes_known.unknown:
+        console.print(f"Not known what they run: {found.nodes_known.words}")
     for name, entry in found.store.items():
         if entry["problem"]:
-            console.print(f"Not complete in the store: {name} ({entry['problem']})", markup=False)
+            console.print(f"Not complete in the store: {name} ({entry['problem']})")
     for host, node in found.nodes.items():
         for line in _remarks(node):
-            console.print(f"{host} runs {node['running']}{line}", markup=False)
+            console.print(f"{host} runs {node['running']}{line}")
 
 
 def _remarks(node: dict[str, Any] | Any) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say_document
 
 if TYPE_CHECKING:
     from gpuadmin.cli._verb import Verb
@@ -55,7 +56,7 @@ def command(ctx: click.Context, offline: bool, options: Options) -> None:
             if options.json:
                 from gpuadmin.report import as_json, document
 
-                click.echo(
+                say_document(
                     as_json(
                         document(
                             "list-users",
@@ -75,6 +76,7 @@ def command(ctx: click.Context, offline: bool, options: Options) -> None:
 
 def _result(verb: Verb, run: RunResult | None) -> dict[str, Any]:
     from gpuadmin.accounts import subid_range
+    from gpuadmin.answers import Answers
     from gpuadmin.cli._accounts import account_result
 
     seen = account_result(run)["users"] if run else {}
@@ -98,7 +100,8 @@ def _result(verb: Verb, run: RunResult | None) -> dict[str, Any]:
         for name, hosts in seen.items()
         if verb.site.registry.find(name) is None and any(entry["status"] == "unknown" for entry in hosts.values())
     }
-    unreachable = [] if run is None else [name for name, host in run.hosts.items() if host.status == "unreachable"]
+    asked = [] if run is None else verb.named("gpu", "storage")
+    unreachable = [] if run is None else [*Answers.of(run.hosts, asked, "users").unknown]
     return {"users": rows, "unregistered": unknown, "not_asked": unreachable}
 
 
@@ -128,7 +131,7 @@ def _show(verb: Verb, result: dict[str, Any]) -> None:
             str(row["expires"] or "—"),
             "yes" if row["docker"] else "no",
             str(len(row["keys"])),
-            _hosts_in_words(row["hosts"]),
+            _hosts_in_words(row["hosts"], everywhere=not result["not_asked"]),
         )
     console.print(table)
     if not result["users"]:
@@ -136,15 +139,15 @@ def _show(verb: Verb, result: dict[str, Any]) -> None:
     for name, hosts in result["unregistered"].items():
         console.print(f"Not registered, kept as it is: {name} on {', '.join(hosts)}")
     if result["not_asked"]:
-        console.print(f"Not reachable, so not known: {', '.join(result['not_asked'])}")
+        console.print(f"Not known, because they did not say: {', '.join(result['not_asked'])}")
 
 
-def _hosts_in_words(hosts: dict[str, Any]) -> str:
+def _hosts_in_words(hosts: dict[str, Any], *, everywhere: bool) -> str:
     if not hosts:
         return "—"
     by_status: dict[str, list[str]] = {}
     for name, entry in hosts.items():
         by_status.setdefault(entry["status"], []).append(name)
     if set(by_status) == {"ok"}:
-        return "everywhere"
+        return "everywhere" if everywhere else "wherever it is known"
     return "; ".join(f"{status}: {', '.join(names)}" for status, names in by_status.items() if status != "ok")

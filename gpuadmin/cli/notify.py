@@ -6,6 +6,7 @@ import click
 
 from gpuadmin.cli._mail import MailOptions, mail_options
 from gpuadmin.cli._options import Options, json_option, site_option
+from gpuadmin.console import say
 
 
 @click.command("notify")
@@ -73,7 +74,7 @@ def _timer(given: str | None, *, install: bool, check: bool) -> None:
     units = timer.notify_timer(directory)
     if not install:
         found = True if check else timer.remove(units)
-        click.echo(f"{units.name}: {'would be removed' if check else 'removed' if found else 'is not installed'}")
+        say(f"{units.name}: {'would be removed' if check else 'removed' if found else 'is not installed'}")
         return
     mail = load_settings(directory).mail
     if mail is None or (mail.user is not None and mail.password_file is None):
@@ -82,8 +83,8 @@ def _timer(given: str | None, *, install: bool, check: bool) -> None:
             f"gpuadmin.yml: {what}: is missing", hint="a timer has no environment and nobody to ask; write it there"
         )
     for name, text in units.files.items():
-        click.echo(f"{timer.directory() / name}\n{text}" if check else str(timer.directory() / name))
+        say(f"{timer.directory() / name}\n{text}" if check else str(timer.directory() / name))
     if not check:
         timer.install(units)
-        click.echo(f"Started: systemctl --user list-timers {units.name}.timer")
-        click.echo("So that it runs while you are not logged in: loginctl enable-linger")
+        say(f"Started: systemctl --user list-timers {units.name}.timer")
+        say("So that it runs while you are not logged in: loginctl enable-linger")

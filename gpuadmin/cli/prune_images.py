@@ -37,4 +37,13 @@ def command(ctx: click.Context, keep: int | None, options: Options) -> None:
                 builder.add_all([host], [f"delete the root {name}" for name in prunable["roots"]])
                 builder.add_all([host], [f"delete the image {name}" for name in prunable["images"]])
         extra = {"gpuadmin_delete_images": names, "gpuadmin_keep": wanted}
-        ctx.exit(perform(verb, Work(plan=builder.build(), variables=variables(verb.site, **extra))))
+        ctx.exit(
+            perform(
+                verb,
+                Work(
+                    plan=builder.build(),
+                    variables=variables(verb.site, **extra),
+                    unknown=[found.store_known, found.nodes_known],
+                ),
+            )
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -83,7 +84,7 @@ def command(
         def result(run: RunResult) -> dict[str, Any]:
             untouched = [host for host in nodes if host not in run.hosts]
             if untouched:
-                click.echo(f"Not touched: {', '.join(untouched)}", err=True)
+                say(f"Not touched: {', '.join(untouched)}", err=True)
             spent = {
                 host: time_spent(
                     (entry.reports.get("switch") or {}).get("seconds") or {},
@@ -92,7 +93,7 @@ def command(
                 for host, entry in run.hosts.items()
             }
             if longest := slowest_steps(spent):
-                click.echo(f"Where the time went: {longest}", err=True)
+                say(f"Where the time went: {longest}", err=True)
             return {"untouched": untouched, "seconds": spent}
 
         extra: dict[str, Any] = {
@@ -109,5 +110,11 @@ def command(
         }
         if deadline is not None:
             extra["gpuadmin_deadline"] = deadline
-        work = Work(plan=builder.build(), variables=variables(verb.site, **extra), result=result, advice=ADVICE)
+        work = Work(
+            plan=builder.build(),
+            variables=variables(verb.site, **extra),
+            result=result,
+            advice=ADVICE,
+            unknown=[found.nodes_known.among(verb.named("gpu"))],
+        )
         ctx.exit(perform(only(verb, nodes), work))

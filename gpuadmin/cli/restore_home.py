@@ -35,7 +35,7 @@ def command(
     Owners and modes are kept, and the copy is compared with the backup. For somebody who has no account
     it becomes an archive file on the storage host that root alone can read.
     """
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.plan import PlanBuilder
 
     if target and in_place:
@@ -51,7 +51,7 @@ def command(
             "directory": f"to {wanted['target']}",
             "archive": f"to an archive in {wanted['target']}, because nobody of that name has an account",
         }[wanted["mode"]]
-        builder.add_all(verb.named("storage"), [f"restore {where}; compare it with the backup"])
+        builder.add_all(storage_of(verb), [f"restore {where}; compare it with the backup"])
         work = Work(
             plan=builder.build(),
             variables={"gpuadmin_backup": {"restore": wanted}},

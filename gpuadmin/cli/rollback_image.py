@@ -47,4 +47,13 @@ def command(ctx: click.Context, canary: int, batch: str, force: bool, options: O
             "gpuadmin_force": force,
             "gpuadmin_reason": NOTICE.format(name="rollback"),
         }
-        ctx.exit(perform(only(verb, nodes), Work(plan=builder.build(), variables=variables(verb.site, **extra))))
+        ctx.exit(
+            perform(
+                only(verb, nodes),
+                Work(
+                    plan=builder.build(),
+                    variables=variables(verb.site, **extra),
+                    unknown=[found.nodes_known.among(verb.named("gpu"))],
+                ),
+            )
+        )

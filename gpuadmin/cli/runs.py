@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from gpuadmin.cli._options import json_option, site_option
+from gpuadmin.console import say, say_document
 
 
 @click.command("runs")
@@ -16,9 +17,9 @@ from gpuadmin.cli._options import json_option, site_option
 @json_option
 def command(run: str | None, log: bool, site: str | None, as_json: bool) -> None:
     """List past runs, newest first, or show one: who, when, what was planned and what came of it."""
-    import json
 
     from gpuadmin.config.load import find_site
+    from gpuadmin.jsontext import json_text
     from gpuadmin.records import list_runs, show_run
 
     directory = find_site(site) / "runs"
@@ -27,15 +28,15 @@ def command(run: str | None, log: bool, site: str | None, as_json: bool) -> None
             raise click.UsageError("--log needs the id of a run")
         runs = list_runs(directory)
         if as_json:
-            click.echo(json.dumps({"runs": runs}, indent=2, ensure_ascii=False))
+            say_document(json_text({"runs": runs}))
         else:
             _show_all(runs)
         return
     record, result, text = show_run(directory, run)
     if as_json:
-        click.echo(json.dumps({"run": record, "result": result}, indent=2, ensure_ascii=False))
+        say_document(json_text({"run": record, "result": result}))
     elif log:
-        click.echo(text, nl=False)
+        say(text, end=False)
     else:
         _show_one(record, result)
 
@@ -75,7 +76,7 @@ def _show_one(record: dict[str, object], result: dict[str, object] | None) -> No
     import shlex
 
     console.print(f"{record['id']}: {record['who']}, {_when(str(record['started']))}")
-    console.print(f"gpuadmin {shlex.join(str(argument) for argument in arguments)}", markup=False)
+    console.print(f"gpuadmin {shlex.join(str(argument) for argument in arguments)}")
     plan = record["plan"]
     assert isinstance(plan, dict)
     steps = tuple(Step(step["host"], step["action"]) for step in plan["steps"])

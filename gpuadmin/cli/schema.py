@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.console import say_document
+
 
 @click.command("schema")
 @click.argument("file", type=click.Choice(["gpuadmin.yml", "users.yml"]), default="gpuadmin.yml")
@@ -13,6 +15,6 @@ def command(file: str, reference: bool) -> None:
     from gpuadmin.config.reference import json_schemas, reference_page
 
     if reference:
-        click.echo(reference_page(), nl=False)
+        say_document(reference_page(), end=False)
     else:
-        click.echo(json_schemas()[f"{file.removesuffix('.yml')}.schema.json"], nl=False)
+        say_document(json_schemas()[f"{file.removesuffix('.yml')}.schema.json"], end=False)

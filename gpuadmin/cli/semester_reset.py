@@ -8,6 +8,7 @@ import click
 
 from gpuadmin.cli._mail import MailOptions, mail_options
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say, say_document, styled
 
 if TYPE_CHECKING:
     from gpuadmin.cli._semester import Outcome, Request, Reset
@@ -76,7 +77,7 @@ def _reset(verb: Verb, request: Request, mail: MailOptions) -> int:
         console.print(f"The reset of {site.settings.term.name if site.settings.term else ''} is done.")
         _next_term(verb)
         if options.json:
-            click.echo(as_json(document(verb.name, site=site.directory, run=None, check=options.check, status="ok")))
+            say_document(as_json(document(verb.name, site=site.directory, run=None, check=options.check, status="ok")))
         return 0
     code = 1
     try:
@@ -93,7 +94,7 @@ def _reset(verb: Verb, request: Request, mail: MailOptions) -> int:
         reset.record.finish(body, code)
         prune_runs(site.runs, site.settings.runs.keep)
     if options.json:
-        click.echo(as_json(body))
+        say_document(as_json(body))
     return code
 
 
@@ -103,6 +104,7 @@ def _go(reset: Reset, phases: list[str]) -> int:
 
     from gpuadmin.cli._semester import refuse_early, refuse_pending
     from gpuadmin.cli._semester_phases import HANDLERS
+    from gpuadmin.errors import ExitCode
     from gpuadmin.semester.plans import of_decision
 
     reset.planned("decision", of_decision(reset.decision, reset.facts.waiting()).build())
@@ -124,6 +126,8 @@ def _go(reset: Reset, phases: list[str]) -> int:
             return code
     if not reset.check and not code:
         _finish(reset)
+    if reset.check and reset.facts.silent:  # what is shown is not all that would be done
+        return ExitCode.HOST_UNREACHABLE
     return code
 
 
@@ -164,11 +168,12 @@ def _do(reset: Reset, phase: str, plan: Any, work: Any) -> int:
     event = "failed" if outcome.code else "done"
     reset.journal.write(event, phase=phase, result=dict(outcome.result), pending=dict(outcome.pending))
     for host, reason in outcome.pending.items():
-        click.echo(f"{phase}: {host}: {reason}", err=True)
+        say(f"{phase}: {host}: {reason}", err=True)
     if outcome.code:
-        click.echo("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
+        say("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
     else:
-        reset.console.print(f"[green]{phase}: done[/green]" + (", but for what is pending" if outcome.pending else ""))
+        rest = ", but for what is pending" if outcome.pending else ""
+        reset.console.print(styled((f"{phase}: done", "green"), rest))
     return int(outcome.code)
 
 
@@ -216,7 +221,7 @@ def _next_term(verb: Verb) -> None:
     node["name"], node["deadline"] = term.next.name, term.next.deadline
     del node["next"]
     write_atomically(file.path, file.dump())
-    click.echo(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)
+    say(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)
 
 
 def _abort(reset: Reset) -> int:
@@ -244,7 +249,7 @@ def _abort(reset: Reset) -> int:
     if "lock" in reset.state.begun:
         outcome = unlock(reset)
         for host, reason in outcome.pending.items():
-            click.echo(f"{host}: {reason}", err=True)
+            say(f"{host}: {reason}", err=True)
         if outcome.code:
             return int(outcome.code)
     reset.journal.write("aborted")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -20,19 +21,17 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, name: str, options: Options) -> None:
     """Show an image: its kernel, its streams, and the packages that differ from its parent's. Changes nothing."""
     from gpuadmin.cli._images import facts, in_store, variables
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.images import check_name
     from gpuadmin.plan import PlanBuilder
 
     with opened("show-image", options, changes=False) as verb:
         builder = PlanBuilder(f"Show the image {check_name(name)}")
-        builder.add_all(verb.named("storage"), ["look at the store"])
+        builder.add_all(storage_of(verb), ["look at the store"])
         found: list[dict[str, Any]] = []
 
         def result(run: RunResult) -> dict[str, Any]:
-            if any(host.bad for host in run.hosts.values()):
-                return {}
-            found.append(in_store(facts(run), name))
+            found.append(in_store(facts(run, verb.named("storage"), []), name))
             return found[0]
 
         code = perform(
@@ -43,7 +42,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
         )
         if not options.json and found:
             for line in describe(found[0]):
-                click.echo(line)
+                say(line)
         ctx.exit(code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuadmin.cli._options import json_option, site_option
+from gpuadmin.console import say, say_document
 
 
 @click.command("trust")
@@ -53,13 +54,13 @@ def command(
         for key in answers:
             if key.problem:
                 states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
-                click.echo(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
+                say(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
                 continue
             before = pinned.get((key.pattern, key.kind))
             others = any(pattern == key.pattern for pattern, _ in pinned)
             state = "pinned" if before == key.blob else "differs" if before or others else "new"
             states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
-            click.echo(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
+            say(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
             if state == "differs":
                 differing.append(key)
             if state != "pinned":
@@ -72,7 +73,7 @@ def command(
         if new:
             confirm(Plan(title="", question=f"Pin {len(new)} host key{'' if len(new) == 1 else 's'}?"), options)
             write_atomically(path, with_pinned(text, new))
-        click.echo(f"{len(new)} pinned in {path}", err=True)
+        say(f"{len(new)} pinned in {path}", err=True)
         code = ExitCode.HOST_UNREACHABLE if any(key.problem for key in answers) else ExitCode.DONE
         if as_json:
             body = document(
@@ -83,5 +84,5 @@ def command(
                 status="failed" if code else "ok",
                 result={"hosts": states},
             )
-            click.echo(to_json(body))
+            say_document(to_json(body))
     ctx.exit(code)

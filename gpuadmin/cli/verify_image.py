@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.console import say
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -22,14 +23,14 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
     Exit code 0: all is well; 1: something is not.
     """
     from gpuadmin.cli._images import variables
-    from gpuadmin.cli._verb import Work, opened, perform
+    from gpuadmin.cli._verb import Work, opened, perform, storage_of
     from gpuadmin.errors import ExitCode
     from gpuadmin.images import check_name
     from gpuadmin.plan import PlanBuilder
 
     with opened("verify-image", options, changes=False) as verb:
         builder = PlanBuilder(f"Verify the image {check_name(name)}")
-        builder.add_all(verb.named("storage"), ["verify it in the store"])
+        builder.add_all(storage_of(verb), ["verify it in the store"])
         problems: list[str] = []
         seen: list[str] = []
 
@@ -37,7 +38,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
             for host in run.hosts.values():
                 if "verified" in host.reports:
                     seen.append(name)
-                    problems.extend(host.reports["verified"].get(name, []))
+                    problems.extend(host.reports["verified"].get(name, ["the store did not say anything of it"]))
             return {"problems": problems}
 
         work = Work(
@@ -50,7 +51,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
         code = perform(verb, work)
         if not options.json and seen:
             for problem in problems:
-                click.echo(f"{name}: {problem}")
+                say(f"{name}: {problem}")
             if not problems:
-                click.echo(f"{name}: signature, digests and chain are right")
+                say(f"{name}: signature, digests and chain are right")
         ctx.exit(ExitCode.ERROR if problems and code == ExitCode.DONE else code)

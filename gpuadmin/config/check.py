@@ -10,6 +10,7 @@ from typing import Literal
 
 from gpuadmin.config.inventory import GROUPS
 from gpuadmin.config.load import Site
+from gpuadmin.config.memory import WAY_OUT, recall
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,20 @@ class Finding:
 def findings(site: Site, *, today: date | None = None) -> list[Finding]:
     """Given a site that loads, return what is still wrong with it."""
     today = today or date.today()
-    return [*_inventory(site), *_homes(site), *_backups(site), *_people(site, today), *_term(site, today), *_mail(site)]
+    return [
+        *_memory(site),
+        *_inventory(site),
+        *_homes(site),
+        *_backups(site),
+        *_people(site, today),
+        *_term(site, today),
+        *_mail(site),
+    ]
+
+
+def _memory(site: Site) -> Iterator[Finding]:
+    for words in recall(site.directory).contradictions(site.registry.registry):
+        yield Finding("error", "users.yml", words, WAY_OUT)
 
 
 def _inventory(site: Site) -> Iterator[Finding]:

@@ -114,6 +114,9 @@ def _load(folder: Path) -> Any:
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
+    for source in sorted(folder.iterdir()):
+        if source.suffix in (".yml", ".yaml") and source.is_file():
+            _check_yaml(source)
     sources = [str(content_path("inventory")), str(folder)]
     noise = io.StringIO()
     try:
@@ -121,9 +124,6 @@ def _load(folder: Path) -> Any:
             manager = InventoryManager(loader=DataLoader(), sources=sources)
     except AnsibleError as error:
         raise ConfigError(f"{folder}: {error}") from None
-    for source in sorted(folder.iterdir()):
-        if source.suffix in (".yml", ".yaml") and source.is_file():
-            _check_yaml(source)
     return manager
 
 

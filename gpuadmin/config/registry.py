@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import copy
 from dataclasses import dataclass
 from datetime import date
@@ -11,11 +11,12 @@ from typing import Any
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
+from gpuadmin.config.memory import remember
 from gpuadmin.config.schema import Registry, Settings, User
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError
 
-EMPTY = "users: []\nretired: []\n"
+LOST = "restore it from version control or a copy: without it uids would be given twice; for nobody write `users: []`"
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,11 @@ class RegistryFile:
 
     @classmethod
     def load(cls, path: Path, settings: Settings) -> RegistryFile:
-        """Load users.yml; one that is not there is empty. Raises ConfigError with every mistake."""
-        return cls.of(YamlFile.load(path, missing=EMPTY), settings)
+        """Load users.yml. Raises ConfigError with every mistake, and where it is missing: that does not mean nobody."""
+        file = YamlFile.load(path, missing=LOST)
+        if not file.data:
+            raise ConfigError(f"{path}: is empty", hint=LOST)
+        return cls.of(file, settings)
 
     @classmethod
     def of(cls, file: YamlFile, settings: Settings) -> RegistryFile:
@@ -55,9 +59,11 @@ class RegistryFile:
         add: Iterable[User] = (),
         update: Iterable[User] = (),
         retire: Iterable[str] = (),
+        forget: Collection[str] = (),
         today: date | None = None,
     ) -> RegistryFile:
-        """Given people to add, to update (by name) and to retire, return the new registry, validated as a whole.
+        """Given people to add, to update (by name), to retire, and retired ones to forget, return the new registry,
+        validated as a whole.
 
         Nothing is written: `save` does that.
         """
@@ -83,6 +89,9 @@ class RegistryFile:
                     tombstone["removed"] = today or date.today()
                     data["retired"].append(tombstone)
                 del entries[index]
+        for index in reversed(range(len(data["retired"]))):
+            if data["retired"][index]["name"] in forget:
+                del data["retired"][index]
         for user in add:
             # somebody who comes back is no longer retired
             for index in reversed(range(len(data["retired"]))):
@@ -93,9 +102,10 @@ class RegistryFile:
             entries.append(entry)
         return RegistryFile.of(YamlFile.parse(file.path, file.dump()), settings)
 
-    def save(self) -> None:
-        """Write users.yml atomically."""
+    def save(self, *, forget: Collection[str] = ()) -> None:
+        """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again."""
         write_atomically(self.file.path, self.file.text)
+        remember(self.file.path.parent, self.registry, forget=forget)
 
 
 _DEFAULTS = User(name="x")

@@ -12,13 +12,63 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent
 
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_limited
+
+MOST_VALUES = 200_000  # in one file: more than ten thousand people have; each takes some 2 kB of memory
+MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together
+DEEPEST = 50
+INIT = "gpuadmin init DIR writes a whole site"
+
+
+class _Bounded(Composer):
+    """Counts values while they are composed, with what aliases stand for: 400 bytes of them can stand for 10^9 values,
+    which every later walk through the tree would visit.
+    """
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader=loader)
+        self.warn_double_anchors = False
+        self._values = 0
+        self._by_alias = 0
+        self._weights: dict[str, int] = {}  # anchor → how many values it holds, once it is complete
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.parser.peek_event()
+        if isinstance(event, AliasEvent):
+            if event.anchor in self.anchors and event.anchor not in self._weights:
+                raise ComposerError(
+                    None, None, f"the alias *{event.anchor} stands in what it stands for", event.start_mark
+                )
+            self._by_alias += self._weights.get(event.anchor, 0)
+            self._values += self._weights.get(event.anchor, 0)
+            self._refuse_too_many(event.start_mark)
+            return super().compose_node(parent, index)
+        before = self._values
+        self._values += 1
+        self._refuse_too_many(event.start_mark)
+        node = super().compose_node(parent, index)
+        if event.anchor is not None:
+            self._weights[event.anchor] = self._values - before
+        return node
+
+    def _refuse_too_many(self, mark: Any) -> None:
+        if self._by_alias > MOST_BY_ALIAS:
+            raise ComposerError(
+                None, None, f"its aliases (*) stand for more than {MOST_BY_ALIAS} values; write them out", mark
+            )
+        if self._values > MOST_VALUES:
+            raise ComposerError(None, None, f"it holds more than {MOST_VALUES} values; is it the right file?", mark)
 
 
 def _yaml() -> YAML:
     yaml = YAML(typ="rt")
+    yaml.Composer = _Bounded
+    yaml.max_depth = DEEPEST
     yaml.preserve_quotes = True
     yaml.width = 100000  # an ssh key stays on one line
     yaml.indent(mapping=2, sequence=4, offset=2)
@@ -35,13 +85,12 @@ class YamlFile:
 
     @classmethod
     def load(cls, path: Path, *, missing: str | None = None) -> YamlFile:
-        """Given a path, return its content. A file that is not there reads as the text `missing`, if given."""
+        """Given a path, return its content. Raises ConfigError; `missing` is the way out where there is no file."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_limited(path).decode("utf-8")
         except FileNotFoundError:
-            if missing is None:
-                raise ConfigError(f"{path}: no such file", hint="gpuadmin init DIR writes a whole site") from None
-            text = missing
+            link = f", and {path.readlink()} is where it should lead" if path.is_symlink() else ""
+            raise ConfigError(f"{path}: no such file{link}", hint=missing or INIT) from None
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
         except OSError as error:
@@ -56,8 +105,10 @@ class YamlFile:
         except MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else "?"
             raise ConfigError(f"{path.name}:{line}: is not valid YAML: {error.problem}") from None
-        except YAMLError as error:
+        except (YAMLError, ValueError) as error:  # ValueError: no such day, or a number of a thousand digits
             raise ConfigError(f"{path.name}: is not valid YAML: {error}") from None
+        except RecursionError:
+            raise ConfigError(f"{path.name}: is not valid YAML: it is nested too deeply") from None
         if data is None:
             data = CommentedMap()
         if not isinstance(data, (CommentedMap, CommentedSeq) if or_list else CommentedMap):

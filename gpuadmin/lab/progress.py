@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gpuadmin.console import make_console, say
+
 #: Seconds after which a phase is worth a line.
 PATIENCE = 2.0
 
@@ -20,7 +22,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print one line."""
-        print(text, file=sys.stderr, flush=True)
+        say(text, err=True)
 
     @contextmanager
     def phase(self, text: str) -> Iterator[None]:
@@ -45,11 +47,10 @@ class Progress:
 
     @contextmanager
     def _spinner(self, text: str) -> Iterator[None]:
-        from rich.console import Console
         from rich.progress import Progress as Bar
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Bar(*columns, console=make_console(json=True), transient=True) as bar:
             bar.add_task(text, total=None)
             yield

@@ -1,9 +1,9 @@
 """The ledger: which mails were sent. JSON lines, appended and synced, so that no crash makes a second mail.
 
 Before a mail is handed over, its intent is on the disk; its outcome follows. An intent without an outcome is a crash
-in between: whether that mail went out is unknown, so it is reported and never sent again by itself. A damaged line is
-a crash while it was written: an intent that was not yet on the disk was not yet sent, and an outcome that is lost
-leaves its intent, so damaged lines are left out.
+in between: whether that mail went out is unknown, so it is reported and never sent again by itself. The last line may
+be torn, by a crash while it was written: an intent that was not yet on the disk was not yet sent, and an outcome that
+is lost leaves its intent. The next line that is written replaces it. Any other line that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.errors import GpuadminError
+from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.jsontext import json_text
 from gpuadmin.mail.letter import Letter
 
 LEDGER_FILE = "mails.jsonl"
@@ -65,33 +66,41 @@ class Entry:
         return {"names": list(self.names), "address": self.address, "time": self.time, "detail": self.detail}
 
 
-def fold(text: str) -> tuple[dict[str, Entry], int]:
-    """Given a ledger's text, return the latest entry of every key, and how many lines are damaged."""
+def fold(raw: bytes, path: Path) -> dict[str, Entry]:
+    """Given a ledger's content and its path, return the latest entry of every key.
+
+    A last line without its end was torn off by a crash and says nothing. Raises ConfigError, naming the line, where any
+    other line cannot be read: whom it was about would be mailed again.
+    """
     entries: dict[str, Entry] = {}
-    damaged = 0
-    for line in text.split("\n"):
+    *lines, torn = raw.split(b"\n")
+    for number, line in enumerate([*lines, torn], start=1):
         if not line.strip():
             continue
         found = _parse(line)
-        if found is None:
-            damaged += 1
+        if found is None and number > len(lines):
             continue
+        if found is None:
+            raise ConfigError(
+                f"{path}:{number}: is damaged, so who was mailed is not known; nobody is mailed",
+                hint="restore the file from version control or a copy; or look whom that line is about, and delete it",
+            )
         for entry in found:
             before = entries.get(entry.key)
             if before is not None and before.state is State.SENT and entry.state is not State.SENT:
                 continue  # two merged branches of a site: told is told, whatever the order of the lines
             entries[entry.key] = entry
-    return entries, damaged
+    return entries
 
 
-def _parse(line: str) -> list[Entry] | None:
+def _parse(line: bytes) -> list[Entry] | None:
     try:
-        value = json.loads(line)
+        value = json.loads(line.decode())
         state = State(value["state"])
         keys = [str(key) for key in value["keys"]]
         names = tuple(str(name) for name in value["names"])
         address, time, detail = str(value["address"]), str(value["time"]), str(value.get("detail", ""))
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return [Entry(key, state, address, names, time, detail) for key in keys]
 
@@ -102,10 +111,10 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        except OSError as error:
+            raw = path.read_bytes() if os.path.lexists(path) else b""
+        except OSError as error:  # a link that leads nowhere, too: its place is known, and what stood there is not
             raise GpuadminError(f"{path}: {error.strerror}", hint="without it nobody knows who was mailed") from None
-        self._entries, self.damaged = fold(text)
+        self._entries = fold(raw, path)
 
     @classmethod
     def of(cls, site: Path) -> Ledger:
@@ -155,7 +164,7 @@ class Ledger:
             "address": letter.address, "detail": detail[:500],
         }  # fmt: skip
         try:
-            append_synced(self.path, json.dumps(line, ensure_ascii=False) + "\n")
+            append_synced(self.path, json_text(line, indent=None) + "\n")
         except OSError as error:
             raise GpuadminError(
                 f"{self.path}: {error.strerror}", hint="no mail is sent that cannot be recorded; make room there"
@@ -168,13 +177,16 @@ class Ledger:
 
 
 def append_synced(path: Path, line: str) -> None:
-    """Append a line that is on the disk when this returns. A line that a crash left unfinished is closed first."""
+    """Append a line that is on the disk when this returns. A line that a crash left unfinished is cut off first."""
     new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        content = (("\n" if torn else "") + line).encode()
+        tail = os.pread(descriptor, size, 0).rpartition(b"\n")[2]
+        if tail and _parse(tail) is None:
+            os.ftruncate(descriptor, size - len(tail))
+            tail = b""
+        content = (("\n" if tail else "") + line).encode()
         while content:
             content = content[os.write(descriptor, content) :]
         os.fsync(descriptor)

@@ -31,6 +31,13 @@ class Facts:
         return cls(hosts, problems, at)
 
     @property
+    def homes_unknown(self) -> str | None:
+        """Why nobody knows which homes and backups there are, in words; None where the storage host has said it."""
+        if self.of_homes() is not None:
+            return None
+        return ", ".join(f"{host} ({reason})" for host, reason in self.problems.items()) or "no storage host was asked"
+
+    @property
     def silent(self) -> tuple[str, ...]:
         """The hosts that did not say anything."""
         return tuple(name for name, said in self.hosts.items() if said is None)

@@ -62,14 +62,16 @@ class Journal:
     def entries(self) -> list[dict[str, Any]]:
         """All whole lines. Raises GpuadminError where one in the middle cannot be read."""
         try:
-            lines = self.path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
+            lines = self.path.read_bytes().split(b"\n") if os.path.lexists(self.path) else [b""]
+        except OSError as error:
+            raise GpuadminError(
+                f"{self.path}: {error.strerror}", hint="without it nobody knows how far the reset came"
+            ) from None
         found = []
         for number, line in enumerate(lines[:-1], start=1):  # what follows the last line feed was torn off
             try:
-                entry = json.loads(line)
-            except ValueError:
+                entry = _entry(line)
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise GpuadminError(
                     f"{self.path}:{number}: is damaged; nothing is done", hint="restore the file, or move it away"
                 ) from None
@@ -119,6 +121,21 @@ class Journal:
                 case "aborted":
                     state = State(state.decision, aborted=True, unlocked_before=state.unlocked_before)
         return State(state.decision, frozenset(begun), done, pending, state.aborted, state.unlocked_before)
+
+
+#: What each event has to say, for `state` and the report to be read from it.
+_FIELDS = {"decided": ("decision",), "narrowed": ("decision",), "unlocked-before": ("names",), "begin": ("phase",),
+           "done": ("phase", "result", "pending"), "failed": ("phase", "result")}  # fmt: skip
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    """Given a line, return its entry. Raises ValueError, KeyError or TypeError where it is none."""
+    entry = json.loads(line.decode())
+    for field_ in _FIELDS.get(entry["event"], ()):
+        entry[field_]
+    if "decision" in entry:
+        Decision.read(entry["decision"])
+    return dict(entry)
 
 
 def _whole(descriptor: int) -> int:

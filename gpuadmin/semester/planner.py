@@ -19,14 +19,17 @@ from gpuadmin.term import current_term, standings
 
 @dataclass(frozen=True)
 class Leaver:
-    """Somebody who leaves. `home`: whether a home of theirs is to be wiped; `beside`: what restores made beside it."""
+    """Somebody who leaves. `home`: whether a home of theirs is to be wiped, None where nobody could look.
+
+    `beside`: what restores made beside it.
+    """
 
     name: str
     uid: int
     subid_start: int
     subid_count: int
     email: str | None = None
-    home: bool = False
+    home: bool | None = False
     beside: tuple[str, ...] = ()
 
     @property
@@ -58,7 +61,7 @@ class Decision:
 
     @property
     def wiped(self) -> tuple[Leaver, ...]:
-        """Those whose home goes, or something beside it."""
+        """Those whose home goes, or something beside it, as far as it is known."""
         return tuple(one for one in self.leaving if one.directories)
 
     @property
@@ -146,8 +149,10 @@ def _with_homes(one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, st
     )
 
 
-def _home_goes(name: str, one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool:
-    found = (homes or {}).get(name)
+def _home_goes(name: str, one: Leaver, homes: Mapping[str, Any] | None, kept: dict[str, str]) -> bool | None:
+    if homes is None:
+        return None
+    found = homes.get(name)
     if found is None:
         return False
     reason = None

@@ -15,7 +15,8 @@ def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
     """Who leaves, who stays, what is kept: the head of every plan of a reset. ``waiting``: what wipes left."""
     builder = PlanBuilder(f"End of {decision.term}: {len(decision.leaving)} leave, {len(decision.staying)} stay")
     for one in decision.leaving:
-        builder.add("leaves", f"{one.name} (uid {one.uid})" + ("" if one.home else ", no home to wipe"))
+        home = {True: "", False: ", no home to wipe", None: ", whether there is a home is not known"}[one.home]
+        builder.add("leaves", f"{one.name} (uid {one.uid}){home}")
     for name, reason in decision.staying.items():
         builder.add("stays", f"{name}: {reason}")
     for name, reason in decision.kept.items():
@@ -48,7 +49,9 @@ def end_sessions(decision: Decision, hosts: Sequence[str], facts: Facts, grace: 
         found = {name: count for name, count in running.get(host, {}).items() if name in decision.names}
         for name, count in sorted(found.items()):
             builder.add(host, f"{name}: end {count} process{'' if count == 1 else 'es'}")
-        if not found:
+        if facts.hosts.get(host) is None:
+            builder.add(host, "what runs there is not known; end it")
+        elif not found:
             builder.add(host, "nothing runs; make sure of it")
     return builder.build()
 
@@ -86,11 +89,13 @@ def wipe(decision: Decision, storage: Sequence[str], facts: Facts, blocked: Sequ
     return builder.build()
 
 
-def prune(gone: dict[str, list[str]]) -> Plan:
-    title = "Delete old backups" if gone else "Delete old backups: none is old enough"
+def prune(gone: dict[str, list[str]], unknown: Mapping[str, str]) -> Plan:
+    title = "Delete old backups" if gone or unknown else "Delete old backups: none is old enough"
     builder = PlanBuilder(title, destroys=True)
     for host, names in gone.items():
         builder.add_all([host], [f"delete the backup {name}" for name in names])
+    for host, reason in unknown.items():
+        builder.warn(f"{host}: which of its backups are old is not known ({reason}); they stay")
     return builder.build()
 
 

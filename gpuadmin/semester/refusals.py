@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import RefusedError, UnreachableError
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
 
 OLDEST = timedelta(minutes=30)  # what was seen longer ago is looked at again before anything is wiped
+
+
+def refuse_unknown(phase: str, facts: Facts) -> None:
+    """Raise UnreachableError where nobody could see which homes and backups there are."""
+    if facts.homes_unknown is not None:
+        raise UnreachableError(
+            f"{phase}: which homes and backups there are is not known: {facts.homes_unknown}; nothing is done",
+            hint="when the storage host answers: gpuadmin semester-reset --resume",
+        )
 
 
 def refuse_unbacked(decision: Decision, facts: Facts) -> None:

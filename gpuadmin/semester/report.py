@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.console import styled
+from gpuadmin.jsontext import json_text
 from gpuadmin.semester.journal import PHASES, Journal, State
-from gpuadmin.words import size_words
+from gpuadmin.words import size_words, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def document(
             {
                 "name": name,
                 "uid": one.uid,
-                "home": "none" if home is None else "kept" if name in refused or not gone else "wiped",
+                "home": _of_home(home, facts, gone=gone and name not in refused),
                 "problem": refused.get(name),
                 "files": 0 if home is None else home["files"],
                 "bytes": 0 if home is None else home["bytes"],
@@ -64,8 +65,18 @@ def document(
             "until": until(found["created"], settings.backups.days), "copies": dict(found["copies"]),
         },
         "leftovers": facts.waiting(),
+        "unknown": dict(facts.problems),
         "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
     }  # fmt: skip
+
+
+def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str:
+    """What became of somebody's home: wiped, kept, none, or unknown. `home`: as it is in the backup."""
+    if facts.homes_unknown is not None:
+        return "unknown"
+    if home is None:
+        return "none"
+    return "wiped" if gone else "kept"
 
 
 def _of(one: Leaver, backup: Mapping[str, Any] | None) -> list[str]:
@@ -90,12 +101,13 @@ def write(journal: Journal, report: Mapping[str, Any]) -> Path:
         loader=jinja2.FileSystemLoader(content_path("templates", "report")),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["size"] = size_words
     page = environment.get_template("semester.html.j2").render(report)
-    write_atomically(journal.directory / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n",
+    write_atomically(journal.directory / "report.json", json_text(report) + "\n",
                      mode=0o600)  # fmt: skip
     write_atomically(journal.directory / "report.html", page, mode=0o600)
     return journal.directory / "report.html"
@@ -104,7 +116,6 @@ def write(journal: Journal, report: Mapping[str, Any]) -> Path:
 def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None:
     """Print the report for people."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -117,21 +128,21 @@ def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None
     kept = {name: reason for name, reason in report["kept"].items() if name not in report["staying"]}
     for title, names in (("Stays", report["staying"]), ("Kept", kept)):
         for name, reason in names.items():
-            console.print(f"{title}: {escape(name)}: {escape(reason)}")
+            console.print(f"{title}: {name}: {reason}")
     if report["backup"]:
         backup = report["backup"]
         copies = ", ".join(f"{host} (verified {when})" for host, when in backup["copies"].items())
-        console.print(f"Backup: {backup['name']} in {escape(backup['path'])}, until {backup['until']}")
-        console.print(
-            f"Second copy: {escape(copies)}" if copies else "[yellow]No second copy on another host.[/yellow]"
-        )
+        console.print(f"Backup: {backup['name']} in {backup['path']}, until {backup['until']}")
+        console.print(f"Second copy: {copies}" if copies else styled(("No second copy on another host.", "yellow")))
     console.print(f"Freed: {size_words(report['bytes_freed'])}")
     for name in report["leftovers"]:
         console.print(
-            f"[yellow]Left by a wipe, because its backup lacks it:[/yellow] {escape(name)} (gpuadmin clear-leftovers)"
+            styled(("Left by a wipe, because its backup lacks it:", "yellow"), f" {name} (gpuadmin clear-leftovers)")
         )
+    for host, reason in report["unknown"].items():
+        console.print(styled(("Not known:", "yellow"), f" what {host} has: {reason}"))
     for phase, hosts in report["pending"].items():
         for host, reason in hosts.items():
-            console.print(f"[yellow]Pending:[/yellow] {phase} on {escape(host)}: {escape(reason)}")
+            console.print(styled(("Pending:", "yellow"), f" {phase} on {host}: {reason}"))
     if page is not None:
-        console.print(f"Report: {escape(str(page))}")
+        console.print(f"Report: {page}")

@@ -15,6 +15,8 @@ from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.config.yamlfile import YamlFile
 
 SETTINGS = Settings.model_validate({"name": "test"})
+#: What a storage host says of uids that remembers nobody's.
+UIDS: dict[str, Any] = {"memory": {}, "seen": {}, "problem": None}
 HOSTS = (
     SiteHost("storage1", ("storage",), {"ansible_host": "127.0.0.1", "ansible_port": 1}),
     SiteHost("node1", ("gpu", "golden"), {"ansible_host": "127.0.0.1", "ansible_port": 2}),

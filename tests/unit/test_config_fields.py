@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +112,7 @@ BAD_KEYS = {
     "ssh-dss AAAAB3NzaC1kc3M=": "known key type",
     "-----BEGIN OPENSSH PRIVATE KEY-----": "PRIVATE key",
     "x" * 20000: "at most",
+    f"{ED25519} \u200b": "invisible character U\\+200B",
     f"ssh-ed25519\t{ED25519.split()[1]}": "control character",
 }
 
@@ -120,6 +123,23 @@ def test_bad_keys(key: str, why: str) -> None:
         fields.ssh_key(key)
 
 
+@pytest.mark.parametrize("rule", [fields.plain_text, fields.email, fields.local_file, fields.absolute_path])
+@pytest.mark.parametrize("character", "\u202e\u2066\u200b\u200d\u2060\ufeff\xad\u3164\u061c\U000e0041\x9b\x1b")
+def test_what_turns_text_around_or_is_not_seen_is_refused(rule: Callable[[str], Any], character: str) -> None:
+    with pytest.raises(ValueError, match="character"):
+        rule(f"/home/minji{character}@example.org")
+
+
+def test_the_nodes_refuse_the_same_characters() -> None:
+    from gpuadmin.words import UNSEEN
+
+    source = (Path(fields.__file__).parents[1] / NODE_FIELDS).read_text()
+    (found,) = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)
+                and ast.unparse(node.targets[0]) == "UNSEEN"]  # fmt: skip
+    assert ast.literal_eval(found.value) == UNSEEN
+
+
+NODE_FIELDS = "collections/ansible_collections/gpuadmin/node/plugins/module_utils/fields.py"
 TABLE: list[tuple[Callable[[str], Any], str, str | None]] = [
     (fields.email, "minji@example.org", None),
     (fields.email, "m.kim+gpu@cs.example.ac.kr", None),

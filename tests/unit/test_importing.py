@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
@@ -83,6 +85,7 @@ BAD = {
     "uid in words": ("a.csv", "name,uid\nminji,many\n", ["a.csv:2: uid: 'many' is not a number"]),
     "negative uid": ("a.csv", "name,uid\nminji,-1\n", ["a.csv:2: uid: '-1' is not a number"]),
     "superscript uid": ("a.csv", "name,uid\nminji,²\n", ["a.csv:2: uid: '²' is not a number"]),
+    "a uid of many digits": ("a.csv", "name,uid\nminji," + "9" * 5000 + "\n", ["a.csv:2: uid: '999", "not a number"]),
     "docker maybe": ("a.csv", "name,docker\nminji,maybe\n", ["a.csv:2: docker: 'maybe' is neither yes nor no"]),
     "bad date": ("a.csv", "name,expires\nminji,28.2.2027\n", ["a.csv:2: ", "expires", "not a date"]),
     "no name in a row": ("a.csv", "name,uid\n,20000\n", ["a.csv:2: ", "no user name"]),
@@ -93,6 +96,14 @@ BAD = {
     "YAML, hostile": ("a.yml", "users:\n  - name: minji\n  - name: '../x'\n", ["a.yml:3: ", "'../x'"]),
     "YAML, unknown field": ("a.yml", "- {name: minji, groups: [sudo]}\n", ["groups"]),
     "YAML, a template": ("a.yml", "- {name: minji, uid: {{ x }}}\n", ["a.yml"]),
+    "YAML, nested deeply": ("a.yml", "[" * 4000 + "]" * 4000, ["a.yml:1: is not valid YAML: ", "depth"]),
+    "YAML, no such day": ("a.yml", "- {name: minji, expires: 2027-02-31}\n", ["a.yml: is not valid YAML: "]),
+    "YAML, many digits": ("a.yml", "- {name: minji, uid: " + "9" * 5000 + "}\n", ["a.yml: is not valid YAML: "]),
+    "YAML, an alias in itself": ("a.yml", "- &a [*a]\n", ["a.yml:1: is not valid YAML: ", "stands in what"]),
+    "YAML, an anchor within an anchor": (
+        "a.yml", "- &a {name: x, keys: [&b z, *b, *a]}\n", ["a.yml:1: is not valid YAML: "],
+    ),
+    "a terminal's codes in a note": ("a.csv", "name,note\nminji,a\u202eb\n", ["a.csv:2: ", "invisible", "U+202E"]),
     "YAML, a locked newcomer": ("a.yml", "- {name: minji, locked: true}\n", ["a.yml:1: [0]: 'minji': locked: "]),
 }  # fmt: skip
 
@@ -103,6 +114,73 @@ def test_mistakes_name_file_and_line(tmp_path: Path, name: str, text: str | byte
         read(tmp_path, name, text)
     for word in words:
         assert word in caught.value.message
+
+
+def bomb(levels: int = 9, breadth: int = 9) -> str:
+    """YAML in which each of some lines stands for nine of the one before."""
+    lines = ["a0: &a0 [" + ", ".join(["x"] * breadth) + "]"]
+    lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * breadth) + "]" for n in range(1, levels)]
+    return "\n".join([*lines, f"users: [{{name: minji, keys: *a{levels - 1}}}]"]) + "\n"
+
+
+SMALL = 512 * 1024 * 1024  # bytes of address space; Python, ruamel.yaml and pydantic take 150 MB of it
+
+READERS = {
+    "--from": ("gpuadmin.importing", "read_people(sys.argv[1])"),
+    "a file of the site": ("gpuadmin.config.yamlfile", "YamlFile.load(Path(sys.argv[1]))"),
+    "the inventory": ("gpuadmin.config.inventory", "load_inventory(Path(sys.argv[1]).parents[1])"),
+}
+FILES = {
+    "an alias bomb": (bomb, "aliases"),
+    "too many values": (lambda: "users: [" + "a," * 100_000 + "]\n", "holds more than"),
+    "too large": (lambda: "# x\n" * 5_000_000, "is larger than 16 MiB"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("file", FILES)
+def test_no_file_takes_the_memory(tmp_path: Path, reader: str, file: str) -> None:
+    module, call = READERS[reader]
+    make, words = FILES[file]
+    path = tmp_path / "inventory" / "people.yml"
+    path.parent.mkdir()
+    path.write_text(make())
+    program = f"""
+import resource, sys
+from pathlib import Path
+from {module} import *
+from gpuadmin.config import yamlfile
+from gpuadmin.errors import ConfigError
+resource.setrlimit(resource.RLIMIT_AS, ({SMALL},) * 2)
+yamlfile.MOST_VALUES = 10_000  # the true one takes a test a minute
+try:
+    {call}
+except ConfigError as error:
+    print(error.message)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "people.yml" in done.stdout
+    assert words in done.stdout
+
+
+def test_few_aliases_are_what_they_stand_for(tmp_path: Path) -> None:
+    found = read(tmp_path, "a.yml", f"- {{name: minji, keys: &mine ['{KEY}']}}\n- {{name: jiho, keys: *mine}}\n")
+    assert [person.keys for person in found] == [(KEY,), (KEY,)]
+
+
+def test_a_file_without_an_end() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero: is larger than 16 MiB"):
+        read_people("/dev/zero")
+    with pytest.raises(ConfigError, match="neither a public key nor a file"):
+        read_keys(["/dev/zero"])
+
+
+def test_more_people_than_a_site_has(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds more than 20000 people"):
+        read(tmp_path, "a.csv", "name\n" + "a\n" * 20_001)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

@@ -138,5 +138,11 @@ def test_damaged_records_do_not_hide_the_others(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     good, bad = record(runs), record(runs)
     (bad.directory / "run.json").write_text("{")
-    assert [run["id"] for run in list_runs(runs)] == [good.id]
+    third = record(runs)
+    (third.directory / "result.json").write_text("[" * 9000)
+    found = {run["id"]: run["status"] for run in list_runs(runs)}
+    assert found == {good.id: "unfinished", bad.id: "damaged", third.id: "damaged"}
+    for one in (bad, third):
+        with pytest.raises(ConfigError, match=r"json: is damaged"):
+            show_run(runs, one.id)
     assert list_runs(tmp_path / "none") == []

@@ -18,7 +18,7 @@ import pytest
 from gpuadmin.cli import VERBS
 from gpuadmin.events import HostResult
 from gpuadmin.run import Invocation, RunResult
-from tests.unit.support import make_site, public_key
+from tests.unit.support import UIDS, make_site, public_key
 
 KEY, OTHER = public_key("minji"), public_key("jiho")
 USERS = f"""# People.
@@ -47,7 +47,15 @@ class Ansible:
         default_factory=lambda: RunResult({name: HostResult("ok") for name in ("storage1", "node1", "node2")})
     )
 
+    #: What the storage host says before a uid is given, and how often it was asked.
+    uids: HostResult = field(default_factory=lambda: HostResult("ok", reports={"uids": dict(UIDS)}))
+    looked: int = 0
+
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        if invocation.playbook == "list-users" and invocation.limit == "storage1":
+            assert invocation.check
+            self.looked += 1
+            return RunResult({"storage1": self.uids})
         self.asked.append(invocation)
         assert self.site is not None
         self.users_yml.append((self.site / "users.yml").read_text())
@@ -463,18 +471,20 @@ def test_colours_on_a_terminal_only(site: Path, arguments: tuple[str, ...]) -> N
 
 
 def test_saying_no_on_a_terminal(site: Path) -> None:
-    code, shown = on_a_terminal("add-user", "minji", "--site", str(site), typed=b"n\n")
+    (site / "users.yml").write_text(USERS)
+    code, shown = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"n\n")
     assert code == 5, shown
     assert "Go ahead?" in shown
     assert "not confirmed; nothing was changed" in shown
-    assert (site / "users.yml").read_text() == "users: []\n"
+    assert (site / "users.yml").read_text() == USERS
 
 
 def test_leaving_at_the_question(site: Path) -> None:
-    code, shown = on_a_terminal("add-user", "minji", "--site", str(site), typed=b"\x04")
+    (site / "users.yml").write_text(USERS)
+    code, shown = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"\x04")
     assert code == 130, shown
     assert "Traceback" not in shown
-    assert (site / "users.yml").read_text() == "users: []\n"
+    assert (site / "users.yml").read_text() == USERS
 
 
 def test_init_writes_a_site_that_check_accepts(cli: Cli, tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_killed_at_any_moment(
 
     real = RegistryFile.save
 
-    def saved_and_killed(file: RegistryFile) -> None:
-        real(file)
+    def saved_and_killed(file: RegistryFile, **more: Any) -> None:
+        real(file, **more)
         raise Killed
 
     for target, replacement in (

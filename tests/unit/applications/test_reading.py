@@ -16,9 +16,10 @@ from gpuadmin.applications.columns import find_columns
 from gpuadmin.applications.form import moment, person_name, public_keys, student_number, wanted
 from gpuadmin.applications.matching import latest
 from gpuadmin.applications.read import read_form, read_members, with_map
-from gpuadmin.applications.table import LARGEST, parse_table, read_table
+from gpuadmin.applications.table import parse_table, read_table
 from gpuadmin.config.schema import Applications
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import LARGEST
 from tests.unit.support import public_key
 
 KEY = public_key("minji")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuadmin.errors import GpuadminError
+from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail import ledger as module
 from gpuadmin.mail.deliver import deliver
 from gpuadmin.mail.ledger import Ledger, State, fold
@@ -29,26 +29,64 @@ def line(state: str, *keys: str, address: str = "a@example.org") -> str:
 
 
 FOLDED = {
-    "nothing": ("", {}, 0),
-    "an intent alone is uncertain": (line("intent", "a"), {"a": "intent"}, 0),
-    "sent": (f"{line('intent', 'a')}\n{line('sent', 'a')}\n", {"a": "sent"}, 0),
-    "a digest": (line("sent", "a", "b"), {"a": "sent", "b": "sent"}, 0),
-    "failed, then tried again": (f"{line('failed', 'a')}\n{line('intent', 'a')}", {"a": "intent"}, 0),
+    "nothing": ("", {}),
+    "an intent alone is uncertain": (line("intent", "a"), {"a": "intent"}),
+    "sent": (f"{line('intent', 'a')}\n{line('sent', 'a')}\n", {"a": "sent"}),
+    "a digest": (line("sent", "a", "b"), {"a": "sent", "b": "sent"}),
+    "failed, then tried again": (f"{line('failed', 'a')}\n{line('intent', 'a')}", {"a": "intent"}),
     "told is told, in whatever order two branches were merged": (
-        f"{line('sent', 'a')}\n<<<<<<< HEAD\n{line('intent', 'a')}\n",
+        f"{line('sent', 'a')}\n\n{line('intent', 'a')}\n",
         {"a": "sent"},
-        1,
     ),
-    "torn": (f"{line('intent', 'a')}\n{line('sent', 'a')[:30]}", {"a": "intent"}, 1),
-    "rubbish": ('\x00\x00\n[]\n{"state": "sent"}\n{"state": "gone", "keys": []}\n3\nnull\n' + "[" * 5000, {}, 7),
+    "torn": (f"{line('intent', 'a')}\n{line('sent', 'a')[:30]}", {"a": "intent"}),
+    "torn within a letter": (f"{line('intent', 'a')}\n".encode() + '{"detail": "예'.encode()[:-1], {"a": "intent"}),
+    "torn, and zeros": (f"{line('intent', 'a')}\n\0\0\0\0", {"a": "intent"}),
 }
 
 
-@pytest.mark.parametrize(("text", "states", "damaged"), FOLDED.values(), ids=FOLDED.keys())
-def test_reading(text: str, states: dict[str, str], damaged: int) -> None:
-    entries, found = fold(text)
+@pytest.mark.parametrize(("text", "states"), FOLDED.values(), ids=FOLDED.keys())
+def test_reading(text: str | bytes, states: dict[str, str]) -> None:
+    entries = fold(text.encode() if isinstance(text, str) else text, Path("mails.jsonl"))
     assert {key: entry.state.value for key, entry in entries.items()} == states
-    assert found == damaged
+
+
+DAMAGE = ["<<<<<<< HEAD", "\0\0", "[]", '{"state": "sent"}', '{"state": "gone", "keys": []}', "3", "null", "[" * 5000,
+          line("sent", "a")[:30], line("sent", "a") * 2, '"x"']  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", [*(text.encode() for text in DAMAGE), b'{"state": "sent", "keys": ["\xff"]}'])
+def test_any_other_damaged_line_is_an_error_and_nobody_is_mailed(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "mails.jsonl"
+    path.write_bytes(line("sent", "a").encode() + b"\n" + damage + b"\n" + line("sent", "b").encode() + b"\n")
+    before = path.read_bytes()
+    sent: list[str] = []
+    with pytest.raises(ConfigError, match=r"mails\.jsonl:2: is damaged") as caught:
+        run(tmp_path, ["c"], Recorder(sent.append))
+    assert "delete it" in str(caught.value.hint)
+    assert sent == []
+    assert path.read_bytes() == before
+
+
+def test_a_torn_line_is_replaced_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "mails.jsonl"
+    path.write_text(f"{line('sent', 'a')}\n{line('sent', 'b')[:30]}")
+    run(tmp_path, ["c"], Recorder(lambda _: None))
+    assert all(json.loads(text) for text in path.read_text().splitlines())
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_last_line_that_lacks_only_its_end_stays(tmp_path: Path) -> None:
+    path = tmp_path / "mails.jsonl"
+    path.write_text(line("sent", "a"))
+    run(tmp_path, ["c"], Recorder(lambda _: None))
+    assert path.read_text().splitlines()[0] == line("sent", "a")
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_link_that_leads_nowhere_is_not_an_empty_ledger(tmp_path: Path) -> None:
+    (tmp_path / "mails.jsonl").symlink_to("gone/mails.jsonl")
+    with pytest.raises(GpuadminError, match="No such file"):
+        Ledger.of(tmp_path)
 
 
 OPEN = [
@@ -206,6 +244,5 @@ REAL_APPEND = module.append_synced
 
 @given(text=st.text())
 def test_no_text_is_a_traceback(text: str) -> None:
-    entries, damaged = fold(text)
-    assert not entries
-    assert damaged <= text.count("\n") + 1
+    with contextlib.suppress(ConfigError):
+        assert not fold(text.encode(errors="surrogatepass"), Path("mails.jsonl"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpuadmin.mail.ledger import append_synced
 
 
-def test_an_unfinished_line_is_closed_before_the_next(tmp_path: Path) -> None:
+def test_a_torn_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
     """Else the next intent would be a part of it, and nobody would know of that mail."""
     ledger = tmp_path / "mails.jsonl"
     append_synced(ledger, '{"first": 1}\n')
@@ -15,4 +15,4 @@ def test_an_unfinished_line_is_closed_before_the_next(tmp_path: Path) -> None:
         stream.write(b'{"torn": ')
     append_synced(ledger, '{"second": 2}\n')
     append_synced(ledger, '{"third": 3}\n')
-    assert ledger.read_text().splitlines() == ['{"first": 1}', '{"torn": ', '{"second": 2}', '{"third": 3}']
+    assert ledger.read_text().splitlines() == ['{"first": 1}', '{"second": 2}', '{"third": 3}']

@@ -233,6 +233,29 @@ def test_a_storage_host_that_is_away(cluster: Cluster, cli: Cli) -> None:
     check_end(cluster)
 
 
+def test_what_a_storage_host_that_is_away_has_is_not_known(cluster: Cluster, cli: Cli) -> None:
+    cluster.away = {"storage1"}
+    code, out, err = cli("semester-reset", "--check")
+    assert code == 4, err
+    assert "minji (uid 20000), whether there is a home is not known" in out
+    assert "no home to wipe" not in out
+    assert "storage1: which of its backups are old is not known" in out
+    code, _out, err = cli(*ALL, "--leave-pending")
+    assert code == 4
+    assert "backup: which homes and backups there are is not known: storage1 (does not answer (timed out))" in err
+    assert "backup" not in journal(cluster).state().begun
+
+
+def test_a_damaged_journal_stops_everything(cluster: Cluster, cli: Cli) -> None:
+    journal(cluster).write("begin", phase="announce")
+    for line in ('{"event": "done", "phase": "wipe"}', "[]", '{"event": "decided", "decision": {}}', "{}", "\0"):
+        journal(cluster).path.write_text(f"{line}\n")
+        code, _out, err = cli(*ALL)
+        assert code == 1, line
+        assert "journal.jsonl:1: is damaged; nothing is done" in err
+    assert cluster.asked == []
+
+
 def test_who_still_runs_something_is_not_wiped(cluster: Cluster, cli: Cli) -> None:
     def start(now: str) -> None:
         if now == "backup":

@@ -43,6 +43,16 @@ options:
   archive_directory:
     description: Where archives go. Needed when O(archive) is not empty.
     type: path
+  remember:
+    description: Whose uids these are, each with name and uid; the host remembers it, whatever becomes of the site.
+    type: list
+    elements: dict
+    default: []
+  forget:
+    description: Names whose uids are free again; one that a home or an archive carries is not forgotten.
+    type: list
+    elements: str
+    default: []
   archive_timeout:
     description: Seconds to wait for one archive; it goes on when the waiting ends.
     type: int
@@ -88,7 +98,10 @@ report:
   description: Each home's status, operations and problem.
   returned: always
   type: dict
-  sample: {homes: {minji: {status: created, operations: [create for uid 20001], problem: null}}, problems: []}
+  sample:
+    homes: {minji: {status: created, operations: [create for uid 20001], problem: null}}
+    problems: []
+    uids: {memory: {"20001": minji}, seen: {"20001": /srv/storage/homes/minji}, problem: null}
 """
 
 from dataclasses import replace
@@ -97,6 +110,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.uids import keep
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -107,6 +121,8 @@ ARGUMENTS = {
     "archive": {"type": "list", "elements": "dict", "default": []},
     "archive_directory": {"type": "path"},
     "archive_timeout": {"type": "int", "default": 7200},
+    "remember": {"type": "list", "elements": "dict", "default": []},
+    "forget": {"type": "list", "elements": "str", "default": []},
 }
 
 
@@ -114,8 +130,11 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
 
     def make() -> Answer:
-        plan = converge(Request(**module.params), check=module.check_mode)
-        return replace(Answer.of(plan), diff=plan.diff())
+        given = dict(module.params)
+        remember, forget = given.pop("remember"), given.pop("forget")
+        plan = converge(Request(**given), check=module.check_mode)
+        known = keep(given["root"], given["archive_directory"], remember, forget, check=module.check_mode)
+        return replace(Answer.of(plan, uids=known.as_dict()), diff=plan.diff())
 
     give(module, make, key="homes")
 

@@ -1,0 +1,63 @@
+"""What hosts were asked for: known, or unknown and why. Nothing is decided from what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuadmin.errors import ExitCode, HostFailedError, UnreachableError
+from gpuadmin.events import HostResult
+
+
+@dataclass(frozen=True)
+class Answers:
+    """`known`: host → what it said. `unknown`: host → why it did not. `failed`: those of them that answered, badly."""
+
+    known: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    failed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, hosts: Mapping[str, HostResult], asked: Iterable[str], report: str) -> Answers:
+        """Given the results of a run, who was asked, and the name of the report that each should have given."""
+        known: dict[str, Any] = {}
+        unknown: dict[str, str] = {}
+        failed = set()
+        for name in asked:
+            result = hosts.get(name)
+            said = None if result is None else result.reports.get(report)
+            # a host can fail for one person's sake and have spoken of all; one that could not begin says {}
+            if result is not None and said is not None and (not result.bad or (said and result.status == "failed")):
+                known[name] = said
+                continue
+            unknown[name] = "did not answer" if result is None else result.message or "did not say"
+            if result is not None and result.status != "unreachable":
+                failed.add(name)
+        return cls(known, unknown, frozenset(failed))
+
+    @property
+    def words(self) -> str:
+        """Which hosts did not say it, and why: `storage1 (does not answer (timed out))`."""
+        return ", ".join(f"{host} ({reason})" for host, reason in self.unknown.items())
+
+    @property
+    def code(self) -> ExitCode:
+        """What a verb ends with that could not know."""
+        if not self.unknown:
+            return ExitCode.DONE
+        return ExitCode.HOST_FAILED if self.failed else ExitCode.HOST_UNREACHABLE
+
+    def among(self, hosts: Collection[str]) -> Answers:
+        """The answers of some of the hosts."""
+        return Answers(
+            {host: said for host, said in self.known.items() if host in hosts},
+            {host: reason for host, reason in self.unknown.items() if host in hosts},
+            self.failed & set(hosts),
+        )
+
+    def require(self, what: str) -> None:
+        """Raise UnreachableError, or HostFailedError, unless all have answered. `what` is not known without them."""
+        if self.unknown:
+            kind = HostFailedError if self.failed else UnreachableError
+            raise kind(f"{what} is not known: {self.words}", hint="nothing was changed; try again when they answer")

@@ -1,0 +1,28 @@
+"""rich's console, for data: nothing that a terminal obeys gets through it. `gpuadmin.console` makes it when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from gpuadmin.words import visible
+
+
+class SafeConsole(Console):
+    """A console for data: a string is a text, never markup, and what is not printable in it is shown as escapes.
+
+    Styles come from our own templates, as `Text` objects.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Before the layout, so that columns are as wide as what is shown."""
+        return super().render_str(visible(text), **options | {"markup": False, "emoji": False, "highlight": False})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """After it, whatever the text was wrapped in: the only segments with control codes are rich's own."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)

@@ -1,0 +1,49 @@
+"""Whatever is printed goes through `gpuadmin.console`: it escapes what is not printable, and takes no markup."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "gpuadmin"
+#: The console itself, and what runs as a program of its own on a host or for ssh.
+EXEMPT = ("console.py", "terminal.py", "collections/", "libexec/", "collector/")
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if not str(path.relative_to(PACKAGE)).startswith(EXEMPT)]
+PRINTS = {"click.echo", "click.secho", "click.style", "click.prompt", "click.confirm", "click.echo_via_pager", "print",
+          "sys.stdout.write", "sys.stderr.write", "Text.from_markup", "Text.from_ansi"}  # fmt: skip
+
+
+def violations(source: str) -> Iterator[str]:
+    """Given Python source, name what prints, or takes markup, past the console."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            if ast.unparse(node.func) in PRINTS:
+                yield f"{node.lineno}: {ast.unparse(node.func)}"
+            for keyword in node.keywords:
+                if keyword.arg == "markup" and not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                ):
+                    yield f"{node.lineno}: markup="
+        elif isinstance(node, ast.ImportFrom) and node.module in ("rich", "rich.console", "rich.markup", "click"):
+            for name in node.names:
+                if name.name in ("print", "Console", "escape", "echo", "secho", "confirm", "prompt", "render"):
+                    yield f"{node.lineno}: {node.module}.{name.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(PACKAGE)) for path in FILES])
+def test_nothing_is_printed_past_the_console(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    # a name for a type is no console that prints
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    assert list(violations(ast.unparse(ast.fix_missing_locations(tree)))) == []
+
+
+def test_the_rule_sees_what_it_is_for() -> None:
+    assert (
+        len(list(violations("print(1)\nclick.echo(x)\nfrom rich.markup import escape\nc.print(x, markup=True)"))) == 4
+    )

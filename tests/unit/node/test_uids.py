@@ -1,0 +1,86 @@
+"""Whose every uid was, as the storage host remembers it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import uids
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+MINJI = {"name": "minji", "uid": 20000, "gid": 20000, "locked": True}
+JIHO = {"name": "jiho", "uid": "20001"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[str, str, str]:
+    """The homes, the archives and the state."""
+    for name in ("homes", "archive", "state"):
+        (tmp_path / name).mkdir()
+    return str(tmp_path / "homes"), str(tmp_path / "archive"), str(tmp_path / "state")
+
+
+def test_people_are_remembered_whatever_comes_later(place: tuple[str, str, str]) -> None:
+    homes, archive, state = place
+    assert uids.keep(homes, archive, [MINJI], [], check=True, state=state).memory == {}
+    assert list(Path(state).iterdir()) == []
+    assert uids.keep(homes, archive, [MINJI, {"name": "../x", "uid": 5}, {"name": "a"}], [], check=False,
+                     state=state).memory == {20000: "minji"}  # fmt: skip
+    assert uids.keep(homes, archive, [JIHO], [], check=False, state=state).memory == {20000: "minji", 20001: "jiho"}
+    # another owner of a uid does not replace the first one: an admin has to let them go
+    again = uids.keep(homes, archive, [{"name": "seo", "uid": 20000}], [], check=False, state=state)
+    assert again.memory == {20000: "minji", 20001: "jiho"}
+    assert uids.keep(homes, archive, [], ["minji"], check=False, state=state).memory == {20001: "jiho"}
+    file = uids.path(homes, state)
+    assert Path(file).stat().st_mode & 0o777 == 0o600
+    assert json.loads(Path(file).read_text())["root"] == homes
+    assert uids.recall("/srv/other/homes", state) == {}
+
+
+def test_what_homes_and_archives_carry(place: tuple[str, str, str]) -> None:
+    homes, archive, state = place
+    for name, uid in (("minji", 20000), ("left\x1b[2J", 20003)):
+        path = Path(homes) / name
+        path.mkdir()
+        os.chown(path, uid, uid)
+    for name in ("jiho-20001-20261122T010203Z.tar.zst", "rubbish"):
+        (Path(archive) / name).touch()
+    seen = uids.see(homes, archive)
+    assert seen == {
+        20000: f"{homes}/minji", 20003: f"{homes}/left\\x1b[2J",
+        20001: f"{archive}/jiho-20001-20261122T010203Z.tar.zst",
+    }  # fmt: skip
+    uids.keep(homes, archive, [MINJI, JIHO], [], check=False, state=state)
+    kept = uids.keep(homes, archive, [], ["minji", "jiho"], check=False, state=state)
+    assert kept.memory == {20000: "minji", 20001: "jiho"}
+    assert kept.problem is not None
+    assert "uid 20000 is not forgotten" in kept.problem
+    assert uids.see("/nowhere", None) == {}
+
+
+DAMAGED = ["", "{", "[]", '{"uids": []}', '{"uids": {"x": "a"}}', '{"uids": {"1": "../x"}}', "[" * 9999]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_memory_is_said_and_not_replaced(place: tuple[str, str, str], text: str) -> None:
+    homes, archive, state = place
+    file = Path(uids.path(homes, state))
+    file.parent.mkdir()
+    file.write_text(text)
+    known = uids.keep(homes, archive, [MINJI], [], check=False, state=state)
+    assert known.as_dict() == {"memory": None, "seen": {}, "problem": known.problem}
+    assert "is damaged" in str(known.problem)
+    assert file.read_text() == text
+    with pytest.raises(NodeError, match="is damaged"):
+        uids.recall(homes, state)
+
+
+def test_a_link_in_its_place_is_not_followed(place: tuple[str, str, str]) -> None:
+    homes, archive, state = place
+    file = Path(uids.path(homes, state))
+    file.parent.mkdir()
+    file.symlink_to("/etc/passwd")
+    assert uids.keep(homes, archive, [MINJI], [], check=False, state=state).memory is None
+    assert file.is_symlink()
