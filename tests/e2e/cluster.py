@@ -76,9 +76,10 @@ class Cluster:
         self._commands.clear()
 
     def restore(self, state: str) -> None:
-        """Put the lab back to a saved state."""
+        """Put the lab back to a saved state; the site remembers nobody who came since."""
         self.end_commands()
         self.lab("restore", state)
+        (self.site / "runs" / "uids.json").unlink(missing_ok=True)
 
     def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""

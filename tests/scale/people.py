@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,10 @@ def users_yml(number: int) -> str:
 
 
 def site(cluster: Cluster, directory: Path, number: int) -> Path:
-    """Write a site for the hosts: one called `storage` is the storage host, all others are nodes."""
+    """Write a site for the hosts: one called `storage1` is the storage host, all others are nodes.
+
+    It is another site than the one before, on the same hosts: whose uids were whose there is forgotten.
+    """
     members = [
         SiteHost(
             host.name,
@@ -52,6 +56,8 @@ def site(cluster: Cluster, directory: Path, number: int) -> Path:
     settings = {"admin": {"user": ADMIN, "ssh_key": str(cluster.key)}}
     write_site(directory, name="scale", settings=settings, hosts=members, known_hosts=cluster.known_hosts)
     (directory / "users.yml").write_text(users_yml(number))
+    for host in cluster.hosts:
+        shutil.rmtree(host.root / "var/lib/gpuadmin/uids", ignore_errors=True)
     return directory
 
 

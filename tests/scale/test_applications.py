@@ -111,7 +111,8 @@ def test_a_controller_that_is_killed(
     assert done["exit_code"] == 0, done
     got = recipients(taken)
     assert len(got) == len(set(got))
-    entries, _ = fold((directory / "mails.jsonl").read_text())
+    ledger = directory / "mails.jsonl"
+    entries = fold(ledger.read_bytes(), ledger)
     uncertain = {entry.address for entry in entries.values() if entry.uncertain}
     for number in range(3):
         address = f"{prefix}{number}@example.org"
