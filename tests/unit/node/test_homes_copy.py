@@ -24,6 +24,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     copying,
     extents,
     home_manifest,
+    homes,
     restore,
     timed_backup,
     verifying,
@@ -632,3 +633,89 @@ def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None
     _plan, purged = storage.wipe_all(MINJI)
     assert purged["minji"].words == ["'thesis' is another file than in the backup"]
     assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
+
+
+def test_subvolumes_at_paths_that_no_backup_json_holds_are_a_problem(storage: Storage) -> None:
+    """Their paths are in backup.json, which another host takes up to a length, and in each line of the manifest."""
+    home = storage.home(*MINJI)
+    storage.home(*JIHO)
+    levels = ["x" * 255] * 300
+    plant(home, levels)
+    handle = descend(home, levels)
+    try:
+        fcntl.ioctl(handle, homes.SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, b"sub")))
+    finally:
+        os.close(handle)
+    backup = storage.backup()
+    assert list(backup.homes) == ["jiho"]
+    assert backup.problems == {"minji": "holds subvolumes at paths of more than 65536 bytes together"}
+
+
+def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is made and not locked yet looks like what a verification left that was killed."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    real = verifying.make_directory
+    calls = []
+
+    def made(path: str, *arguments: object, **more: object) -> None:
+        real(path, *arguments, **more)  # type: ignore[arg-type]
+        calls.append(path)
+        if len(calls) == 1:
+            Path(path).rmdir()
+
+    monkeypatch.setattr(verifying, "make_directory", made)
+    assert verifying.verify_home(verifying.Task(backup, "minji")) == verifying.Found()
+    assert rubbish(storage) == []
+
+
+def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+
+    def deleted(task: verifying.Task) -> verifying.Found:
+        (Path(task.backup.path) / "backup.json").unlink()  # the first step of a deletion
+        return verifying.Found()
+
+    monkeypatch.setattr(backups, "verify_home", deleted)
+    with pytest.raises(NodeError, match="was deleted while it was verified"):
+        backups.verify(backup, ["minji"])
+    assert backup_set.complete(str(storage.directory)) == []
+    with pytest.raises(NodeError, match="was deleted here"):
+        backup_set.copied(backup, "nas2", backup_set.now())
+    assert backup_set.complete(str(storage.directory)) == []
+
+
+def test_what_a_backup_holds_is_not_too_much_to_be_verified(storage: Storage) -> None:
+    """A verification goes through a home three times."""
+    home = storage.home(*MINJI)
+    for number in range(40):
+        (home / str(number)).write_bytes(b"1")
+    backup = backups.create(replace(storage.request(), entries=42))
+    assert backup.problems == {}
+    assert backup.homes["minji"].verified
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_deletion_that_is_cut_leaves_no_set(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, *, finished: bool
+) -> None:
+    """Of one that was being made, or whose making was cut just before its end, the snapshots go first."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    backup_set.store(backup, backup_set.UNFINISHED)
+    if not finished:
+        (Path(backup.path) / "backup.json").unlink()
+
+    def cut(paths: list[str]) -> None:
+        run("btrfs", "subvolume", "delete", *paths)
+        raise OSError("the power is gone")
+
+    monkeypatch.setattr(btrfs, "delete", cut)
+    with pytest.raises(OSError, match="power"):
+        backup_set.remove(str(storage.directory), FIRST)
+    monkeypatch.undo()
+    backup_set.tidy(str(storage.directory), SECOND)
+    assert backup_set.complete(str(storage.directory)) == []

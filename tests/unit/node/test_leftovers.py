@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import backups, leftovers, packing, wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
@@ -65,6 +66,21 @@ def test_it_is_packed_and_then_deleted(storage: Storage) -> None:
     assert not place.exists()
     assert storage.names == []
     assert leftovers.clear(request(storage)) == {}
+
+
+def test_nobody_waits_while_what_is_left_is_counted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may have made it to take hours; the lock is that of new homes, too."""
+    left(storage)
+    real, free = leftovers._count, []
+
+    def counted(path: str) -> tuple[int, int]:
+        with flocked(leftovers.LOCK, 0):
+            free.append(path)
+        return real(path)
+
+    monkeypatch.setattr(leftovers, "_count", counted)
+    assert leftovers.clear(request(storage))[f"{FIRST}/minji"]["kept"] == 0
+    assert len(free) == 1
 
 
 def test_every_backup_says_so_until_it_is_cleared(storage: Storage) -> None:

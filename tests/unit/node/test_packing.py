@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import socket
@@ -282,3 +283,19 @@ def test_a_file_under_a_lease_keeps_the_home_and_nobody_waits(tmp_path: Path, ta
         process.wait()
         process.stdout.close()
     packing.pack(str(home), target)
+
+
+@pytest.mark.btrfs
+def test_what_is_written_through_a_mapping_after_packing_stays(tmp_path: Path) -> None:
+    """The first write to a mapped page changes the ctime, and further ones only when the page was on disk meanwhile."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        (point / "minji").mkdir()
+        (point / "minji/thesis").write_bytes(bytes(8192))
+        with (point / "minji/thesis").open("r+b") as stream, mmap.mmap(stream.fileno(), 8192) as mapped:
+            mapped[0:1] = b"1"
+            target = packing.archive_path(str(tmp_path / "archive"), "minji", 20001)
+            packing.pack(str(point / "minji"), target)
+            mapped[0:1] = b"2"
+            done = packing.delete(str(point / "minji"), target)
+        assert done.words == ["'thesis' was changed after it was packed"]
+        assert (point / "minji/thesis").read_bytes()[:1] == b"2"

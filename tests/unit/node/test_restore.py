@@ -229,7 +229,12 @@ def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> Non
     run("btrfs", "property", "set", "-ts", volume, "ro", "true")
 
 
-def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("tick", "read"), [(-(10**11), "x"), (10**11, "xxxx")])
+def test_what_has_not_changed_is_not_read_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, tick: int, read: str
+) -> None:
+    """But for what was changed while the earlier snapshot was made: that may have the new times and the old content."""
+    monkeypatch.setattr(backups, "TICK", tick)
     home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
     first = storage.backup(verify=[])
     (home / "z").write_bytes(b"5")
@@ -243,9 +248,32 @@ def test_what_has_not_changed_is_not_read_again(storage: Storage, monkeypatch: p
 
     monkeypatch.setattr(extents, "digest", reading)
     second = storage.backup(SECOND, verify=[])
-    assert log.read_text() == "x"
+    assert log.read_text() == read
     assert first.homes["minji"].checksum != second.homes["minji"].checksum
     assert backups.verify(second, ["minji"]).homes["minji"].verified
+
+
+def test_a_damaged_manifest_of_before_ends_no_later_backup(storage: Storage) -> None:
+    storage.home(*MINJI)
+    manifest = Path(storage.backup(verify=[]).manifest("minji"))
+    manifest.write_bytes(manifest.read_bytes()[:-12])
+    second = storage.backup(SECOND)
+    assert second.problems == {}
+    assert second.homes["minji"].verified
+
+
+def test_in_place_into_a_subvolume_moves_nothing_away(storage: Storage) -> None:
+    """No rename leads from one subvolume into another: that is known before what is there is put aside."""
+    home = storage.home("minji", 20001, {})
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/thesis").write_bytes(b"precious")
+    storage.give(home, 20001)
+    storage.backup()
+    (home / "data/thesis").write_bytes(b"newer")
+    with pytest.raises(NodeError, match="restore beside"):
+        restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
+    assert sorted(one.name for one in (home / "data").iterdir()) == ["thesis"]
+    assert (home / "data/thesis").read_bytes() == b"newer"
 
 
 PROGRAM = """

@@ -12,7 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, backups, btrfs, wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils import (
+    backup_set,
+    backups,
+    btrfs,
+    descend,
+    purge,
+    wipe,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -125,6 +132,54 @@ def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
     assert purged["minji"].kept == 5
     assert "'b' was changed after the backup" in purged["minji"].words
     assert (rest / "b").read_bytes() == b"changed"
+
+
+def test_what_was_written_while_the_snapshot_was_made_stays(storage: Storage) -> None:
+    """btrfs writes times at once (of mmap, or with a mode) and content later: a snapshot has the new times and the old
+    content of what was changed meanwhile. Here the times are made the same; it takes luck to hit that moment.
+    """
+    home = storage.home("minji", 20001, {"a": b"1", "b": b"1"})
+    backup = storage.backup()
+    top, nested = backup_set.source(backup, "minji")
+    (home / "a").write_bytes(b"!")
+    handle = btrfs.open_directory(str(home))
+    try:
+        with purge.Twin(top, nested, backup.begun) as twin:
+            for name, reason in ((b"a", "was changed after the backup"), (b"b", None)):
+                facts = os.stat(name, dir_fd=handle)
+                times = Path(top, os.fsdecode(name)).stat()
+                same = {"st_mtime_ns": times.st_mtime_ns, "st_ctime_ns": times.st_ctime_ns}
+                same_times = os.stat_result(facts[:10], same)
+                assert twin.judge(descend.Entry(name, name, handle, same_times)) == reason
+    finally:
+        os.close(handle)
+
+
+def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> None:
+    """Its inodes have the numbers of the first one's."""
+    home = storage.home("minji", 20001, {})
+    for target in ("first", "second"):
+        run("btrfs", "subvolume", "create", home / "sub")
+        (home / "sub/link").symlink_to(target)
+        storage.give(home, 20001)
+        if target == "first":
+            storage.backup()
+            run("btrfs", "subvolume", "delete", home / "sub")
+    _plan, purged = storage.wipe_all(MINJI)
+    rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
+    assert (rest / "sub/link").readlink() == Path("second")
+    assert purged["minji"].words == ["'sub/link' is another link than in the backup"]
+
+
+def test_what_is_not_verified_any_more_is_not_deleted(storage: Storage) -> None:
+    """A wipe that was cut goes on; meanwhile somebody has verified the backup again, and it is damaged."""
+    storage.home(*MINJI)
+    backup = storage.backup()
+    storage.wipe(MINJI)
+    backup_set.store(replace(backup, homes={"minji": replace(backup.homes["minji"], verified=None)}))
+    purged = wipe.empty_trash(storage.wiping(MINJI))
+    assert (purged["minji"].deleted, purged["minji"].kept) == (0, 1)
+    assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").read_bytes() == b"precious\n"
 
 
 def hostile(home: Path) -> None:

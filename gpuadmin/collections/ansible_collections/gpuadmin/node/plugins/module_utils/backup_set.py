@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from . import btrfs
 from .errors import NodeError
-from .fields import shown
+from .fields import shown, whole_number
 from .files import read_bytes, sync_directory, write_atomic
 
 FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
@@ -59,6 +59,9 @@ class Backup:
     # host → when a whole copy of the set was there, and those homes in it verified that are verified here
     copies: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
+    # nanoseconds before the first snapshot. What was changed since may be in it with its new times and its old content,
+    # because btrfs writes times at once (of mmap, or with a mode) and contents later; 0: not known
+    begun: int = 0
 
     def home(self, name: str) -> str:
         """Where a home lies in the snapshot."""
@@ -114,7 +117,7 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
             raise NodeError(f"{path} has format {shown(raw['format'])}; this code knows {FORMAT}")
         found = {str(key): Home(**value) for key, value in raw["homes"].items()}
         return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"],
-                      raw["format"])  # fmt: skip
+                      raw["format"], whole_number(raw.get("begun")) or 0)  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
 
@@ -129,6 +132,7 @@ def store(backup: Backup, file: str = "backup.json") -> None:
         "homes": {name: dict(vars(home)) for name, home in sorted(backup.homes.items())},
         "problems": dict(backup.problems),
         "copies": dict(backup.copies),
+        "begun": backup.begun,
     }
     path = os.path.join(backup.path, file)
     write_atomic(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
@@ -221,7 +225,9 @@ def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
 
 def copied(backup: Backup, host: str, when: str) -> Backup:
     """Record that a host holds a verified copy since ``when``."""
-    fresh = load(os.path.dirname(backup.path), backup.name) or backup
+    fresh = load(os.path.dirname(backup.path), backup.name)
+    if fresh is None:
+        raise NodeError(f"{backup.name} was deleted here while it was copied to {host}")
     result = replace(fresh, copies={**fresh.copies, host: when})
     store(result)
     return result
@@ -234,11 +240,12 @@ def remove(directory: str, name: str) -> None:
     path = os.path.join(directory, name)
     if not os.path.isdir(path) or os.path.islink(path):
         return
-    try:
-        os.unlink(os.path.join(path, "backup.json"))
-        sync_directory(path)
-    except FileNotFoundError:
-        pass
+    for file in (UNFINISHED, "backup.json"):  # either would make a set of what is left of it, if this is cut
+        try:
+            os.unlink(os.path.join(path, file))
+        except FileNotFoundError:
+            pass
+    sync_directory(path)
     nested = os.path.join(path, "nested")
     inner = sorted(os.listdir(nested)) if os.path.isdir(nested) and not os.path.islink(nested) else []
     snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +36,9 @@ from .fields import home_owner, shown
 from .files import flocked, make_directory, sync_filesystem
 from .verifying import Limits, Task, verify_home
 
+NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
 SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
+TICK = 10**9  # nanoseconds; more than the clock that files have their times from lags behind
 RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
 
 
@@ -154,13 +157,14 @@ def _begin(request: Request, holder: str, path: str) -> Backup:
 def _snapshots(request: Request, holder: str, path: str) -> Backup:
     inside = os.path.relpath(request.root, holder)
     problems = leftovers.problems(request.root)
+    begun = time.time_ns() - TICK
     source = btrfs.open_directory(holder)
     try:
         btrfs.snapshot(source, os.path.join(path, "homes"))
         nested = _nested(source, inside, path, problems)
     finally:
         os.close(source)
-    backup = Backup(request.name, path, now(), request.root, inside, {})
+    backup = Backup(request.name, path, now(), request.root, inside, {}, begun=begun)
     found: dict[str, Home] = {}
     top = os.path.normpath(os.path.join(path, "homes", inside))
     for name, entry in sorted(homes.scan(top).items()):
@@ -192,6 +196,7 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
     """
     made: dict[str, dict[str, str]] = {}
     count: dict[str, int] = {}
+    length: dict[str, int] = {}
 
     def wanted(relative: str) -> bool:
         name = os.path.relpath(relative, inside).partition("/")[0]
@@ -200,7 +205,12 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
         count[name] = count.get(name, 0) + 1
         if count[name] > SUBVOLUMES:
             problems[_key(name)] = f"holds more than {SUBVOLUMES} subvolumes"
-        return count[name] <= SUBVOLUMES
+            return False
+        if length.get(name, 0) + len(os.fsencode(relative)) > NAMES:
+            problems[_key(name)] = f"holds subvolumes at paths of more than {NAMES} bytes together"
+            return False
+        length[name] = length.get(name, 0) + len(os.fsencode(relative))
+        return True
 
     for number, relative in enumerate(btrfs.nested(holder, wanted)):
         name, _, rest = os.path.relpath(relative, inside).partition("/")
@@ -221,11 +231,14 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
 
 
 def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
-    """The newest manifest of the same person's home: what has not changed since is not read again."""
+    """The newest manifest of the same person's home: what has not changed since is not read again.
+
+    Without what was changed while that set's snapshot was made: the same times do not mean the same content there.
+    """
     for backup in reversed(complete(request.directory)):
         home = backup.homes.get(name)
         if home is not None and home.uid == uid and backup.root == request.root:
-            return home_manifest.read(backup.manifest(name))
+            return (line for line in home_manifest.read(backup.manifest(name)) if line.ctime < backup.begun)
     return None
 
 
@@ -289,6 +302,10 @@ def verify(
         elif problem:
             unknown[name] = problem
         when = None if differences or problem else now()
+        there = load(os.path.dirname(backup.path), backup.name)
+        if there is None:  # what says that it is a set must not come back
+            raise NodeError(f"{backup.name} was deleted while it was verified")
+        backup = replace(backup, copies=there.copies)
         problems = {one: why for one, why in backup.problems.items() if one != name}
         if problem and not differences:
             problems[name] = f"was not verified: {problem}"

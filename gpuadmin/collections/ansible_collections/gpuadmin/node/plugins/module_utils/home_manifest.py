@@ -107,7 +107,10 @@ class _Earlier:
         """The checksum of a file that has not changed: nothing changes a file without changing its ctime."""
         wanted = _order(path)
         while not self._done and (self._next is None or _order(self._next.path) < wanted):
-            self._next = next(self._found, None)
+            try:
+                self._next = next(self._found, None)
+            except NodeError:  # damaged, which is no reason to have no backup from now on: the rest is read
+                self._next = None
             self._done = self._next is None
         line = self._next
         if line is None or line.path != path or not line.content.startswith("e"):  # one of format 1 has no 'e'

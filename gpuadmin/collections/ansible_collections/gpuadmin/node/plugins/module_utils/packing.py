@@ -76,6 +76,7 @@ def pack(path: str, target: str, *, seconds: float = BUDGET) -> None:
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     try:
         begun = _moment()
+        sync_filesystem(path)  # who has a page mapped that is dirty already writes to it again without a new ctime
         _refuse_long(path, tick)
         _create(path, part, target, tick)
         _compare(path, part, target, tick)

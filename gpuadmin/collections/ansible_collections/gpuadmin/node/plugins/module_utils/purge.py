@@ -48,8 +48,10 @@ class Twin:
     One directory of it is open, and one more for each subvolume on the way, however deep the walk is.
     """
 
-    def __init__(self, top: str, nested: Mapping[str, str]) -> None:
+    def __init__(self, top: str, nested: Mapping[str, str], begun: int = 0) -> None:
+        """``begun``: of what was changed since, the same times do not mean the same content (``Backup.begun``)."""
         self._top = top
+        self._begun = begun
         self._nested = {os.fsencode(path): where for path, where in nested.items()}
         self._path: list[bytes] = []
         self._here = -1
@@ -108,14 +110,24 @@ class Twin:
             return None  # what is in it decides
         if saved.st_ino != now.st_ino:
             return "is another file than in the backup"
+        if stat.S_ISLNK(now.st_mode) and not _same_target(entry.at, handle, name):
+            return "is another link than in the backup"  # a subvolume that was made anew counts its inodes anew
         if not stat.S_ISREG(now.st_mode):
             return None
         if (saved.st_size, saved.st_mtime_ns) != (now.st_size, now.st_mtime_ns):
             return "was changed after the backup"
         # a time of change can be set back, ctime cannot; it moves with a mode, a link or a flag, too
-        if saved.st_ctime_ns != now.st_ctime_ns and not _same_content(entry.at, handle, name, now.st_size):
+        settled = saved.st_ctime_ns == now.st_ctime_ns and now.st_ctime_ns < self._begun
+        if not settled and not _same_content(entry.at, handle, name, now.st_size):
             return "was changed after the backup"
         return None
+
+
+def _same_target(one: int, other: int, name: bytes) -> bool:
+    try:
+        return os.readlink(name, dir_fd=one) == os.readlink(name, dir_fd=other)
+    except OSError:
+        return False
 
 
 def _same_content(one: int, other: int, name: bytes, size: int) -> bool:

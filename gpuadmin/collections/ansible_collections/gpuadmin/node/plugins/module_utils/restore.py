@@ -81,6 +81,11 @@ def _into_place(request: Request, plan: Plan, workplace: str) -> None:
     above, place = _open_above(request, plan), btrfs.open_directory(workplace)
     name = os.path.basename(plan.place)
     try:
+        if os.fstat(above).st_dev != os.fstat(place).st_dev:
+            raise NodeError(
+                f"{os.path.dirname(plan.place)} lies in a subvolume of its own, so nothing gets there in one step; "
+                "nothing was restored: restore beside"
+            )
         if plan.aside is not None:
             rename_new(name, above, os.path.basename(plan.aside), above)
         try:

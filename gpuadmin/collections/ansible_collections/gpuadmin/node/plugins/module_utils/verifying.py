@@ -19,7 +19,7 @@ from . import backup_set, btrfs, home_manifest
 from .backup_set import Backup
 from .budget import ENTRIES, SECONDS, Budget, OverBudget
 from .copying import Copier
-from .descend import Entry
+from .descend import Entry, identity
 from .errors import NodeError
 from .files import make_directory
 from .home_manifest import Line, Reader
@@ -113,10 +113,8 @@ def _scratch(directory: str, label: str) -> Iterator[int]:
             if name.startswith(SCRATCH):
                 _clear(above, name)
         name = f"{SCRATCH}{label}-{os.getpid()}"
-        make_directory(os.path.join(directory, name), 0o700, os.geteuid(), os.getegid(), sync=False)
-        place = btrfs.open_directory(name, above)
+        place = _own(above, directory, name)
         try:
-            fcntl.flock(place, fcntl.LOCK_EX)
             os.mkdir("links", 0o700, dir_fd=place)
             yield place
         finally:
@@ -124,6 +122,26 @@ def _scratch(directory: str, label: str) -> Iterator[int]:
             _clear(above, name)
     finally:
         os.close(above)
+
+
+def _own(above: int, directory: str, name: str) -> int:
+    """Make the directory ``name`` and open it, locked: until then another verification takes it for rubbish."""
+    while True:
+        make_directory(os.path.join(directory, name), 0o700, os.geteuid(), os.getegid(), sync=False)
+        try:
+            place = btrfs.open_directory(name, above)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX)
+            if identity(os.stat(name, dir_fd=above, follow_symlinks=False)) == identity(os.fstat(place)):
+                return place
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(place)
+            raise
+        os.close(place)
 
 
 def _clear(above: int, name: str) -> None:
@@ -145,13 +163,13 @@ def _restore(task: Task, place: int, budget: Budget) -> list[str]:
     top, nested = backup_set.source(backup, name)
     source, links = btrfs.open_directory(top), btrfs.open_directory("links", place)
     try:
-        Copier(links, budget).tree(source, nested, place, b"copy")
+        Copier(links, budget.again()).tree(source, nested, place, b"copy")
     finally:
         os.close(source)
         os.close(links)
     copy = btrfs.open_directory("copy", place)
     try:
-        found = home_manifest.lines(copy, budget=budget, form=backup.format)
+        found = home_manifest.lines(copy, budget=budget.again(), form=backup.format)
         if home_manifest.total(found).checksum == backup.homes[name].checksum:
             return []
         return home_manifest.compare(

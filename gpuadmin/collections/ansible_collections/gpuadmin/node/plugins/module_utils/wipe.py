@@ -199,7 +199,7 @@ def _move_or_delete(request: Request, source: int, name: str, backup: Backup) ->
 
 
 def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
-    with Twin(*backup_set.source(backup, name)) as twin:
+    with Twin(*backup_set.source(backup, name), backup.begun) as twin:
         done = purge(source, os.fsencode(name), twin.judge, itself=lambda entry: None)
     return f"was deleted but for {', '.join(done.words)}" if done.kept else None
 
@@ -227,7 +227,7 @@ def _move_one(request: Request, source: int, name: str) -> str | None:
 def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
     """Delete one home out of sight. Whoever is still at work in it keeps what is left of it, and nothing of others."""
     try:
-        with Twin(*backup_set.source(backup, name)) as twin:
+        with Twin(*backup_set.source(backup, name), backup.begun) as twin:
             return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
     except (OSError, NodeError) as error:
         done = Purged()
@@ -245,8 +245,13 @@ def empty_trash(request: Request) -> dict[str, Purged]:
     handle = btrfs.open_directory(place)
     try:
         for name in sorted(os.listdir(handle)):
-            if name in backup.homes:
-                done[name] = _empty_one(backup, handle, name)
+            if name not in backup.homes:
+                continue
+            if backup.homes[name].verified is None:  # somebody has verified it again since
+                done[name] = Purged()
+                done[name].keep(os.fsencode(name), f"stays: it is not verified in the backup {backup.name} any more")
+                continue
+            done[name] = _empty_one(backup, handle, name)
     finally:
         os.close(handle)
     backup_set.leave_trash(place)
