@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
@@ -18,3 +19,16 @@ def read_limited(path: Path, most: int = LARGEST) -> bytes:
     if len(raw) > most:
         raise ConfigError(f"{path}: is larger than {most // 1024 // 1024} MiB", hint="is it the right file?")
     return raw
+
+
+def is_absent(path: Path) -> bool:
+    """Whether there surely is nothing at `path`. Where that cannot be seen (a directory that is closed to us, or a link
+    that leads nowhere) an OSError is raised: what cannot be looked at is not nothing.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        if path.parent.is_symlink():
+            path.parent.stat()
+        return True
+    return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import is_absent, read_limited
 
 if TYPE_CHECKING:
     from gpuadmin.config.schema import Registry
@@ -65,11 +64,16 @@ def owners(registry: Registry) -> dict[int, str]:
 def recall(site: Path) -> Memory:
     """What a site's directory remembers: nothing where it never did. Raises ConfigError where it cannot be read."""
     path = site / "runs" / MEMORY_FILE
-    if not os.path.lexists(path):
-        return Memory()
     try:
+        if is_absent(path):
+            return Memory()
         return Memory.parse(json.loads(read_limited(path))["uids"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or path}: {error.strerror}, so whether a uid was somebody's is not known",
+            hint="it has to be readable for whoever runs gpuadmin",
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
             f"{path}: is damaged, so whether a uid was somebody's is not known",
             hint="restore it from a copy; or compare users.yml with one, and delete it: it is written anew",

@@ -21,6 +21,7 @@ from typing import Any
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.letter import Letter
+from gpuadmin.reading import is_absent
 
 LEDGER_FILE = "mails.jsonl"
 
@@ -111,7 +112,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            raw = path.read_bytes() if os.path.lexists(path) else b""
+            raw = b"" if is_absent(path) else path.read_bytes()
         except OSError as error:  # a link that leads nowhere, too: its place is known, and what stood there is not
             raise GpuadminError(f"{path}: {error.strerror}", hint="without it nobody knows who was mailed") from None
         self._entries = fold(raw, path)

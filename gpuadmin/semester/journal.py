@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.errors import GpuadminError
+from gpuadmin.reading import is_absent
 from gpuadmin.semester.planner import Decision, slug
 from gpuadmin.who import who
 
@@ -62,7 +63,7 @@ class Journal:
     def entries(self) -> list[dict[str, Any]]:
         """All whole lines. Raises GpuadminError where one in the middle cannot be read."""
         try:
-            lines = self.path.read_bytes().split(b"\n") if os.path.lexists(self.path) else [b""]
+            lines = [b""] if is_absent(self.path) else self.path.read_bytes().split(b"\n")
         except OSError as error:
             raise GpuadminError(
                 f"{self.path}: {error.strerror}", hint="without it nobody knows how far the reset came"

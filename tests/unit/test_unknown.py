@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from gpuadmin.answers import Answers
 from gpuadmin.config.load import load_site
 from gpuadmin.config.memory import Memory, owners, recall
-from gpuadmin.errors import ExitCode
+from gpuadmin.errors import ExitCode, GpuadminError
 from gpuadmin.events import HostResult
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.run import RunResult
+from gpuadmin.semester.journal import Journal
 from tests.unit.support import UIDS, registry
 from tests.unit.test_image_verbs import Cluster, cluster
 from tests.unit.test_verbs import USERS, Ansible, ansible
@@ -361,3 +364,46 @@ def test_people_on_a_node_that_did_not_say(ansible: Ansible, cli: Cli) -> None:
     assert "wherever it is known" in out
     assert "everywhere" not in out
     assert "Not known, because they did not say: node2, storage1" in out
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "memory": recall,
+    "journal": lambda site: Journal(site / "runs", "x").entries(),
+    "ledger": lambda site: list(Ledger(site / "runs" / "mails.jsonl")),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+@pytest.mark.parametrize("target", ["runs", "nowhere"])
+def test_what_cannot_be_looked_at_is_not_nothing(tmp_path: Path, read: Callable[[Path], object], target: str) -> None:
+    """A link to itself, and one that leads nowhere, in place of the directory that holds a file."""
+    for name in ("runs", "runs/term-x"):
+        assert read(tmp_path) in ([], Memory()), "a new site has none of them"
+        (tmp_path / name).mkdir()
+    assert read(tmp_path) in ([], Memory())
+    (tmp_path / "runs/term-x").rmdir()
+    (tmp_path / "runs/term-x").symlink_to("term-x" if target == "runs" else target)
+    if read is not READERS["journal"]:
+        (tmp_path / "runs/term-x").unlink()
+        (tmp_path / "runs").rmdir()
+        (tmp_path / "runs").symlink_to(target)
+    with pytest.raises(GpuadminError):
+        read(tmp_path)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+def test_another_admin_s_runs_are_not_an_empty_site_s(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """runs/ is its maker's alone; somebody else who works in the same directory was told that nothing is there."""
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    (tmp_path / "runs" / "term-x").mkdir(parents=True)
+    for name in ("uids.json", "term-x/journal.jsonl", "mails.jsonl"):
+        (tmp_path / "runs" / name).write_text("{}\n")
+    (tmp_path / "runs").chmod(0o700)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(GpuadminError, match="Permission denied"):
+            read(tmp_path)
+    finally:
+        os.seteuid(0)

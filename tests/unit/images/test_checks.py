@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import jinja2
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, identity, image_records, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -108,3 +111,69 @@ def test_a_damaged_record_is_not_an_empty_one(places: Places, text: str) -> None
             read(places)
         path.unlink()
     assert image_records.records(places).confirmed == ()
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_trial_goes_back_on_a_disk_that_people_have_filled(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That it failed cannot be written down there; the machine reboots all the same."""
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr(trial, "write_json", full)
+    monkeypatch.setattr(trial.subprocess, "run", lambda command, **_: called.append(command))
+    trial.give_up(places, "sshd does not greet", hard=True)
+    assert called == [("systemctl", "--force", "--force", "reboot")]
+    assert "No space left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("current", ["base", "one"], ids=["just committed", "committed before a cut"])
+def test_a_root_that_is_committed_is_not_rebooted_because_the_disk_is_full(
+    places: Places, monkeypatch: pytest.MonkeyPatch, current: str
+) -> None:
+    """What the initramfs left ends with the commit, not with the record of it; the deadline asks GRUB, too."""
+    ended: list[str] = []
+    grubenv.write(places.boot, current=current)
+    monkeypatch.setattr(trial, "write_json", full)
+    monkeypatch.setattr(trial, "checks", lambda places, kind: ["10-yes"])
+    monkeypatch.setattr(trial, "run_checks", lambda scripts: {})
+    monkeypatch.setattr(trial, "end_early_deadline", lambda places: ended.append("early"))
+    monkeypatch.setattr(trial, "give_up", lambda *_, **__: ended.append("given up"))
+    with pytest.raises(OSError, match="No space left"):
+        trial.gate(places, ImageSettings())
+    assert grubenv.read(places.boot)["current"] == "one"
+    assert ended == ["early"]
+
+
+def test_the_deadline_that_waited_asks_grub(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit came while it waited, and its record did not: the disk is full."""
+    monkeypatch.setattr(trial, "give_up", lambda *_, **__: pytest.fail("a confirmed root is rebooted"))
+    monkeypatch.setattr(trial.time, "sleep", lambda _: grubenv.write(places.boot, current="one"))
+    trial.deadline(places, ImageSettings())
+
+
+TEMPLATES = Path(__file__).resolve().parents[3] / "roles/btrfs_root/templates/checks"
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "passes"),
+    [
+        ("the accounts are as they should be", 0, True),
+        ("the accounts are as they should be\nWarning: user minji: theirs is odd", 0, True),
+        ("Warning: /etc/subuid line 3 is odd\nno accounts are recorded on this node", 0, True),
+        ("user minji: create uid 20001\nWarning: theirs is odd", 0, False),
+        ("Warning: theirs is odd\nuser minji: create uid 20001", 0, False),
+        ("the accounts are as they should be\nError: user minji: uid 20001 belongs to 'x' here", 3, False),
+    ],
+)
+def test_what_is_odd_about_one_person_is_no_difference(tmp_path: Path, said: str, status: int, passes: bool) -> None:
+    command, script = tmp_path / "command", tmp_path / "80-accounts"
+    command.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit {status}\n")
+    command.chmod(0o755)
+    (tmp_path / "accounts.json").touch()
+    text = (TEMPLATES / "required.d/80-accounts.j2").read_text()
+    values = {"btrfs_root_state_directory": str(tmp_path), "_btrfs_root_command": str(command)}
+    script.write_text(jinja2.Template(text, keep_trailing_newline=True).render(**values))
+    assert (subprocess.run(["sh", str(script)], check=False, capture_output=True).returncode == 0) == passes

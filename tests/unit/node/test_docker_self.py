@@ -479,3 +479,27 @@ def test_the_units(tmp_path: Path) -> None:
     )  # fmt: skip
     about = [line for line in verified.stderr.splitlines() if "gpuadmin" in line and "Command" not in line]
     assert about == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "status"), [(2147483648 + 65536, 0), (20002, 3), (1000, 3), (100005, 3)],
+    ids=["a subordinate id", "another person", "an account of the host", "another's subordinate id of old"],
+)  # fmt: skip
+def test_who_gives_their_place_away_keeps_no_root_from_being_confirmed(
+    set_up: Host, owner: int, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`unshare --map-root-user --map-auto chown 1 /local/.docker/minji`: anybody with subordinate ids can."""
+    os.chown(set_up.path("local/.docker/minji"), owner, -1)
+    assert commands.main(["apply-accounts", "--check"], set_up) == status
+    assert commands.main(["apply-accounts"], set_up) == status
+    assert "user minji: /local/.docker/minji is" in capsys.readouterr().err
+    assert Path(set_up.path("local/.docker/minji")).stat().st_uid == owner, "kept as it is"
+
+
+def test_subordinate_ids_that_were_there_before_gpuadmin(set_up: Host) -> None:
+    for kind in ("subuid", "subgid"):
+        path = Path(set_up.path(f"etc/{kind}"))
+        path.write_text("\n".join(one for one in path.read_text().splitlines() if "minji" not in one) + "\n")
+        path.write_text(path.read_text() + "minji:300000:65536\n")
+    os.chown(set_up.path("local/.docker/minji"), 300001, -1)
+    assert commands.main(["apply-accounts", "--check"], set_up) == 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.gpuadmin.node.plugins.module_utils import homes as homes_utils
 from ansible_collections.gpuadmin.node.plugins.module_utils import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
@@ -84,3 +87,28 @@ def test_a_link_in_its_place_is_not_followed(place: tuple[str, str, str]) -> Non
     file.symlink_to("/etc/passwd")
     assert uids.keep(homes, archive, [MINJI], [], check=False, state=state).memory is None
     assert file.is_symlink()
+
+
+def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two admins with a copy of the site each: both asked before either was done, and both were told 20005."""
+    root, archive, state = place
+    module = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.homes")
+    plans = []
+
+    def converge(request: homes_utils.Request, check: bool) -> homes_utils.Plan:
+        plans.append(homes_utils.compute(request, {}, lambda name, uid: False))
+        return plans[-1]
+
+    monkeypatch.setattr(module, "converge", converge)
+    for name, forget, check in (
+        ("alice", [], False), ("bob", [], True), ("bob", [], False), ("alice", [], False), ("bob", ["alice"], False),
+    ):  # fmt: skip
+        users = [{"name": name, "uid": 20005}, {"name": f"{name}2", "uid": None}]
+        arguments = {"root": root, "archive_directory": archive, "users": users, "remember": users[:1],
+                     "forget": forget, "_ansible_check_mode": check}  # fmt: skip
+        with patch_module_args(arguments), pytest.raises(SystemExit):
+            module.main(state=state)
+    assert [bool(plan.create) for plan in plans] == [True, False, False, True, True]
+    for plan in plans[1:3]:
+        assert plan.conflicts == ["home bob: uid 20005 was given to alice, as this host remembers: nothing made"]
+    assert uids.recall(root, state) == {20005: "bob"}

@@ -27,7 +27,10 @@ RUN = "/run/gpuadmin"
 
 @dataclass(frozen=True)
 class Request:
-    """``users``: {name, uid, gid}; ``archive``: {name, uid}. Unchecked, as they came from outside."""
+    """``users``: {name, uid, gid}; ``archive``: {name, uid}. Unchecked, as they came from outside.
+
+    ``refused``: name → why that person gets no home.
+    """
 
     root: str
     users: Sequence[Mapping[str, object]] = ()
@@ -37,6 +40,7 @@ class Request:
     subvolume: bool = False
     archive_directory: str | None = None
     archive_timeout: int = 7200
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
         if valid_name(raw.get("name")) and raw.get("uid") is None:
             home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
             continue
+        problem = problem or request.refused.get(name)
         if problem:
             home.status, home.problem = "conflict", problem
             continue

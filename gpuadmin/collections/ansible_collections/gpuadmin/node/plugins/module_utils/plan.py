@@ -13,6 +13,7 @@ from .databases import Databases
 from .fields import User, parse_user, shown, valid_name, whole_number
 from .report import UserReport
 from .subids import edited, plan_subids
+from .subids import parse as parse_ranges
 from .textdb import number
 from .truth import Record, Settings, Truth
 
@@ -173,11 +174,23 @@ def _docker(user: User, settings: Settings, observed: Observed, plan: Plan, entr
         plan.docker.append((user.name, user.uid, user.gid))
         plan.docker_parent = not observed.docker_parent
         entry.operations.append(f"make {path}")
+    elif found[0] == "directory" and _subordinate(user, found[1], settings, observed):
+        # Anybody can do that to theirs, in a user namespace; what stops here would be the node's trial of a new root.
+        plan.problems.append(f"user {user.name}: {path} is their subordinate id {found[1]}'s, given away by themselves")
     elif found != ("directory", user.uid):
         entry.status, entry.problem = (
             "conflict",
             f"{path} is a {found[0]} of uid {found[1]}, not {user.uid}: kept",
         )
+
+
+def _subordinate(user: User, uid: int, settings: Settings, observed: Observed) -> bool:
+    """Whether ``uid`` is one that somebody's namespaces may use, and no account's."""
+    ranges = parse_ranges(observed.files.get("subuid") or "")
+    theirs = any(
+        one.start <= uid < one.end for one in ranges if one.owner in (user.name, str(user.uid)) and not one.problem
+    )
+    return theirs or uid >= settings.subid_base
 
 
 def _identify(user: User, observed: Observed, settings: Settings, entry: UserReport) -> User | None:

@@ -114,8 +114,8 @@ def gate(places: Places, settings: ImageSettings) -> str:
         _finish(places, "failed", str(reason))
         return str(reason)
     if grubenv.read(places.boot).get("current") == running:  # cut between the commit and its record
-        _confirmed(places, running)
         end_early_deadline(places)
+        _confirmed(places, running)
         return f"{running} is confirmed"
     faults.at("health:before")
     scripts = checks(places, "required")
@@ -133,10 +133,10 @@ def gate(places: Places, settings: ImageSettings) -> str:
     faults.at("health:after")
     faults.at("commit:before")
     grubenv.write(places.boot, current=running)
+    end_early_deadline(places)  # before anything that a disk which people have filled can stop
     wanted = run_checks(checks(places, "wanted"))
     _confirmed(places, running, wanted)
     faults.at("commit:after")
-    end_early_deadline(places)
     faults.at("prune:before")
     try:
         prune_node(places)
@@ -181,8 +181,11 @@ def call_off(places: Places) -> str:
 def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
     """Note why a trial failed and reboot; GRUB takes the confirmed root. ``hard``: without asking anything to stop."""
     print(reason, file=sys.stderr, flush=True)
-    _finish(places, "failed", reason)
-    sync_filesystem(places.state)
+    try:
+        _finish(places, "failed", reason)
+        sync_filesystem(places.state)
+    except (NodeError, OSError) as error:  # a full disk: the confirmed root finds an attempt that did not come up
+        print(f"that could not be noted: {error}", file=sys.stderr, flush=True)
     how = ("--force", "--force") if hard else ("--force",)
     subprocess.run(("systemctl", *how, "reboot"), check=False, stdin=subprocess.DEVNULL)
 
@@ -193,7 +196,8 @@ def deadline(places: Places, settings: ImageSettings) -> None:
         return
     seconds = int(str(journal(places).get("deadline") or settings.deadline))
     time.sleep(seconds)
-    if on_trial(places):
+    # what GRUB knows decides: the record of it may not have been written, on a disk that is full
+    if on_trial(places) and grubenv_current(places) != subvolumes.running_root(places).name:
         give_up(places, f"{journal(places).get('root')} was not confirmed within {seconds} s", hard=True)
 
 

@@ -80,6 +80,18 @@ def people(given: Iterable[Mapping[str, object]]) -> dict[int, str]:
     return found
 
 
+def anothers(
+    memory: Mapping[int, str] | None, given: Iterable[Mapping[str, object]], forget: Collection[str] = ()
+) -> dict[str, str]:
+    """Of people, those whose uid is remembered as somebody else's, and whose. Names in ``forget`` are let go."""
+    owners = {uid: name for uid, name in (memory or {}).items() if name not in forget}
+    return {
+        name: f"uid {uid} was given to {owners[uid]}, as this host remembers: nothing made"
+        for uid, name in ((whole_number(one.get("uid")), str(one.get("name"))) for one in given)
+        if uid is not None and owners.get(uid, name) != name
+    }
+
+
 def keep(
     root: str, archives: str | None, remember: Iterable[Mapping[str, object]], forget: Collection[str],
     *, check: bool, state: str = STATE,

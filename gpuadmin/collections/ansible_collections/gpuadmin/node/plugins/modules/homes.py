@@ -11,7 +11,8 @@ version_added: "0.1.0"
 description:
   - Makes all missing homes in one call. A home is built beside its name, given to its owner, synced and renamed.
   - Refuses to write where the disk is not mounted.
-  - A home of another owner, and a uid that owns another home, are reported and left alone.
+  - A home of another owner, and a uid that owns another home or is remembered as somebody else's, are reported and
+    left alone.
   - A home to be archived is packed by tar, compared with the archive, and only then deleted, by a unit
     C(gpuadmin-archive-NAME.service) that goes on when the controller is interrupted.
 options:
@@ -110,7 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.uids import keep
+from ansible_collections.gpuadmin.node.plugins.module_utils.uids import STATE, anothers, keep
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -126,14 +127,17 @@ ARGUMENTS = {
 }
 
 
-def main() -> None:
+def main(state: str = STATE) -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
 
     def make() -> Answer:
         given = dict(module.params)
         remember, forget = given.pop("remember"), given.pop("forget")
-        plan = converge(Request(**given), check=module.check_mode)
-        known = keep(given["root"], given["archive_directory"], remember, forget, check=module.check_mode)
+        # Before a home is made: two admins who asked at the same time were both told that a uid is free.
+        known = keep(given["root"], given["archive_directory"], remember, (), check=module.check_mode, state=state)
+        refused = anothers(known.memory, given["users"], forget)
+        plan = converge(Request(**given, refused=refused), check=module.check_mode)
+        known = keep(given["root"], given["archive_directory"], remember, forget, check=module.check_mode, state=state)
         return replace(Answer.of(plan, uids=known.as_dict()), diff=plan.diff())
 
     give(module, make, key="homes")
