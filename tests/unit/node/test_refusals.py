@@ -97,6 +97,49 @@ def test_a_restore_says_at_once_that_something_is_in_its_way(storage: Storage) -
         restore.compute(restoring(storage), Path("/proc/self/mountinfo").read_text())
 
 
+Results = Iterator[tuple[object, object]]
+
+
+@pytest.mark.btrfs
+def test_a_verification_takes_back_nothing_that_others_record(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads for hours, without a lock: a second copy may be ready meanwhile."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    results = backups.each
+
+    def meanwhile(*given: Any) -> Results:
+        backup_set.copied(backup, "other", "2026-12-22T01:02:03Z")
+        yield from results(*given)
+
+    monkeypatch.setattr(backups, "each", meanwhile)
+    found = backups.verify(backup, ["minji"])
+    assert found.homes["minji"].verified
+    assert backup_set.load(str(storage.directory), FIRST) == found
+    assert dict(found.copies) == {"other": "2026-12-22T01:02:03Z"}
+
+
+@pytest.mark.btrfs
+def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever deletes a set first takes away what makes it one; its snapshots take longer."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    results = backups.each
+
+    def meanwhile(*given: Any) -> Results:
+        for one in results(*given):
+            (Path(backup.path) / "backup.json").unlink()
+            yield one
+
+    monkeypatch.setattr(backups, "each", meanwhile)
+    with pytest.raises(NodeError, match="was deleted while it was read"):
+        backups.verify(backup, ["minji"])
+    assert backup_set.complete(str(storage.directory)) == []
+
+
 def test_a_link_in_place_of_a_set_is_not_deleted_through(tmp_path: Path) -> None:
     other = tmp_path / "elsewhere"
     other.mkdir()
