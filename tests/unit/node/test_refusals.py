@@ -18,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
     backups,
     closing,
     copying,
+    files,
     homes,
     jobs,
     leftovers,
@@ -317,6 +318,28 @@ def test_nobody_s_home_is_both_made_and_archived() -> None:
     request = homes.Request("/h", [who], [who], archive_directory="/a")
     plan = homes.compute(request, {"minji": homes.Entry("directory", 20001)}, lambda *_: False)
     assert (plan.archive, plan.homes["minji"].status) == ([], "conflict")
+
+
+@pytest.mark.root
+def test_jobs_of_those_who_stay_are_left_alone(tmp_path: Path) -> None:
+    for name in ("var/spool/cron/atjobs", "run/gpuadmin"):
+        (tmp_path / name).mkdir(parents=True)
+    for name, uid in (("a1", 20001), ("a2", 20002)):
+        (tmp_path / "var/spool/cron/atjobs" / name).write_text("later\n")
+        os.chown(tmp_path / "var/spool/cron/atjobs" / name, uid, uid)
+    closing.converge([Person("minji", 20001, range(0))], True, closing.Host(root=str(tmp_path)), login=False)
+    assert [one.name for one in (tmp_path / "var/spool/cron/atjobs").iterdir()] == ["a2"]
+
+
+def test_a_file_is_not_written_through_a_link_that_has_just_been_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").write_text("not ours")
+    (tmp_path / ".file.gpuadmin-new").symlink_to("other")
+    monkeypatch.setattr(files.os, "unlink", lambda path: None)  # it has been made again since
+    with pytest.raises(FileExistsError):
+        files.write_atomic(str(tmp_path / "file"), b"ours", mode=0o600)
+    assert (tmp_path / "other").read_text() == "not ours"
 
 
 # locks: nothing is read that is then changed, and nothing changed, while another one is at it
