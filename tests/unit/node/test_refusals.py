@@ -77,6 +77,27 @@ def test_backups_that_others_can_reach_are_no_proof(storage: Storage) -> None:
 
 
 @pytest.mark.btrfs
+def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is out of sight by then, and stays there."""
+    storage.home(*MINJI)
+    storage.home("jiho", 20002)
+    storage.backup()
+    storage.wipe(MINJI, ("jiho", 20002))
+    twin = wipe.Twin
+
+    def broken(top: str, nested: dict[str, str]) -> wipe.Twin:
+        if top.endswith("/jiho"):
+            raise OSError(5, "Input/output error")
+        return twin(top, nested)
+
+    monkeypatch.setattr(wipe, "Twin", broken)
+    done = wipe.empty_trash(storage.wiping())
+    assert "stays, wholly or in part" in done["jiho"].words[0]
+    assert (done["minji"].kept, done["minji"].deleted) == (0, 2)
+    assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()
+
+
+@pytest.mark.btrfs
 def test_a_backup_has_a_name_of_its_own_beside_the_homes(storage: Storage) -> None:
     storage.home(*MINJI)
     for change, words in (
