@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import restore
+from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, backups, restore
 
 from tests.hostile import independent
 from tests.hostile.person import SUBVOL_CREATE
@@ -101,3 +101,27 @@ def test_very_many_subvolumes(storage: Storage) -> None:
     os.close(here)
     with limit(90):
         others_are_saved(storage)
+
+
+def test_one_subvolume_too_many(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast the machine is: more than so many are that home's problem, and the next home is saved."""
+    monkeypatch.setattr(backups, "SUBVOLUMES", 3)
+    for person, count in ((MINJI, 4), (JIHO, 3)):
+        home = storage.home(*person)
+        for number in range(count):
+            run("btrfs", "subvolume", "create", home / f"v{number}")
+    backup = storage.backup()
+    assert backup.problems == {"minji": "holds more than 3 subvolumes"}
+    assert set(backup.homes) == {"jiho"}
+    assert len(list((Path(backup.path) / "nested").iterdir())) == 6, "none is made for what is too many"
+
+
+def test_a_subvolume_that_no_snapshot_was_made_of(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes one while the others are listed: the home is not backed up without what is in it."""
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "late")
+    (home / "late/work").write_bytes(b"of today")
+    storage.home(*JIHO)
+    monkeypatch.setattr(backups.btrfs, "nested", lambda *_: iter(()))
+    others_are_saved(storage)
+    assert "minji" not in backup_set.load(str(storage.directory), FIRST).homes  # type: ignore[union-attr]

@@ -309,6 +309,19 @@ def test_one_document_after_an_interruption(ansible: Ansible, cli: Cli, monkeypa
     assert "Traceback" not in err
 
 
+def test_who_interrupts_the_look_is_not_asked_and_changes_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of which a part was seen is none to say yes to."""
+    monkeypatch.setattr("gpuadmin.cli._verb.require_confirmation_possible", lambda options: None)
+    monkeypatch.setattr("gpuadmin.cli._verb.agree", lambda question: True)
+    ansible.answer = RunResult({"node1": HostResult("ok")}, interrupted=True)
+    code, _, err = cli("sync-users")
+    assert code == 130
+    assert "nothing was changed" in err
+    assert [one.check for one in ansible.asked] == [True]
+
+
 RESULTS = [
     (RunResult({"node1": HostResult("changed", ["x"]), "node2": HostResult("ok")}), 0, "ok"),
     (RunResult({"node1": HostResult("failed", [], "no space"), "node2": HostResult("unreachable")}), 3, "failed"),

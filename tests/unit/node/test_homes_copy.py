@@ -680,7 +680,7 @@ def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
         return verifying.Found()
 
     monkeypatch.setattr(backups, "verify_home", deleted)
-    with pytest.raises(NodeError, match="was deleted while it was verified"):
+    with pytest.raises(NodeError, match="was deleted while it was read"):
         backups.verify(backup, ["minji"])
     assert backup_set.complete(str(storage.directory)) == []
     with pytest.raises(NodeError, match="was deleted here"):

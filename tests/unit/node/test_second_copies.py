@@ -494,6 +494,61 @@ def test_paths_that_lead_out(clock: Clock) -> None:
 
 
 @pytest.mark.btrfs
+def test_each_word_that_is_no_name_is_refused_as_such(real: Keeper) -> None:
+    """And not because nothing has begun, or is there, to which it would lead."""
+    (real.directory / REAL / "other").mkdir()
+    asked = [f"send {REAL} ../{REAL}/homes", f"send {REAL} other", f"manifest-of {REAL} ../minji", "show ../x"]
+    asked += [f"manifest-of {REAL} sora", f"show {REAL} more", f"receive {FALSE} ../homes {UUID}"]
+    asked += [f"receive {FALSE} nested/../../x {UUID}", f"receive {FALSE} homes x", f"manifest {FALSE} ../../x"]
+    real.ask(f"begin {FALSE}")
+    for request in asked:
+        with pytest.raises(NodeError, match=r"\Anot understood\Z"):
+            real.ask(request)
+
+
+@pytest.mark.btrfs
+def test_a_snapshot_comes_once(keeper: Keeper) -> None:
+    keeper.ask(f"begin {FALSE}")
+    keeper.receive()
+    with pytest.raises(NodeError, match="homes is there already"):
+        keeper.receive()
+
+
+MINE = {"uid": 1, "inode": 1, "volume": "", "files": 0, "bytes": 0, "entries": 1, "checksum": "0" * 64, "nested": {},
+        "verified": None}  # fmt: skip
+WRONG: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("uid of minji", {"uid": 2**32}, {}),
+    ("uid of minji", {"uid": True}, {}),
+    ("inode of minji", {"inode": -1}, {}),
+    ("files of minji", {"files": "1"}, {}),
+    ("volume of minji", {"volume": "x"}, {}),
+    ("checksum of minji", {"checksum": ""}, {}),
+    ("verified of minji", {"verified": "yesterday"}, {}),
+    ("nested of minji", {"nested": []}, {}),
+    ("nested of minji", {"nested": {"data": "../x"}}, {}),
+    ("nested of minji", {"nested": {"data": "homes"}}, {}),
+    ("one snapshot for two places", {"nested": {"a": "nested/0", "b": "nested/0"}}, {}),
+    ("inside", {}, {"inside": "../.."}),
+    ("root", {}, {"root": "x"}),
+    ("created", {}, {"created": "2026-12-21"}),
+    ("problems", {}, {"problems": []}),
+    ("the name", {}, {"homes": {"../x": MINE}}),
+]
+
+
+@pytest.mark.parametrize(("words", "home", "more"), WRONG)
+def test_each_field_is_refused_by_its_name(
+    clock: Clock, words: str, home: dict[str, object], more: dict[str, object]
+) -> None:
+    """And not because it does not fit what arrived."""
+    document = {"format": backup_set.FORMAT, "created": clock(), "root": "/r", "inside": ".", "problems": {},
+                "copies": {}, "homes": {"minji": {**MINE, **home}}}  # fmt: skip
+    assert received.parse("/d", REAL, json.dumps({**document, "homes": {"minji": MINE}})).homes
+    with pytest.raises(NodeError, match=f"refused: {words}"):
+        received.parse("/d", REAL, json.dumps({**document, **more}))
+
+
+@pytest.mark.btrfs
 def test_a_snapshot_of_another_uuid(keeper: Keeper) -> None:
     keeper.ask(f"begin {FALSE}")
     with pytest.raises(NodeError, match="what arrived is not what was sent"):

@@ -302,10 +302,7 @@ def verify(
         elif problem:
             unknown[name] = problem
         when = None if differences or problem else now()
-        there = load(os.path.dirname(backup.path), backup.name)
-        if there is None:  # what says that it is a set must not come back
-            raise NodeError(f"{backup.name} was deleted while it was verified")
-        backup = replace(backup, copies=there.copies)
+        backup = _still(backup)
         problems = {one: why for one, why in backup.problems.items() if one != name}
         if problem and not differences:
             problems[name] = f"was not verified: {problem}"
@@ -318,6 +315,14 @@ def verify(
         words += [f"{backup.name} was not verified: {_words(unknown)}"] if unknown else []
         raise NodeError("; ".join(words))
     return backup
+
+
+def _still(backup: Backup) -> Backup:
+    """The set as it is by now: reading takes hours, and others record copies, or delete it."""
+    found = load(os.path.dirname(backup.path), backup.name)
+    if found is None:
+        raise NodeError(f"{backup.name} was deleted while it was read")
+    return found
 
 
 def _words(found: Mapping[str, str]) -> str:
