@@ -84,7 +84,7 @@ def _show_one(record: dict[str, object], result: dict[str, object] | None) -> No
     if result is None:
         console.print("No result: this run was cut off, or is still going on.")
         return
-    hosts = result["hosts"]
+    hosts = result.get("hosts", {})
     assert isinstance(hosts, dict)
     show_hosts(
         console,
