@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
@@ -19,8 +19,9 @@ from gpuadmin.jsontext import json_text
 from gpuadmin.who import who
 
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
-_RUN = {"id", "verb", "arguments", "check", "who", "started", "plan"}
-_RESULT = {"status", "exit_code", "ended"}
+_RUN = {"id": str, "verb": str, "arguments": list, "check": bool, "who": str, "started": str, "plan": dict}
+_RESULT = {"status": str, "exit_code": int, "ended": str}
+_PLAN = {"title": str, "steps": list, "warnings": list}
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,13 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     found = []
     for directory in sorted(_directories(runs), reverse=True):
         run = _read(directory / "run.json")
-        if run is None or not run.keys() >= _RUN:
+        if not _is_run(run):
             run = _damaged(directory.name)
             found.append(run)
             continue
         result = _read(directory / "result.json")
         there = os.path.lexists(directory / "result.json")
-        if result is None or not result.keys() >= _RESULT:
+        if not _is_result(result):
             result = {"status": "damaged" if there else "unfinished", "exit_code": None, "ended": None}
         run |= {key: result[key] for key in ("status", "exit_code", "ended")}
         found.append(run)
@@ -115,10 +116,10 @@ def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] 
     directory = matching[0]
     log = directory / "log.txt"
     run = _read(directory / "run.json")
-    if run is None or not run.keys() >= _RUN:
+    if not _is_run(run):
         raise ConfigError(f"{directory / 'run.json'}: is damaged", hint="log.txt beside it may tell more")
     result = _read(directory / "result.json")
-    if os.path.lexists(directory / "result.json") and (result is None or not result.keys() >= _RESULT):
+    if os.path.lexists(directory / "result.json") and not _is_result(result):
         raise ConfigError(f"{directory / 'result.json'}: is damaged", hint="log.txt beside it may tell more")
     return run, result, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
@@ -139,6 +140,38 @@ def _directories(runs: Path) -> list[Path]:
         for entry in os.scandir(runs)
         if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
     ]
+
+
+def _is_run(value: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+    """Whether a run.json is whole: what shows it takes it as it is."""
+    return (
+        _has(value, _RUN)
+        and _is_time(value["started"])
+        and _has(value["plan"], _PLAN)
+        and all(_has(step, {"host": str, "action": str}) for step in value["plan"]["steps"])
+    )
+
+
+def _is_result(value: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+    """Whether a result.json is whole."""
+    return (
+        _has(value, _RESULT)
+        and _is_time(value["ended"])
+        and isinstance(hosts := value.get("hosts", {}), dict)
+        and all(_has(host, {"status": str, "changed": list}) and "message" in host for host in hosts.values())
+    )
+
+
+def _has(value: object, fields: Mapping[str, type]) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -18,11 +18,11 @@ from gpuadmin.console import say, say_document
 def command(run: str | None, log: bool, site: str | None, as_json: bool) -> None:
     """List past runs, newest first, or show one: who, when, what was planned and what came of it."""
 
-    from gpuadmin.config.load import find_site
+    from gpuadmin.config.find import find_site, runs_of
     from gpuadmin.jsontext import json_text
     from gpuadmin.records import list_runs, show_run
 
-    directory = find_site(site) / "runs"
+    directory = runs_of(find_site(site))
     if run is None:
         if log:
             raise click.UsageError("--log needs the id of a run")
@@ -84,7 +84,7 @@ def _show_one(record: dict[str, object], result: dict[str, object] | None) -> No
     if result is None:
         console.print("No result: this run was cut off, or is still going on.")
         return
-    hosts = result["hosts"]
+    hosts = result.get("hosts", {})
     assert isinstance(hosts, dict)
     show_hosts(
         console,

@@ -31,3 +31,16 @@ def find_site(given: str | None) -> Path:
         f"no {SETTINGS_FILE} in {here} or above it",
         hint="go into a site's directory, give --site DIR, or make one: gpuadmin init DIR",
     )
+
+
+def runs_of(site: Path) -> Path:
+    """Where a site keeps its records and its memory of uids. Raises ConfigError where something else has that name: a
+    link to a disk that is not mounted is not a site without records.
+    """
+    runs = site / "runs"
+    if os.path.lexists(runs) and not runs.is_dir():
+        raise ConfigError(
+            f"{runs}: is no directory, or a link to nowhere, so what ran before and whose uids were whose is not known",
+            hint="mount or restore what it should be; for a site without records delete it",
+        )
+    return runs

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuadmin.config.find import runs_of
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
@@ -63,7 +64,7 @@ def owners(registry: Registry) -> dict[int, str]:
 
 def recall(site: Path) -> Memory:
     """What a site's directory remembers: nothing where it never did. Raises ConfigError where it cannot be read."""
-    path = site / "runs" / MEMORY_FILE
+    path = runs_of(site) / MEMORY_FILE
     try:
         if is_absent(path):
             return Memory()

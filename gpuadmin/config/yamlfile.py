@@ -94,7 +94,7 @@ class YamlFile:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
         except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from None
+            raise ConfigError(f"{path}: {error.strerror}", hint="it must be a file that you can read") from None
         return cls.parse(path, text)
 
     @classmethod

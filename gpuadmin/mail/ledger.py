@@ -84,7 +84,7 @@ def fold(raw: bytes, path: Path) -> dict[str, Entry]:
         if found is None:
             raise ConfigError(
                 f"{path}:{number}: is damaged, so who was mailed is not known; nobody is mailed",
-                hint="restore the file from version control or a copy; or look whom that line is about, and delete it",
+                hint="restore the file from version control or a copy; or see whom that line is about, and delete it",
             )
         for entry in found:
             before = entries.get(entry.key)

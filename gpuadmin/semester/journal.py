@@ -72,7 +72,7 @@ class Journal:
         for number, line in enumerate(lines[:-1], start=1):  # what follows the last line feed was torn off
             try:
                 entry = _entry(line)
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise GpuadminError(
                     f"{self.path}:{number}: is damaged; nothing is done", hint="restore the file, or move it away"
                 ) from None
@@ -124,16 +124,30 @@ class Journal:
         return State(state.decision, frozenset(begun), done, pending, state.aborted, state.unlocked_before)
 
 
-#: What each event has to say, for `state` and the report to be read from it.
-_FIELDS = {"decided": ("decision",), "narrowed": ("decision",), "unlocked-before": ("names",), "begin": ("phase",),
-           "done": ("phase", "result", "pending"), "failed": ("phase", "result")}  # fmt: skip
+#: What each event has to say, and as what, for `state` and the report to be read from it.
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "decided": {"decision": dict},
+    "narrowed": {"decision": dict},
+    "unlocked-before": {"names": list},
+    "released": {"names": list, "pending": dict},
+    "begin": {"phase": str},
+    "done": {"phase": str, "result": dict, "pending": dict},
+    "failed": {"phase": str, "result": dict},
+    "aborted": {},
+}
 
 
 def _entry(line: bytes) -> dict[str, Any]:
-    """Given a line, return its entry. Raises ValueError, KeyError or TypeError where it is none."""
+    """Given a line, return its entry. Raises ValueError, KeyError or TypeError where it is none.
+
+    An event that is not known is none either: it may be the one that says that homes are being wiped.
+    """
     entry = json.loads(line.decode())
-    for field_ in _FIELDS.get(entry["event"], ()):
-        entry[field_]
+    for field_, kind in _FIELDS[entry["event"]].items():
+        if not isinstance(entry[field_], kind):
+            raise TypeError(field_)
+    if entry.get("phase", PHASES[0]) not in PHASES:
+        raise ValueError("phase")
     if "decision" in entry:
         Decision.read(entry["decision"])
     return dict(entry)

@@ -59,7 +59,13 @@ def end_sessions(decision: Decision, hosts: Sequence[str], facts: Facts, grace: 
 def backup(decision: Decision, storage: Sequence[str], copies: Sequence[str]) -> Plan:
     builder = PlanBuilder(f"Back up all homes as {decision.backup}")
     builder.add_all(storage, ["read-only snapshot of all homes, a manifest of each"])
-    builder.add_all(storage, [f"read and verify {', '.join(name for _, name in decision.going) or 'nobody'}"])
+    going = ", ".join(name for _, name in decision.going)
+    for host in storage:
+        unknown = not going and host in decision.silent
+        builder.add(
+            host,
+            "which homes go is not known; read and verify them" if unknown else f"read and verify {going or 'nobody'}",
+        )
     builder.add_all(copies, ["receive the second copy and verify it"])
     if not copies:
         builder.warn(

@@ -146,3 +146,34 @@ def test_damaged_records_do_not_hide_the_others(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"json: is damaged"):
             show_run(runs, one.id)
     assert list_runs(tmp_path / "none") == []
+
+
+RUN = {"id": "x", "verb": "v", "arguments": [], "check": False, "who": "w", "started": "2026-11-22T15:40:17+00:00"}
+PLAN = {"title": "t", "steps": [{"host": "h", "action": "a"}], "warnings": []}
+RESULT = {"status": "ok", "exit_code": 0, "ended": "2026-11-22T15:40:17+00:00"}
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "odd"),
+    [
+        ("run.json", {**RUN, "plan": PLAN}, {"arguments": 7}),
+        ("run.json", {**RUN, "plan": PLAN}, {"started": "x"}),
+        ("run.json", {**RUN, "plan": PLAN}, {"plan": {**PLAN, "steps": [{"host": "h"}]}}),
+        ("run.json", {**RUN, "plan": PLAN}, {"plan": {}}),
+        ("result.json", {**RESULT, "hosts": {}}, {"hosts": []}),
+        ("result.json", {**RESULT, "hosts": {}}, {"hosts": {"h": {"status": "ok"}}}),
+        ("result.json", {**RESULT, "hosts": {}}, {"ended": "yesterday"}),
+    ],
+)
+def test_a_record_with_odd_fields_is_damaged(
+    tmp_path: Path, name: str, whole: dict[str, object], odd: dict[str, object]
+) -> None:
+    """It is shown by code that takes the fields as they are."""
+    runs = tmp_path / "runs"
+    one = record(runs)
+    (one.directory / name).write_text(json.dumps(whole))
+    assert [run["status"] for run in list_runs(runs)] == ["ok" if name == "result.json" else "unfinished"]
+    (one.directory / name).write_text(json.dumps({**whole, **odd}))
+    assert [run["status"] for run in list_runs(runs)] == ["damaged"]
+    with pytest.raises(ConfigError, match=f"{name}: is damaged"):
+        show_run(runs, one.id)

@@ -137,6 +137,21 @@ def test_a_memory_that_cannot_be_read_stops_and_says_where(ansible: Ansible, cli
     assert ansible.asked == []
 
 
+@pytest.mark.parametrize("verb", [["add-user", "yuna", "--check"], ["check"], ["runs"]])
+@pytest.mark.parametrize("link", [True, False])
+def test_records_that_are_somewhere_else_are_not_none(ansible: Ansible, cli: Cli, verb: list[str], link: bool) -> None:
+    runs = site_of(ansible) / "runs"
+    runs.rename(runs.with_name("elsewhere"))
+    if link:
+        runs.symlink_to("gone")
+    else:
+        runs.write_text("")
+    code, _, err = cli(*verb)
+    assert code == ExitCode.USAGE
+    assert "runs: is no directory, or a link to nowhere" in err
+    assert ansible.asked == []
+
+
 def test_forgetting(ansible: Ansible, cli: Cli) -> None:
     cli("sync-users", "--yes")
     ansible.uids = HostResult("ok", reports={"uids": {**UIDS, "memory": {"20002": "old"}}})

@@ -22,7 +22,23 @@ def journal(tmp_path: Path) -> Journal:
     return made
 
 
-@pytest.mark.parametrize("damage", [b"\0\0\0\0\n", b"{\n", b"\n", b'{"event": "begin", "phase": "lo\n'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\0\0\0\0\n",
+        b"{\n",
+        b"\n",
+        b'{"event": "begin", "phase": "lo\n',
+        b"7\n",
+        b'{"event": 7}\n',
+        b'{"event": "beg1n", "phase": "wipe"}\n',
+        b'{"event": "begin", "phase": "w1pe"}\n',
+        b'{"event": "begin", "phase": ["wipe"]}\n',
+        b'{"event": "unlocked-before", "names": 5}\n',
+        b'{"event": "done", "phase": "lock", "result": 7, "pending": [1]}\n',
+        b'{"event": "decided", "decision": {"term": "2026-2", "backup": "b", "at": "x", "leaving": [7]}}\n',
+    ],
+)
 def test_a_line_that_is_damaged_decides_nothing(journal: Journal, damage: bytes) -> None:
     """It may be the one that says that homes are being wiped."""
     first, second = journal.path.read_bytes().splitlines(keepends=True)

@@ -176,6 +176,8 @@ def test_silent_hosts() -> None:
     decision = decide(settings(), registry(MINJI), facts(None), backup=BACKUP)
     assert decision.wiped == ()
     assert decision.silent == {"storage1": "timed out"}
+    actions = [step.action for step in plans.backup(decision, ["storage1"], []).steps]
+    assert actions[-1] == "which homes go is not known; read and verify them"
 
 
 def test_contradictions_are_refused() -> None:
