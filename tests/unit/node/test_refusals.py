@@ -85,10 +85,10 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
     storage.wipe(MINJI, ("jiho", 20002))
     twin = wipe.Twin
 
-    def broken(top: str, nested: dict[str, str]) -> wipe.Twin:
+    def broken(top: str, nested: dict[str, str], begun: int) -> wipe.Twin:
         if top.endswith("/jiho"):
             raise OSError(5, "Input/output error")
-        return twin(top, nested)
+        return twin(top, nested, begun)
 
     monkeypatch.setattr(wipe, "Twin", broken)
     done = wipe.empty_trash(storage.wiping())
@@ -388,7 +388,6 @@ REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "know
     [
         (lambda at: pruning.prune(at, 1, 1), backup_set.LOCK),
         (lambda at: restore.execute(restore.Request(at, at, "minji", FIRST)), backup_set.LOCK),
-        (lambda at: leftovers.clear(leftovers.Request(at, at)), wipe.LOCK),
         (lambda at: leftovers._delete(leftovers.Request(at, at), leftovers.Leftover("b", "u", 1, 0, 0), at), wipe.LOCK),
         (lambda at: homes.converge(homes.Request(at)), wipe.LOCK),
         (lambda at: closing.converge([], True, closing.Host(root=at)), "closing.lock"),
