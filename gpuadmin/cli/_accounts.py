@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuadmin.cli._verb import Verb, Work
-from gpuadmin.errors import HostFailedError, RefusedError
+from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 
 if TYPE_CHECKING:
     from gpuadmin.cli._options import Options
@@ -134,11 +134,18 @@ def ask_uids(verb: Verb) -> dict[str, Any]:
 def uids_elsewhere(verb: Verb) -> dict[int, str]:
     """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it, in words.
 
-    Raises what `ask_uids` raises, and RefusedError where users.yml contradicts what a host remembers.
+    Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
+    --limit leaves out the storage host: it would not learn whose the uid is, and another copy of the site would give it.
     """
     from gpuadmin.cli._verb import refuse_contradictions
     from gpuadmin.config.memory import Memory
 
+    storage = [host.name for host in verb.site.inventory.group("storage")]
+    if storage and verb.site.settings.accounts.source == "registry" and not verb.named("storage"):
+        raise ConfigError(
+            "--limit leaves out the storage host, which remembers whose a new uid is",
+            hint=f"--limit {verb.options.limit},{','.join(storage)}",
+        )
     taken: dict[int, str] = {}
     for host, said in ask_uids(verb).items():
         found = Memory.parse(said["memory"]).contradictions(verb.site.registry.registry)

@@ -218,11 +218,22 @@ def test_no_uid_is_given_before_the_storage_host_has_spoken(
 ) -> None:
     ansible.uids = answer
     for mode in ("--yes", "--check"):
-        found, _, err = cli("add-user", "yuna", mode, "--limit", "gpu")
+        found, _, err = cli("add-user", "yuna", mode, "--limit", "gpu,storage")
         assert found == code
         assert words in err
     assert ansible.asked == []
     assert users_yml(ansible).read_text() == USERS
+
+
+def test_no_uid_is_given_that_the_storage_host_would_not_learn(ansible: Ansible, cli: Cli) -> None:
+    """A second copy of the site would give it again."""
+    for mode in ("--yes", "--check"):
+        code, _, err = cli("add-user", "yuna", mode, "--limit", "node1")
+        assert code == ExitCode.USAGE
+        assert "--limit node1,storage1" in err
+    assert ansible.asked == []
+    assert users_yml(ansible).read_text() == USERS
+    assert cli("add-user", "minji", "--yes", "--limit", "node1")[0] == 0  # has one
 
 
 def test_a_uid_that_a_home_carries_is_given_to_nobody(ansible: Ansible, cli: Cli) -> None:

@@ -99,12 +99,12 @@ CALLS: dict[str, tuple[list[str], list[str], list[str]]] = {
 def test_what_ansible_is_asked(
     ansible: Ansible, cli: Cli, arguments: list[str], people: list[str], absent: list[str]
 ) -> None:
-    code, _, err = cli(*arguments, "--yes", "--limit", "gpu")
+    code, _, err = cli(*arguments, "--yes", "--limit", "gpu,storage")
     assert code == 0, err
     (invocation,) = ansible.asked
     assert invocation.playbook == arguments[0]
-    assert invocation.limit == "gpu"
-    assert invocation.hosts == 2
+    assert invocation.limit == "gpu,storage"
+    assert invocation.hosts == 3
     assert not invocation.check
     assert [user["name"] for user in invocation.variables["gpuadmin_users"]] == people
     assert [user["name"] for user in invocation.variables["gpuadmin_absent"]] == absent
@@ -443,7 +443,7 @@ def test_a_plan_names_hosts_and_what_changes(ansible: Ansible, cli: Cli) -> None
 
 
 def test_the_storage_host_is_in_the_plan_only_where_it_is_meant(ansible: Ansible, cli: Cli) -> None:
-    _, out, _ = cli("add-user", "yuna", "--check", "--limit", "node1")
+    _, out, _ = cli("add-user", "minji", "--check", "--limit", "node1")
     assert "storage" not in out.partition("Host ")[0].replace("/srv/storage", "")
     assert ansible.asked[0].hosts == 1
 
