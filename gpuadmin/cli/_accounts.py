@@ -135,7 +135,7 @@ def uids_elsewhere(verb: Verb) -> dict[int, str]:
     """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it, in words.
 
     Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
-    --limit leaves out the storage host: it would not learn whose the uid is, and another copy of the site would give it.
+    --limit leaves out the storage host: it would not learn whose the uid is.
     """
     from gpuadmin.cli._verb import refuse_contradictions
     from gpuadmin.config.memory import Memory
