@@ -147,8 +147,10 @@ def test_the_page_and_the_record(tmp_path: Path) -> None:
     page = write(journal, report(HOSTILE))
     for file in (page, page.with_name("report.json")):
         assert unseen(file.read_text()) == set()
-    record = Record.begin(tmp_path, "backup", arguments=[HOSTILE], check=False, plan={"title": HOSTILE})
-    record.finish({"status": "failed", "hosts": {HOSTILE: HOSTILE}}, 3)
+    plan = Plan(title=HOSTILE, question=HOSTILE, steps=(Step(HOSTILE, HOSTILE),)).document()
+    record = Record.begin(tmp_path, "backup", arguments=[HOSTILE], check=False, plan=plan)
+    host = {"status": HOSTILE, "changed": [HOSTILE], "message": HOSTILE}
+    record.finish({"status": "failed", "hosts": {HOSTILE: host}}, 3)
     for file in record.directory.iterdir():
         assert unseen(file.read_text()) == set()
     run, _result, _log = show_run(tmp_path, record.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -241,8 +240,14 @@ def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
 def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, golden: Node) -> None:
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)
+    text = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
+    publish.publish(golden.places, golden.settings, "new", text, sign(world.key, text))
     there = Path(golden.places.store) / "new"
-    shutil.copytree(Path(golden.places.store) / "one", there)
+    for part in ("images", "roots"):
+        if subvolumes.inspect(golden.places.in_top(part, "new")):
+            subvolumes.delete(golden.places.in_top(part, "new"), golden.places)
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
     before = sorted((path.name, path.stat().st_size) for path in there.iterdir())
     with pytest.raises(NodeError, match="the store has another image new; choose another name"):
         publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
