@@ -80,7 +80,7 @@ def people(given: Iterable[Mapping[str, object]]) -> dict[int, str]:
     return found
 
 
-def anothers(
+def of_others(
     memory: Mapping[int, str] | None, given: Iterable[Mapping[str, object]], forget: Collection[str] = ()
 ) -> dict[str, str]:
     """Of people, those whose uid is remembered as somebody else's, and whose. Names in ``forget`` are let go."""

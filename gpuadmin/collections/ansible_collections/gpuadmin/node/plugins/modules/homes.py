@@ -111,7 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.uids import STATE, anothers, keep
+from ansible_collections.gpuadmin.node.plugins.module_utils.uids import STATE, of_others, keep
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -135,7 +135,7 @@ def main(state: str = STATE) -> None:
         remember, forget = given.pop("remember"), given.pop("forget")
         # Before a home is made: two admins who asked at the same time were both told that a uid is free.
         known = keep(given["root"], given["archive_directory"], remember, (), check=module.check_mode, state=state)
-        refused = anothers(known.memory, given["users"], forget)
+        refused = of_others(known.memory, given["users"], forget)
         plan = converge(Request(**given, refused=refused), check=module.check_mode)
         known = keep(given["root"], given["archive_directory"], remember, forget, check=module.check_mode, state=state)
         return replace(Answer.of(plan, uids=known.as_dict()), diff=plan.diff())
