@@ -111,7 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.uids import STATE, of_others, keep
+from ansible_collections.gpuadmin.node.plugins.module_utils.uids import STATE, keep, of_others
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
