@@ -73,7 +73,8 @@ def prepare(lab: Lab, host: Host) -> None:
     ssh.make_key(directory / "ssh_host_ed25519_key", host.name)
     (directory / "seed.tar").write_bytes(_seed(lab, host))
     if lab.light:
-        light_disk.make(directory / "disk.img", Path(host.base), (directory / "seed.tar").read_bytes())
+        seed_tar = (directory / "seed.tar").read_bytes()
+        light_disk.make(directory / "disk.img", Path(host.base), seed_tar, writable=host.kind == "plain")
         if host.kind == "storage":
             light_disk.make_data(directory / "data.img")
         return

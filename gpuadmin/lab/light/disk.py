@@ -77,8 +77,8 @@ def copy(source: Path, target: Path) -> None:
     part.rename(target)
 
 
-def make(target: Path, base: Path, seed: bytes) -> None:
-    """Make a host's disk, with its identity (a tar of files, see seed.py) in it."""
+def make(target: Path, base: Path, seed: bytes, *, writable: bool) -> None:
+    """Make a host's disk, with its identity (a tar of files, see seed.py) in it; ``writable``: its root stays so."""
     if target.exists():
         return
     part = target.with_name(target.name + ".new")
@@ -89,7 +89,7 @@ def make(target: Path, base: Path, seed: bytes) -> None:
         top = Path(place) / "top"
         top.mkdir()
         run(("unshare", "--mount", "--propagation", "private", "sh", "-euc", _TAKE_IDENTITY, "sh",
-             device, str(top), str(tar)))  # fmt: skip
+             device, str(top), str(tar), "false" if writable else "true"))  # fmt: skip
     part.rename(target)
 
 
@@ -100,7 +100,7 @@ mount -t btrfs -o noatime,subvol=/state "$1" "$2/roots/base/var"
 tar -xpf "$3" -C "$2/roots/base"
 umount "$2/roots/base/var"
 btrfs filesystem sync "$2"
-btrfs property set -ts "$2/roots/base" ro true
+btrfs property set -ts "$2/roots/base" ro "$4"
 umount "$2"
 """
 
