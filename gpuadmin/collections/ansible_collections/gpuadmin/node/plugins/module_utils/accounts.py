@@ -206,6 +206,19 @@ def observed_bytes(observed: Observed, kind: str) -> bytes | None:
     return None if text is None else encode(text)
 
 
+def _decide(
+    request: Request | Callable[[Truth], Request | None], host: Host, state: str
+) -> tuple[Outcome, Truth, Observed | None]:
+    """What accounts.json as it is now asks for, and from what that was decided; nothing is written."""
+    truth = load(state)
+    asked = request(truth) if callable(request) else request
+    if asked is None:
+        return Outcome(False, Plan(truth), {}), truth, None
+    observed = observe(host, asked, truth)
+    plan = compute(asked, observed)
+    return Outcome(bool(plan.operations), plan, diff(observed, plan), asked), truth, observed
+
+
 def converge(
     request: Request | Callable[[Truth], Request | None],
     host: Host | None = None,
@@ -222,29 +235,19 @@ def converge(
     state = host.path(host.state)
     try:
         if check:
-            truth = load(state)
-            asked = request(truth) if callable(request) else request
-            if asked is None:
-                return Outcome(False, Plan(truth), {})
-            observed = observe(host, asked, truth)
-            plan = compute(asked, observed)
-            return Outcome(bool(plan.operations), plan, diff(observed, plan), asked)
+            return _decide(request, host, state)[0]
         os.makedirs(os.path.dirname(state), mode=0o755, exist_ok=True)
         make_directory(state, 0o755)
         with flocked(host.path("run/gpuadmin/accounts.lock"), seconds):
-            truth = load(state)
-            asked = request(truth) if callable(request) else request
-            if asked is None:
-                return Outcome(False, Plan(truth), {})
-            observed = observe(host, asked, truth)
-            plan = compute(asked, observed)
-            if plan.operations:
+            outcome, truth, observed = _decide(request, host, state)
+            plan, asked = outcome.plan, outcome.request
+            if asked is not None and observed is not None and plan.operations:
                 _write_state(host, plan, asked.settings, truth)
                 if plan.files:
                     _write_databases(host, asked, truth, observed)
                     if plan.truth.root != truth.root:
                         save(state, plan.truth)
-            return Outcome(bool(plan.operations), plan, diff(observed, plan), asked)
+            return outcome
     except (RootError, OSError) as error:
         raise NodeError(str(error)) from error
 
