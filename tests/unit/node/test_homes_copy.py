@@ -655,17 +655,20 @@ def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monk
     """A directory that is made and not locked yet looks like what a verification left that was killed."""
     storage.home(*MINJI)
     backup = storage.backup(verify=[])
-    real = verifying.make_directory
+    real = os.mkdir
     calls = []
 
-    def made(path: str, *arguments: object, **more: object) -> None:
-        real(path, *arguments, **more)  # type: ignore[arg-type]
-        calls.append(path)
-        if len(calls) == 1:
-            Path(path).rmdir()
+    def made(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        real(path, mode, dir_fd=dir_fd)
+        if os.fsdecode(os.path.basename(path)).startswith(verifying.SCRATCH):
+            calls.append(path)
+            if len(calls) == 1:  # the other one is here before anything else can be done with the directory
+                verifying._clear(dir_fd, path)  # type: ignore[arg-type]
+                assert path not in os.listdir(dir_fd)
 
-    monkeypatch.setattr(verifying, "make_directory", made)
+    monkeypatch.setattr(os, "mkdir", made)
     assert verifying.verify_home(verifying.Task(backup, "minji")) == verifying.Found()
+    assert len(calls) == 2
     assert rubbish(storage) == []
 
 

@@ -21,7 +21,6 @@ from .budget import ENTRIES, SECONDS, Budget, OverBudget
 from .copying import Copier
 from .descend import Entry, identity
 from .errors import NodeError
-from .files import make_directory
 from .home_manifest import Line, Reader
 from .purge import purge
 
@@ -113,7 +112,7 @@ def _scratch(directory: str, label: str) -> Iterator[int]:
             if name.startswith(SCRATCH):
                 _clear(above, name)
         name = f"{SCRATCH}{label}-{os.getpid()}"
-        place = _own(above, directory, name)
+        place = _own(above, name)
         try:
             os.mkdir("links", 0o700, dir_fd=place)
             yield place
@@ -124,10 +123,10 @@ def _scratch(directory: str, label: str) -> Iterator[int]:
         os.close(above)
 
 
-def _own(above: int, directory: str, name: str) -> int:
+def _own(above: int, name: str) -> int:
     """Make the directory ``name`` and open it, locked: until then another verification takes it for rubbish."""
     while True:
-        make_directory(os.path.join(directory, name), 0o700, os.geteuid(), os.getegid(), sync=False)
+        os.mkdir(name, 0o700, dir_fd=above)
         try:
             place = btrfs.open_directory(name, above)
         except FileNotFoundError:
