@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 import threading
@@ -342,6 +343,7 @@ def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
     docker.mkdir()
     hostile = leave(shared, b"new\nline \xff%41", MINJI.uid, ("a", MINJI.uid), ("b", MINJI.subids.start + 7))
     mixed = leave(shared, b"mixed", MINJI.uid, ("mine", MINJI.uid), ("theirs", JIHO.uid))
+    leave(shared, b"strange", MINJI.uid, ("theirs", pwd.getpwnam("nobody").pw_uid))
     theirs = leave(shared, b"theirs", JIHO.uid)
     leave(docker, b"minji", MINJI.uid, ("layer", MINJI.subids.start + 1000))
     leave(docker, b"other-name", MINJI.uid)
@@ -359,7 +361,10 @@ def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
     assert not hostile.exists()
     assert theirs.exists()
     assert [path.name for path in mixed.iterdir()] == ["theirs"]
-    assert plan.conflicts == [f"{shared}/mixed: 1 entries stay: 'theirs' belongs to uid {JIHO.uid}"]
+    assert plan.conflicts == [
+        f"{shared}/mixed: 1 entries stay: 'theirs' belongs to uid {JIHO.uid}",
+        f"{shared}/strange: 1 entries stay: 'theirs' belongs to nobody (uid {pwd.getpwnam('nobody').pw_uid})",
+    ]
     assert sorted(path.name for path in docker.iterdir()) == ["other-name"]
     assert Path("/etc/passwd").exists()
     assert not (shared / "link").is_symlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import pwd
 import queue
 import socket
 import ssl
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 
 from .chain_key import Credentials
 from .errors import NodeError
+from .lookup import owner
 
 HANDSHAKE = 5.0  # seconds that a caller has to prove itself
 PENDING = 16  # callers who are proving themselves at a time, of each kind
@@ -56,18 +56,11 @@ def _rows(table: str | None) -> Iterator[tuple[str, str, str, int]]:
             yield words[1], words[2], words[3], int(words[7])
 
 
-def _person(uid: int) -> str:
-    try:
-        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
-    except KeyError:
-        return f"uid {uid}"
-
-
 def port_holder(port: int, table: str | None = None) -> str | None:
     """Who has a TCP port on this machine, whoever listens first. None: nobody that the kernel lists."""
     rows = [row for row in _rows(table) if row[0].endswith(f":{port:04X}")]
     rows.sort(key=lambda row: row[2] != LISTENS)
-    return _person(rows[0][3]) if rows else None
+    return owner(rows[0][3]) if rows else None
 
 
 def caller_name(address: str, port: int, ours: int, table: str | None = None) -> str:
@@ -78,7 +71,7 @@ def caller_name(address: str, port: int, ours: int, table: str | None = None) ->
     local = f"{int.from_bytes(socket.inet_aton(address), sys.byteorder):08X}:{port:04X}"
     for row in _rows(table):
         if row[0].endswith(local) and row[1].endswith(f":{ours:04X}") and row[2] == CONNECTED:
-            return f"{_person(row[3])} on this node"
+            return f"{owner(row[3])} on this node"
     return address
 
 

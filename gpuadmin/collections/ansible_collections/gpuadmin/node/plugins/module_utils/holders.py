@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from .lookup import name_of
 
 #: What proc(5) calls a process that somebody has stopped, or that a debugger holds.
 STOPPED = ("T", "t")
@@ -60,10 +61,7 @@ def describe(pid: int, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> 
         frozen = _frozen(proc, pid, cgroups)
     except (OSError, ValueError, IndexError):
         return None
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = f"uid {uid}"
+    user = name_of(uid) or f"uid {uid}"
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     since = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5)
     return Process(pid, ascii(name)[1:-1], user, since, fields[0] in STOPPED, frozen)

@@ -15,3 +15,17 @@ def system_lookup(name: str) -> tuple[int, int] | None:
     except KeyError:
         return None
     return entry.pw_uid, entry.pw_gid
+
+
+def name_of(uid: int) -> str | None:
+    """Given a uid, return its account's name, or None for one that this host does not know."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def owner(uid: int) -> str:
+    """Given a uid, return words for a report: the name beside the number, because names are what admins know."""
+    name = name_of(uid)
+    return f"uid {uid}" if name is None else f"{name} (uid {uid})"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-import pwd
 import re
 
+from .lookup import name_of
 from .subvolumes import run
 
 #: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
@@ -44,7 +44,8 @@ def gpu_work(uid_first: int, proc: str = "/proc") -> list[str]:
                 owner = re.search(r"/user-(\d+)\.slice/", stream.read())
         except OSError:
             continue  # it has ended meanwhile
-        names.add(_name(int(owner.group(1)) if owner else uid))
+        number = int(owner.group(1)) if owner else uid
+        names.add(name_of(number) or f"uid {number}")
     return sorted(names)
 
 
@@ -53,10 +54,3 @@ def _is_gpu(path: str) -> bool:
         return GPU_DEVICE.fullmatch(os.readlink(path)) is not None
     except OSError:
         return False  # this file was closed meanwhile; the process has others
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"

@@ -16,6 +16,7 @@ from . import btrfs, extents
 from .budget import unlimited
 from .descend import Entry, same_mount, walk
 from .errors import NodeError
+from .lookup import owner
 
 MOST_WORDS = 10
 
@@ -149,10 +150,15 @@ def _same_content(one: int, other: int, name: bytes, size: int) -> bool:
 
 def owned_by(uids: range, *more: int) -> Judge:
     """Only what belongs to one of these ids may go: the person's own, and their subordinate ones."""
+    others: dict[int, str] = {}  # a directory service is asked once for each
 
     def judge(entry: Entry) -> str | None:
         uid = entry.facts.st_uid
-        return None if uid in more or uid in uids else f"belongs to uid {uid}"
+        if uid in more or uid in uids:
+            return None
+        if uid not in others:
+            others[uid] = f"belongs to {owner(uid)}"
+        return others[uid]
 
     return judge
 
