@@ -485,8 +485,6 @@ def test_a_part_beside_the_home_is_as_private_as_the_home(storage: Storage, path
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    with pytest.raises(NodeError, match="is there already"):
-        restore.execute(wanted(storage, path=path))
 
 
 @pytest.mark.parametrize("mode", ["beside", "in-place"])

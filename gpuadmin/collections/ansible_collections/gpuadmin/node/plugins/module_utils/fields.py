@@ -25,7 +25,7 @@ UNSEEN = (
 CONTROL = re.compile(f"[{UNSEEN}]")
 KEY = re.compile(r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^%s]*)?\Z" % ("|".join(map(re.escape, KEY_TYPES)), UNSEEN))
 # What restore-home makes beside a home: a copy, and what was there before. Nobody but root makes entries there.
-BESIDE = re.compile(r"([a-z_][a-z0-9_-]{0,31})(?:\.(?:before|restored)-[0-9]{8}T[0-9]{6}Z)+\Z")
+BESIDE = re.compile(r"([a-z_][a-z0-9_-]{0,31})(?:\.(?:before|restored)-[0-9]{8}T[0-9]{6}Z(?:-[1-9][0-9]?)?)+\Z")
 MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; more than this no tool shows
 
 
