@@ -298,6 +298,24 @@ def test_in_place_into_a_subvolume(storage: Storage, path: str) -> None:
     assert len(list((home / path).parent.iterdir())) == len(before) + 2
 
 
+def test_a_place_that_becomes_a_subvolume_meanwhile(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner exchanges it while the copy is made: what is there is not put aside for nothing."""
+    home = storage.home("minji", 20001, {"data/thesis": b"precious"})
+    storage.backup()
+    real = restore.sync_filesystem
+
+    def exchanged(path: str) -> None:
+        (home / "data").rename(home / "old")
+        run("btrfs", "subvolume", "create", home / "data")
+        (home / "data/thesis").write_bytes(b"newer")
+        real(path)
+
+    monkeypatch.setattr(restore, "sync_filesystem", exchanged)
+    with pytest.raises(NodeError, match="was exchanged"):
+        restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
+    assert [one.name for one in (home / "data").iterdir()] == ["thesis"]
+
+
 def test_in_place_on_a_file_system_of_its_own(storage: Storage) -> None:
     """It is refused before anything is copied, with the way out."""
     home = storage.home("minji", 20001, {"data/thesis": b"precious"})

@@ -23,13 +23,15 @@ class Request:
     """``users`` and ``absent`` as they came from outside, unchecked.
 
     ``docker``: (name, uid) of those who ask for Docker themselves. That is a difference, not a record: nothing else of
-    theirs is changed, and whoever may not log in is refused.
+    theirs is changed, and whoever may not log in is refused. ``refused``: name → why the storage host made no home;
+    they get no new account either, and one that they have is converged as anybody's.
     """
 
     settings: Settings
     users: Sequence[Mapping[str, object]] = ()
     absent: Sequence[Mapping[str, object]] = ()
     docker: Sequence[tuple[str, int]] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -250,8 +252,23 @@ def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, 
         entry.operations.append(f"write {count}" if keys else "remove ssh keys")
 
 
+def _refused(user: User, refused: Mapping[str, str], data: Databases, observed: Observed) -> str | None:
+    """Why somebody who has no account here, nor had one on another root, gets none, or None."""
+    record = observed.truth.records.get(user.name)
+    if user.name not in refused or data.passwd.get(user.name) is not None:
+        return None
+    if record is not None and record.user.uid == user.uid:
+        return None
+    return f"the storage host refused: {refused[user.name]}"
+
+
 def _stage_users(
-    users: Sequence[User], data: Databases, observed: Observed, settings: Settings, plan: Plan
+    users: Sequence[User],
+    refused: Mapping[str, str],
+    data: Databases,
+    observed: Observed,
+    settings: Settings,
+    plan: Plan,
 ) -> tuple[dict[str, Record], list[User]]:
     """Stage all wanted users; return what to record, and (as NSS knows them) those that get Docker."""
     records: dict[str, Record] = {}
@@ -262,7 +279,7 @@ def _stage_users(
         entry = plan.users[user.name]
         known: User | None = user
         if registry:
-            problem = conflict(user, data, settings)
+            problem = conflict(user, data, settings) or _refused(user, refused, data, observed)
             if problem:
                 entry.status, entry.problem = "conflict", problem
                 continue
@@ -351,7 +368,7 @@ def compute(request: Request, observed: Observed) -> Plan:
     if request.docker:
         fresh, docker_users = _stage_askers(request, data, observed, plan)
     else:
-        fresh, docker_users = _stage_users(users, data, observed, settings, plan)
+        fresh, docker_users = _stage_users(users, request.refused, data, observed, settings, plan)
     _stage_subids(plan, observed, data, settings, docker_users, gone, by_name)
     if settings.source == "registry":
         _report_unknown(data, settings, old, plan)

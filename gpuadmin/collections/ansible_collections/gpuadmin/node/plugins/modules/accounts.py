@@ -27,6 +27,12 @@ options:
     type: list
     elements: dict
     default: []
+  refused:
+    description:
+      - Names to the reason why the storage host made no home for them. They get no new account, and are reported.
+      - An account that is there is converged as anybody's, so that a lock or an end holds.
+    type: dict
+    default: {}
   source:
     description: V(registry) makes accounts; V(directory) takes them from NSS and adds subids and Docker only.
     type: str
@@ -125,6 +131,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.truth import setting
 ARGUMENTS = {
     "users": {"type": "list", "elements": "dict", "default": []},
     "absent": {"type": "list", "elements": "dict", "default": []},
+    "refused": {"type": "dict", "default": {}},
     "source": {"type": "str", "choices": ["registry", "directory"], "default": "registry"},
     "uid_first": {"type": "int", "default": 20000},
     "uid_last": {"type": "int", "default": 49999},
@@ -143,7 +150,8 @@ def main(root: str = "/") -> None:
     given = dict(module.params)
 
     def apply() -> Answer:
-        request = Request(settings_from(given), given["users"], given["absent"])
+        refused = {str(name): str(why) for name, why in given["refused"].items()}
+        request = Request(settings_from(given), given["users"], given["absent"], refused=refused)
         done = converge(request, Host(root=root, state=given["state_directory"]), check=module.check_mode)
         return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
 
