@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
+import re
 import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +36,7 @@ class HostKey:
     @property
     def pattern(self) -> str:
         """The name under which known_hosts holds it."""
-        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        return known_as(self.address, self.port)
 
     @property
     def line(self) -> str:
@@ -66,27 +68,70 @@ def _fetch(host: Host) -> HostKey:
             finally:
                 transport.close()
     except (OSError, EOFError, paramiko.SSHException) as error:
-        return HostKey(base.host, base.address, base.port, problem=str(error) or type(error).__name__)
+        return HostKey(base.host, base.address, base.port, problem=_words(error))
     return HostKey(base.host, base.address, base.port, key.get_name(), key.get_base64())
 
 
-def pinned_keys(known_hosts: str) -> dict[tuple[str, str], str]:
-    """Given the text of a known_hosts file, return `{(pattern, key type): base64}`."""
-    found = {}
+def _words(error: Exception) -> str:
+    """Why a host did not answer, without the number of the error."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+
+
+def known_as(address: str, port: int) -> str:
+    """The name under which ssh looks a host up in known_hosts."""
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+def pinned_keys(known_hosts: str, name: str) -> dict[str, set[str]]:
+    """Given the text of a known_hosts file and a host's name there, return its keys: key type → base64 of each."""
+    found: dict[str, set[str]] = {}
     for line in known_hosts.splitlines():
         fields = line.split()
-        if len(fields) >= 3 and not line.startswith(("#", "@", "|")):
-            for pattern in fields[0].split(","):
-                found[pattern, fields[1]] = fields[2]
+        if len(fields) >= 3 and not line.startswith(("#", "@")) and _names(fields[0], name):
+            found.setdefault(fields[1], set()).add(fields[2])
     return found
 
 
+def _names(field: str, name: str) -> bool:
+    """Whether the first field of a line names a host, as ssh sees it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
+    name = name.lower()
+    if field.startswith("|"):
+        return _hashes(field, name)
+    patterns = field.lower().split(",")
+    if any(_matches(pattern[1:], name) for pattern in patterns if pattern.startswith("!")):
+        return False
+    return any(_matches(pattern, name) for pattern in patterns)
+
+
+def _hashes(field: str, name: str) -> bool:
+    """Whether `|1|SALT|HASH`, as HashKnownHosts and `ssh-keygen -H` write it, is the hash of a name."""
+    parts = field.split("|")
+    if len(parts) != 4 or parts[1] != "1":
+        return False
+    try:
+        salt, digest = (base64.b64decode(part, validate=True) for part in parts[2:])
+    except ValueError:
+        return False
+    return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """`*` and `?` alone are special: brackets stand around an address that has a port."""
+    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(expression, name) is not None
+
+
 def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:
-    """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one."""
+    """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one.
+
+    A line with a pattern stays: it may name other hosts as well.
+    """
     new = {key.pattern: key for key in keys}
-    kept = [
-        line
-        for line in known_hosts.splitlines()
-        if line.startswith("#") or not set(line.split(" ", 1)[0].split(",")) & set(new)
-    ]
+
+    def replaced(line: str) -> bool:
+        field = line.split(" ", 1)[0]
+        names = set(field.split(",")) & set(new)
+        return bool(names) or (field.startswith("|") and any(_hashes(field, name.lower()) for name in new))
+
+    kept = [line for line in known_hosts.splitlines() if line.startswith("#") or not replaced(line)]
     return "\n".join([*kept, *(key.line for key in new.values())]) + "\n"

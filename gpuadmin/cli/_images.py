@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.reading import read_text
 
 if TYPE_CHECKING:
     from gpuadmin.cli._verb import Verb
@@ -42,7 +43,7 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
             stdin=subprocess.DEVNULL,
         )
         ignore = site.directory / ".gitignore"
-        text = ignore.read_text() if ignore.exists() else ""
+        text = read_text(ignore)
         if path.parent == site.directory and f"/{path.name}\n" not in text:
             ignore.write_text(f"{text}/{path.name}\n")
     return path
@@ -51,7 +52,7 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
 def signers(site: Site) -> str:
     """Who may sign, as ssh-keygen's allowed signers: the site's own key, and those that it names."""
     public = signing_key(site).with_name(signing_key(site).name + ".pub")
-    keys = [public.read_text().strip()] if public.exists() else []
+    keys = [own] if (own := read_text(public).strip()) else []
     keys += list(site.settings.images.signers)
     lines = [f'gpuadmin namespaces="gpuadmin-image" {" ".join(key.split()[:2])}' for key in keys]
     return "".join(f"{line}\n" for line in lines)

@@ -32,8 +32,9 @@ def command(
     from gpuadmin.cli._options import Options
     from gpuadmin.cli._verb import confirm, opened
     from gpuadmin.config.yamlfile import write_atomically
-    from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+    from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
     from gpuadmin.plan import Plan
+    from gpuadmin.reading import read_text
     from gpuadmin.report import as_json as to_json
     from gpuadmin.report import document
     from gpuadmin.trust import fetch_host_keys, pinned_keys, with_pinned
@@ -47,8 +48,7 @@ def command(
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ConfigError(f"no such host: {', '.join(unknown)}", hint=f"hosts: {', '.join(known) or 'none'}")
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        pinned = pinned_keys(text)
+        text = read_text(path)
         answers = fetch_host_keys(inventory.hosts if everybody else [known[name] for name in dict.fromkeys(names)])
         new, differing, states = [], [], {}
         for key in answers:
@@ -56,9 +56,8 @@ def command(
                 states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
                 say(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
                 continue
-            before = pinned.get((key.pattern, key.kind))
-            others = any(pattern == key.pattern for pattern, _ in pinned)
-            state = "pinned" if before == key.blob else "differs" if before or others else "new"
+            pinned = pinned_keys(text, key.pattern)
+            state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
             states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
             say(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
             if state == "differs":
@@ -72,7 +71,13 @@ def command(
             )
         if new:
             confirm(Plan(title="", question=f"Pin {len(new)} host key{'' if len(new) == 1 else 's'}?"), options)
-            write_atomically(path, with_pinned(text, new))
+            try:
+                write_atomically(path, with_pinned(text, new))
+            except OSError as error:
+                raise GpuadminError(
+                    f"{path}: {error.strerror}; nothing was pinned",
+                    hint="the site must be writable for whoever runs this",
+                ) from None
         say(f"{len(new)} pinned in {path}", err=True)
         code = ExitCode.HOST_UNREACHABLE if any(key.problem for key in answers) else ExitCode.DONE
         if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import refuse_irregular
 
 GROUPS: dict[str, str] = {
     "gpu": "nodes that people log in to",
@@ -114,6 +116,7 @@ def _load(folder: Path) -> Any:
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
+    _refuse_irregular(folder)
     for source in sorted(folder.iterdir()):
         if source.suffix in (".yml", ".yaml") and source.is_file():
             _check_yaml(source)
@@ -125,6 +128,24 @@ def _load(folder: Path) -> Any:
     except AnsibleError as error:
         raise ConfigError(f"{folder}: {error}") from None
     return manager
+
+
+def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:
+    """Ansible reads whatever lies there, and would wait for ever at a named pipe."""
+    for path in sorted(folder.iterdir()):
+        try:
+            facts = path.stat()
+        except OSError:  # a link that leads nowhere: Ansible leaves it out
+            continue
+        if stat.S_ISDIR(facts.st_mode):
+            here = facts.st_dev, facts.st_ino
+            if here not in above:
+                _refuse_irregular(path, (*above, here))
+            continue
+        try:
+            refuse_irregular(facts, path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}", hint="take it out of the inventory") from None
 
 
 def _check_yaml(source: Path) -> None:

@@ -16,6 +16,7 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_text
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -47,7 +48,9 @@ def load_site(given: str | None) -> Site:
     directory = find_site(given)
     settings = load_settings(directory)
     registry = RegistryFile.load(directory / USERS_FILE, settings)
-    return Site(directory, settings, registry, load_inventory(directory))
+    site = Site(directory, settings, registry, load_inventory(directory))
+    read_text(site.known_hosts)  # ssh would wait for ever at a named pipe
+    return site
 
 
 def load_settings(directory: Path) -> Settings:
