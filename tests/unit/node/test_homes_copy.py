@@ -683,7 +683,7 @@ def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
     with pytest.raises(NodeError, match="was deleted while it was read"):
         backups.verify(backup, ["minji"])
     assert backup_set.complete(str(storage.directory)) == []
-    with pytest.raises(NodeError, match="was deleted here"):
+    with pytest.raises(NodeError, match="was deleted while it was copied to nas2"):
         backup_set.copied(backup, "nas2", backup_set.now())
     assert backup_set.complete(str(storage.directory)) == []
 

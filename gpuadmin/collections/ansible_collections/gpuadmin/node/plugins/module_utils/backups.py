@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from . import btrfs, home_manifest, homes, leftovers, mounts
@@ -17,6 +18,7 @@ from .backup_set import (
     UNFINISHED,
     Backup,
     Home,
+    changed,
     check_directory,
     complete,
     done,
@@ -302,14 +304,7 @@ def verify(
         elif problem:
             unknown[name] = problem
         when = None if differences or problem else now()
-        backup = _still(backup)
-        problems = {one: why for one, why in backup.problems.items() if one != name}
-        if problem and not differences:
-            problems[name] = f"was not verified: {problem}"
-        backup = replace(
-            backup, homes={**backup.homes, name: replace(backup.homes[name], verified=when)}, problems=problems
-        )
-        store(backup)
+        backup = changed(backup, partial(_read, name, when, None if differences else problem), "read")
     if damaged or (again and unknown):
         words = [f"{backup.name} is damaged: {_words(damaged)}"] if damaged else []
         words += [f"{backup.name} was not verified: {_words(unknown)}"] if unknown else []
@@ -317,12 +312,13 @@ def verify(
     return backup
 
 
-def _still(backup: Backup) -> Backup:
-    """The set as it is by now: reading takes hours, and others record copies, or delete it."""
-    found = load(os.path.dirname(backup.path), backup.name)
-    if found is None:
-        raise NodeError(f"{backup.name} was deleted while it was read")
-    return found
+def _read(name: str, when: str | None, problem: str | None, backup: Backup) -> Backup:
+    """A set's record after one of its homes was read."""
+    problems = {one: why for one, why in backup.problems.items() if one != name}
+    if problem:
+        problems[name] = f"was not verified: {problem}"
+    home = replace(backup.homes[name], verified=when)
+    return replace(backup, homes={**backup.homes, name: home}, problems=problems)
 
 
 def _words(found: Mapping[str, str]) -> str:

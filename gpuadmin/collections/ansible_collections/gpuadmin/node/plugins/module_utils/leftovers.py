@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from . import backup_set, btrfs, homes, mounts, packing
 from .backup_set import NAME, TRASH
+from .budget import Budget
 from .descend import same_mount, walk
 from .errors import NodeError
 from .fields import home_owner, shown
@@ -20,6 +21,7 @@ from .files import flocked
 from .purge import Purged
 
 LOCK = "/run/gpuadmin/homes.lock"
+COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _count(path: str) -> tuple[int, int]:
     entries, size = 1, 0
     handle = btrfs.open_directory(path)
     try:
-        for entry in walk(handle, same_mount):
+        for entry in walk(handle, same_mount, budget=Budget(COUNTING, setting=False)):
             entries += 1
             size += entry.facts.st_size if stat.S_ISREG(entry.facts.st_mode) else 0
     finally:
