@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuadmin.plan import Plan
-from gpuadmin.words import visible
+from gpuadmin.words import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,10 +34,17 @@ def make_console(*, json: bool) -> Console:
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """Given texts, or pairs of a text and its style, return one text: data in it stays data."""
+    """Given texts, or pairs of a text and its style, return one line of text: data in it stays data."""
     from rich.text import Text
 
-    return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
+    return Text.assemble(*(one_line(part) if isinstance(part, str) else (one_line(part[0]), part[1]) for part in parts))
+
+
+def lines_of(lines: Iterable[str]) -> Text:
+    """Given lines, return them as one text in which each stays a line, whatever is in it."""
+    from rich.text import Text
+
+    return Text("\n".join(one_line(line) for line in lines))
 
 
 def say(text: str, *, err: bool = False, colour: str | None = None, end: bool = True) -> None:
@@ -127,6 +135,6 @@ class Progress:
     def _show_progress(self, host: str, detail: str) -> None:
         if self._status is not None:
             lines = [f"  {name}: {words}" for name, words in self._far.items()]
-            self._status.update(styled("\n".join([self._task, *lines[:12]])))
+            self._status.update(lines_of([self._task, *lines[:12]]))
         else:
             self._console.print(f"  {'working':<11} {host}: {detail}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuadmin.console import lines_of
 from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.jsontext import json_text
 
@@ -93,7 +94,7 @@ def show_hosts(console: Console, hosts: Mapping[str, HostResult], *, check: bool
         lines = shortened(host.changed)
         if host.message:
             lines.append(host.message)
-        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), Text("\n".join(lines)))
+        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
     console.print(table)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuadmin.cli._verb import Verb, Work
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
+from gpuadmin.words import counted, one_line
 
 if TYPE_CHECKING:
     from gpuadmin.cli._options import Options
@@ -30,7 +31,7 @@ def account_actions(user: User, verb: Verb) -> list[str]:
         parts.append(f"valid until {user.expires}")
     if user.locked:
         parts.append("locked")
-    parts.append(f"{len(user.keys)} ssh key{'' if len(user.keys) == 1 else 's'}")
+    parts.append(counted(len(user.keys), "ssh key"))
     return [", ".join(parts)]
 
 
@@ -127,7 +128,8 @@ def ask_uids(verb: Verb) -> dict[str, Any]:
     answers.require("which uids are taken")
     for host, said in answers.known.items():
         if said["memory"] is None:
-            raise HostFailedError(f"which uids are taken is not known: {host}: {said['problem']}")
+            reason = one_line(f"{host}: {said['problem']}")
+            raise HostFailedError(f"which uids are taken is not known: {reason}")
     return dict(answers.known)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpuadmin.cli._applications import Prepared, lists_document, prepare
 from gpuadmin.cli._mail import MailOptions, Post, mails_document, perform_mail, plan_letters
 from gpuadmin.console import say
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from gpuadmin.applications.matching import Lists
@@ -28,7 +29,7 @@ def apply(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) ->
     prepared = prepare(verb, lists, post, mail, tell_unknown=tell_unknown)
     result = {**lists_document(lists), "stuck": [entry.document() for entry in prepared.stuck]}
     new = len(prepared.new)
-    title = f"Applications for {settings.name}: {new} new account{'' if new == 1 else 's'}"
+    title = f"Applications for {settings.name}: {counted(new, 'new account')}"
     work = converge(verb, prepared.registry, prepared.people, title=title)
     steps = list(work.plan.steps) if prepared.people else []
     builder = PlanBuilder(title, steps=steps, warnings=list(work.plan.warnings))

@@ -12,6 +12,7 @@ import click
 
 from gpuadmin.cli._complete import people
 from gpuadmin.console import say_document, styled
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +72,7 @@ def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
 
 def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
     """Print mails as their recipients will read them."""
-    from gpuadmin.console import make_console
+    from gpuadmin.console import lines_of, make_console
 
     console = make_console(json=False)
     for letter in letters:
@@ -79,7 +80,7 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
         for header in ("From", "To", "Reply-To", "Subject"):
             if message[header] is not None:
                 console.print(f"{header}: {message[header]}")
-        console.print(f"\n{message.get_content()}")
+        console.print(lines_of(["", *message.get_content().splitlines(), ""]))
 
 
 def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:
@@ -227,5 +228,5 @@ def perform_mail(
         record.finish(body, error.exit_code)
         raise
     bad = [delivery for delivery in deliveries if not delivery.good]
-    console.print(f"{len(deliveries) - len(bad)} of {len(deliveries)} mails sent.")
+    console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
     return finish(deliveries, record, ExitCode.ERROR if bad else ExitCode.DONE)

@@ -16,6 +16,7 @@ from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
 from gpuadmin.semester.refusals import refuse_unknown
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -239,6 +240,7 @@ def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
         if reset.request.term != name:
             raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
         return
-    typed = ask(f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="")
+    count = counted(len(reset.decision.wiped), "home")
+    typed = ask(f"This wipes {count}. Type the term's name ({name}) to go ahead", default="")
     if typed != name:
         raise RefusedError("not confirmed; nothing was wiped")

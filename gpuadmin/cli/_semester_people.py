@@ -9,6 +9,7 @@ from gpuadmin.cli._semester import Outcome, Reset, proven
 from gpuadmin.cli._semester_hosts import bad_hosts
 from gpuadmin.errors import ExitCode
 from gpuadmin.semester import plans
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from gpuadmin.config.schema import User
@@ -32,7 +33,7 @@ def announce_plan(reset: Reset) -> Plan:
     plan_letters(builder, notices.letters)
     for warning in notices.warnings:
         builder.warn(warning)
-    return builder.build(question=f"Send {len(notices.letters)} mails?")
+    return builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
 
 
 def _notices(reset: Reset) -> Notices | None:

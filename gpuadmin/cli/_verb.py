@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpuadmin.cli._options import Options
 from gpuadmin.console import agree, ask, say, say_document
 from gpuadmin.errors import ConfigError, InterruptedRun, RefusedError
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +219,7 @@ def _closing_words(verb: Verb, result: RunResult, run: str, advice: str) -> None
     elif result.error:
         say(f"Error: {result.error}\nHint: the whole output: gpuadmin runs {run} --log", err=True)
     elif bad := [name for name, host in result.hosts.items() if host.bad]:
-        say(f"{len(bad)} of {len(result.hosts)} hosts did not succeed: {', '.join(bad)}", err=True)
+        say(f"{len(bad)} of {counted(len(result.hosts), 'host')} did not succeed: {', '.join(bad)}", err=True)
         say(f"Hint: the whole output: gpuadmin runs {run} --log; {advice}", err=True)
 
 

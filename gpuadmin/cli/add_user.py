@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.words import counted
 
 
 @click.command("add-user")
@@ -62,5 +63,5 @@ def command(
         if any(verb.site.registry.find(request.name) is None for request in requests):
             registry = accounts.add(verb.site.registry, settings, requests, uids_elsewhere(verb))
         people = accounts.known(registry, [request.name for request in requests])
-        title = f"Add {len(people)} account{'' if len(people) == 1 else 's'} to {settings.name}"
+        title = f"Add {counted(len(people), 'account')} to {settings.name}"
         ctx.exit(perform(verb, converge(verb, registry, people, title=title)))

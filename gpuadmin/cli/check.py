@@ -6,6 +6,7 @@ import click
 
 from gpuadmin.cli._options import json_option, site_option
 from gpuadmin.console import say, say_document
+from gpuadmin.words import counted
 
 
 @click.command("check")
@@ -41,6 +42,10 @@ def command(ctx: click.Context, site: str | None, as_json: bool) -> None:
             say(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
         people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
         warnings = len(found) - len(errors)
-        say(f"{loaded.directory}: {hosts} hosts, {people} people, {len(errors)} errors, {warnings} warnings")
+        counts = (
+            counted(hosts, "host"), counted(people, "person", "people"), counted(len(errors), "error"),
+            counted(warnings, "warning"),
+        )  # fmt: skip
+        say(f"{loaded.directory}: {', '.join(counts)}")
     if errors:
         ctx.exit(ExitCode.USAGE)

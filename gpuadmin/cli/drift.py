@@ -8,6 +8,7 @@ import click
 
 from gpuadmin.cli._options import Options, run_options
 from gpuadmin.console import say
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -39,7 +40,8 @@ def _differing(run: RunResult) -> list[str]:
 def _result(run: RunResult) -> dict[str, Any]:
     differing = _differing(run)
     if differing:
-        say(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
+        count = counted(len(differing), "host differs", "hosts differ")
+        say(f"{count}: {', '.join(differing)}", err=True)
     return {"differing": differing}
 
 

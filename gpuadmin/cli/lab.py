@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 
 from gpuadmin.console import say
+from gpuadmin.words import counted
 
 NAME = click.option("--name", default="default", show_default=True, help="Which lab; several can exist side by side.")
 
@@ -64,7 +65,8 @@ def up(
         site_directory=directory.absolute(),
         progress=_progress(),
     )
-    say(f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin check --site {directory}")
+    count = counted(len(lab.hosts), "host is", "hosts are")
+    say(f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}")
 
 
 @command.command()

@@ -77,13 +77,13 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     from rich import box
     from rich.table import Table
 
-    from gpuadmin.console import make_console
+    from gpuadmin.console import lines_of, make_console
     from gpuadmin.words import size_words
 
     console = make_console(json=False)
     unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
     if unknown and not result["backups"]:
-        console.print("\n".join(unknown))
+        console.print(lines_of(unknown))
         return
     if not result["backups"]:
         console.print(f"No backup of {user}." if user else "There is no backup yet: gpuadmin backup")

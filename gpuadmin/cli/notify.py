@@ -7,6 +7,7 @@ import click
 from gpuadmin.cli._mail import MailOptions, mail_options
 from gpuadmin.cli._options import Options, json_option, site_option
 from gpuadmin.console import say
+from gpuadmin.words import counted
 
 
 @click.command("notify")
@@ -61,7 +62,7 @@ def command(
         plan_letters(builder, notices.letters)
         for warning in notices.warnings:
             builder.warn(warning)
-        plan = builder.build(question=f"Send {len(notices.letters)} mails?")
+        plan = builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
         ctx.exit(perform_mail(verb, plan, notices.letters, post, mail, notices.document()))
 
 

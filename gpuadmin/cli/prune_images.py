@@ -24,7 +24,8 @@ def command(ctx: click.Context, keep: int | None, options: Options) -> None:
     with opened("prune-images", options) as verb:
         wanted = keep or verb.site.settings.images.keep
         found = look(verb)
-        builder = PlanBuilder(f"Delete what is not needed; the newest {wanted} images stay", destroys=True)
+        stay = "image stays" if wanted == 1 else f"{wanted} images stay"
+        builder = PlanBuilder(f"Delete what is not needed; the newest {stay}", destroys=True)
         names = prune_store(found, wanted)
         builder.add_all(verb.named("storage"), [f"delete the image {name} from the store" for name in names])
         if found.silent:

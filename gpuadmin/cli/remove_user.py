@@ -8,6 +8,7 @@ import click
 
 from gpuadmin.cli._complete import people
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from gpuadmin.cli._verb import Verb, Work
@@ -62,7 +63,7 @@ def command(ctx: click.Context, names: tuple[str, ...], archive_home: bool, forg
             verb,
             registry,
             [],
-            title=f"Remove {len(absent)} account{'' if len(absent) == 1 else 's'} from {site.settings.name}",
+            title=f"Remove {counted(len(absent), 'account')} from {site.settings.name}",
             absent=absent,
             extra=extra,
             archive_homes=archive_home,

@@ -9,6 +9,7 @@ import click
 from gpuadmin.cli._mail import MailOptions, mail_options
 from gpuadmin.cli._options import Options, run_options
 from gpuadmin.console import say, say_document, styled
+from gpuadmin.words import one_line
 
 if TYPE_CHECKING:
     from gpuadmin.cli._semester import Outcome, Request, Reset
@@ -168,7 +169,7 @@ def _do(reset: Reset, phase: str, plan: Any, work: Any) -> int:
     event = "failed" if outcome.code else "done"
     reset.journal.write(event, phase=phase, result=dict(outcome.result), pending=dict(outcome.pending))
     for host, reason in outcome.pending.items():
-        say(f"{phase}: {host}: {reason}", err=True)
+        say(one_line(f"{phase}: {host}: {reason}"), err=True)
     if outcome.code:
         say("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
     else:
@@ -249,7 +250,7 @@ def _abort(reset: Reset) -> int:
     if "lock" in reset.state.begun:
         outcome = unlock(reset)
         for host, reason in outcome.pending.items():
-            say(f"{host}: {reason}", err=True)
+            say(one_line(f"{host}: {reason}"), err=True)
         if outcome.code:
             return int(outcome.code)
     reset.journal.write("aborted")

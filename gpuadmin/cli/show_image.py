@@ -9,6 +9,7 @@ import click
 
 from gpuadmin.cli._options import Options, run_options
 from gpuadmin.console import say
+from gpuadmin.words import counted
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -56,7 +57,7 @@ def describe(manifest: dict[str, Any]) -> list[str]:
     lines = [
         f"{manifest['name']}: {system}",
         f"built {built} by {manifest['by']}, uuid {manifest['uuid']}",
-        f"{size_words(manifest['size'])}, {len(manifest['packages'])} packages"
+        f"{size_words(manifest['size'])}, {counted(len(manifest['packages']), 'package')}"
         + (f", made from {parent['name']}" if parent else ", without a parent"),
     ]
     for stream in manifest["streams"]:

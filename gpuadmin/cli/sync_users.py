@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuadmin.cli._options import Options, run_options
+from gpuadmin.words import counted
 
 
 @click.command("sync-users")
@@ -20,11 +21,11 @@ def command(ctx: click.Context, options: Options) -> None:
     with opened("sync-users", options) as verb:
         registry = verb.site.registry.registry
         builder = PlanBuilder(f"Bring {verb.site.settings.name} to what users.yml says")
-        people = f"{len(registry.users)} account{'' if len(registry.users) == 1 else 's'}"
+        people = counted(len(registry.users), "account")
         builder.add_all(verb.named("storage"), [f"{people} and their homes"])
         builder.add_all(verb.named("gpu"), [f"{people}, keys, subids and Docker directories"])
         if registry.retired:
-            removed = f"{len(registry.retired)} removed account{'' if len(registry.retired) == 1 else 's'} stay away"
+            removed = counted(len(registry.retired), "removed account stays", "removed accounts stay") + " away"
             builder.add_all(verb.named("gpu", "storage"), [removed])
         absent = [(entry.name, entry.uid) for entry in registry.retired]
         work = Work(

@@ -6,6 +6,7 @@ import click
 
 from gpuadmin.cli._options import json_option, site_option
 from gpuadmin.console import say, say_document
+from gpuadmin.words import counted
 
 
 @click.command("trust")
@@ -70,7 +71,7 @@ def command(
                 hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
             )
         if new:
-            confirm(Plan(title="", question=f"Pin {len(new)} host key{'' if len(new) == 1 else 's'}?"), options)
+            confirm(Plan(title="", question=f"Pin {counted(len(new), 'host key')}?"), options)
             try:
                 write_atomically(path, with_pinned(text, new))
             except OSError as error:

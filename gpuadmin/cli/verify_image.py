@@ -8,6 +8,7 @@ import click
 
 from gpuadmin.cli._options import Options, run_options
 from gpuadmin.console import say
+from gpuadmin.words import one_line
 
 if TYPE_CHECKING:
     from gpuadmin.run import RunResult
@@ -51,7 +52,7 @@ def command(ctx: click.Context, name: str, options: Options) -> None:
         code = perform(verb, work)
         if not options.json and seen:
             for problem in problems:
-                say(f"{name}: {problem}")
+                say(one_line(f"{name}: {problem}"))
             if not problems:
                 say(f"{name}: signature, digests and chain are right")
         ctx.exit(ExitCode.ERROR if problems and code == ExitCode.DONE else code)

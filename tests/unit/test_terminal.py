@@ -12,13 +12,17 @@ import threading
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import words as node_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuadmin.console import Progress, agree, ask, make_console, say, show_plan, styled
+from gpuadmin import words as controller_words
+from gpuadmin.answers import Answers
+from gpuadmin.console import Progress, agree, ask, lines_of, make_console, say, show_plan, styled
 from gpuadmin.errors import ConfigError
 from gpuadmin.events import HostResult
 from gpuadmin.jsontext import json_text
@@ -67,6 +71,32 @@ def everything(text: str) -> None:
     say(text)
     say(text, err=True, colour="red")
     ConfigError(text, hint=text).show()
+
+
+def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name with a line feed in it would be an outcome that nobody had."""
+    text = "x\nnode9: done\r\nnode9: done"
+    console = make_console(json=False)
+    show_plan(console, Plan(text, (Step(text, text),), (text,)), check=True)
+    show_hosts(console, {text: HostResult("failed", [text, f"write /{text}/a"], text)}, check=False)
+    with Progress(console, verbose=1) as progress:
+        progress.task(text)
+        progress.host(text, "failed", text)
+        progress.host(text, "progress", text)
+    show(console, report(text), Path("/x"))
+    console.print(text, styled((text, "bold"), text), lines_of([text]))
+    say(Answers(unknown={text: text}).words)
+    shown = capsys.readouterr().out
+    assert shown.count("node9") > 20
+    assert [line for line in shown.splitlines() if line.strip().startswith("node9")] == []
+
+
+@pytest.mark.parametrize("words", [controller_words, node_words])
+def test_numbers_and_what_is_counted(words: ModuleType) -> None:
+    """The two are one, for the controller and for nodes."""
+    said = [words.counted(number, "home") for number in (0, 1, 2)]
+    assert said == ["0 homes", "1 home", "2 homes"]
+    assert [words.counted(number, "entry", "entries") for number in (1, 2)] == ["1 entry", "2 entries"]
 
 
 @given(hostile)

@@ -10,6 +10,7 @@ from . import backup_set, backups, jobs, pruning, work
 from .backup_set import Backup
 from .budget import ENTRIES, SECONDS
 from .errors import NodeError
+from .words import counted
 
 
 @dataclass
@@ -60,7 +61,7 @@ def _chosen(given: Mapping[str, Any]) -> Backup:
 def _verify(given: Mapping[str, Any], check: bool) -> Done:
     found = _chosen(given)
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
-    done = Done([f"backup {found.name}: read {len(wanted)} homes and compare them with their manifests"])
+    done = Done([f"backup {found.name}: read {counted(len(wanted), 'home')} and compare with the manifests"])
     if not check:
         arguments = {
             "directory": given["directory"], "backup": found.name, "users": given["users"],

@@ -37,6 +37,7 @@ from .errors import NodeError
 from .fields import home_owner, shown
 from .files import flocked, make_directory, sync_filesystem
 from .verifying import Limits, Task, verify_home
+from .words import counted
 
 NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
 SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
@@ -100,7 +101,7 @@ def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dic
         return [f"backup {request.name}: verify {name}" for name in lacking], dict(there.problems)
     found, other = observe(request)
     other |= leftovers.problems(request.root)
-    words = [f"backup {request.name}: snapshot of {request.root} with {len(found)} homes"]
+    words = [f"backup {request.name}: snapshot of {request.root} with {counted(len(found), 'home')}"]
     wanted = set(_to_verify(request, found))
     words += [f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found]
     return words, other

@@ -10,6 +10,7 @@ from .image_records import held_images, image_of, journal, known_manifests, reco
 from .manifest import Manifest, choose_stream
 from .occupants import gpu_work, people
 from .root_facts import packages, send_version
+from .words import counted
 
 
 def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, object]:
@@ -60,7 +61,7 @@ def drift(places: Places) -> list[str]:
     other = sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
     if other:
         shown = ", ".join(other[:5]) + (" …" if len(other) > 5 else "")
-        found.append(f"{len(other)} packages differ from its image: {shown}")
+        found.append(f"{counted(len(other), 'package differs', 'packages differ')} from its image: {shown}")
     return found
 
 

@@ -19,6 +19,7 @@ from .errors import NodeError
 from .fields import home_owner, shown
 from .files import flocked
 from .purge import Purged
+from .words import counted
 
 LOCK = "/run/gpuadmin/homes.lock"
 COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
@@ -51,7 +52,7 @@ class Leftover:
 
     @property
     def operation(self) -> str:
-        size = f"{self.entries} entries, {self.bytes} bytes" if self.problem is None else self.problem
+        size = self.problem or f"{counted(self.entries, 'entry', 'entries')}, {counted(self.bytes, 'byte')}"
         return f"pack what is left of {self.user} ({self.name}: {size}), and delete it"
 
 

@@ -16,6 +16,7 @@ from .subids import edited, plan_subids
 from .subids import parse as parse_ranges
 from .textdb import number
 from .truth import Record, Settings, Truth
+from .words import counted
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, 
     keys = "".join(f"{key}\n" for key in user.keys).encode() if settings.login else b""
     if keys != observed.keys.get(user.name, b""):
         plan.keys[user.name] = keys or None
-        count = f"{len(user.keys)} ssh key" + ("" if len(user.keys) == 1 else "s")
+        count = counted(len(user.keys), "ssh key")
         entry.operations.append(f"write {count}" if keys else "remove ssh keys")
 
 

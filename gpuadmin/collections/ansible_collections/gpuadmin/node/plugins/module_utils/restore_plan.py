@@ -10,6 +10,7 @@ from . import backup_set, home_manifest, homes, transfer
 from .backup_set import Backup
 from .errors import NodeError
 from .fields import home_owner, shown
+from .words import counted
 
 RESTORING = ".gpuadmin-restoring"
 MOST_PARTS = 99  # of one home from one backup; fields.BESIDE knows as many
@@ -140,7 +141,8 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     if os.path.lexists(aside or folder or target):
         raise NodeError(f"{aside or folder or target} is there already; move it away first")
     saved = found.homes[request.user]
-    words = [f"restore {what} ({saved.files} files in the whole home, {saved.bytes} bytes) to {target}"]
+    size = f"{counted(saved.files, 'file')} in the whole home, {counted(saved.bytes, 'byte')}"
+    words = [f"restore {what} ({size}) to {target}"]
     if aside:
         words.insert(0, f"keep what is there now as {aside}")
     return Plan(tuple(words), target, aside, folder), found

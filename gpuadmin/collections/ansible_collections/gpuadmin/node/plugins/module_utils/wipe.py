@@ -19,6 +19,7 @@ from .fields import home_owner, shown, whole_number
 from .files import flocked, sync_filesystem
 from .purge import Purged, Twin, purge
 from .report import Reports, UserReport
+from .words import counted
 
 LOCK = "/run/gpuadmin/homes.lock"
 
@@ -123,7 +124,8 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
             continue
         saved = backup.homes[name]
         home.files, home.bytes = saved.files, saved.bytes
-        home.operations.append(f"wipe (uid {uid}, {saved.files} files, {saved.bytes} bytes; in backup {backup.name})")
+        size = f"{counted(saved.files, 'file')}, {counted(saved.bytes, 'byte')}"
+        home.operations.append(f"wipe (uid {uid}, {size}; in backup {backup.name})")
         plan.move.append(name)
     return plan
 

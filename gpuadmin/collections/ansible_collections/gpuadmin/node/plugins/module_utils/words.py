@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Given a number and the word for one, return both as people write them: `1 home`, `2 homes`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def size_words(count: float) -> str:
     """Bytes as people read them, as disks and networks are sold: 1 kB is 1000 bytes."""
     for unit in ("bytes", "kB", "MB", "GB"):

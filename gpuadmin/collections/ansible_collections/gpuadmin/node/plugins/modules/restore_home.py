@@ -94,6 +94,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts, restore_plan, work
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.words import counted
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -123,10 +124,9 @@ def main() -> None:
         plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
         operations = list(plan.operations)
         if fetch:
-            size = sum(home.bytes for home in backup.homes.values())
-            operations.insert(
-                0, f"fetch the backup {backup.name} from {remote['host']} ({len(backup.homes)} homes, {size} bytes)"
-            )
+            size = counted(sum(home.bytes for home in backup.homes.values()), "byte")
+            homes = counted(len(backup.homes), "home")
+            operations.insert(0, f"fetch the backup {backup.name} from {remote['host']} ({homes}, {size})")
         restored: object = {"target": plan.target, "backup": backup.name}
         if not module.check_mode:
             if fetch:
