@@ -46,6 +46,6 @@ def size_words(count: float) -> str:
     """Bytes as people read them, as disks and networks are sold: 1 kB is 1000 bytes."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.95:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+            return counted(round(count), "byte") if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"

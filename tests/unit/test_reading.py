@@ -77,6 +77,13 @@ def test_a_pipe_among_a_site_s_files_is_named_by_check(site: Path, cli: Cli, nam
     assert f"{site / name}: is a named pipe, where a regular file has to be" in err
 
 
+def test_a_pipe_for_ssh_is_refused_by_every_verb(site: Path, cli: Cli) -> None:
+    """A pipe as known_hosts, where ssh would wait: not only `check` looks."""
+    path = pipe(site / "known_hosts")
+    code, _out, err = cli("extend-user", "nobody", "--expires", "2099-01-01", "--site", str(site))
+    assert (code, f"{path}: is a named pipe" in err) == (2, True)
+
+
 def test_a_circle_of_links_in_an_inventory_is_walked_once(site: Path, cli: Cli) -> None:
     (site / "inventory/group_vars").mkdir()
     (site / "inventory/group_vars/again").symlink_to("..")

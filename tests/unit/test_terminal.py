@@ -12,15 +12,12 @@ import threading
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import words as node_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuadmin import words as controller_words
 from gpuadmin.answers import Answers
 from gpuadmin.console import Progress, agree, ask, lines_of, make_console, say, show_plan, styled
 from gpuadmin.errors import ConfigError
@@ -89,14 +86,6 @@ def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert shown.count("node9") > 20
     assert [line for line in shown.splitlines() if line.strip().startswith("node9")] == []
-
-
-@pytest.mark.parametrize("words", [controller_words, node_words])
-def test_numbers_and_what_is_counted(words: ModuleType) -> None:
-    """The two are one, for the controller and for nodes."""
-    said = [words.counted(number, "home") for number in (0, 1, 2)]
-    assert said == ["0 homes", "1 home", "2 homes"]
-    assert [words.counted(number, "entry", "entries") for number in (1, 2)] == ["1 entry", "2 entries"]
 
 
 @given(hostile)

@@ -617,7 +617,7 @@ def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFix
     }, SECOND)  # fmt: skip
     said = capsys.readouterr()
     assert "Warning: minji holds more than 1000 entries (backups.home_entries): not backed up" in said.err
-    assert "1 homes" in said.out
+    assert "1 home" in said.out
 
 
 def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None:

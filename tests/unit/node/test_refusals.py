@@ -512,7 +512,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(
         ("restore_home", {**place, **sets, "user": "minji"}, "restore minji"),
         ("leftovers", {**place, "archive": str(storage.point / "archive")}, "pack what is left"),
         ("backup", {**place, **sets, "action": "make", "name": SECOND}, "snapshot of"),
-        ("backup", {**sets, "action": "verify"}, "read 1 homes"),
+        ("backup", {**sets, "action": "verify"}, "read 1 home"),
         ("backup", {**sets, "action": "copy", "remote": REMOTE}, "copy to other"),
     ):
         result = module(name, arguments, capsys)
