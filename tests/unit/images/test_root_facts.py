@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import root_facts
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import root_facts
 
 STATUS = """Package: rsync
 Status: {status}

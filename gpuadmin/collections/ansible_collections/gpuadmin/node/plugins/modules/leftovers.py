@@ -64,8 +64,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, leftovers, work
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},

@@ -92,8 +92,10 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts, restore_plan, work
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},

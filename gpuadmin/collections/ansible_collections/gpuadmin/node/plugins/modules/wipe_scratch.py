@@ -73,8 +73,10 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people, scratch, work
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},
