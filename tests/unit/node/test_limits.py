@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import budget, copy_server, leftovers, packing, retention
+from ansible_collections.gpuadmin.node.plugins.module_utils import budget
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server, retention
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/security.md"
 
