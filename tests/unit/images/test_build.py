@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     build,
@@ -65,7 +66,7 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     assert (golden.top / "state/lib/known").read_text() == "the node's"
     assert not (golden.top / "state/lib/package").exists()
     made = golden.top / "roots/new"
-    found = subvolumes.inspect(str(made))
+    found = btrfs.inspect(str(made))
     assert found is not None
     assert found.read_only
     assert (made / "usr/lib/added").read_text() == "new"
@@ -244,7 +245,7 @@ def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, go
     publish.publish(golden.places, golden.settings, "new", text, sign(world.key, text))
     there = Path(golden.places.store) / "new"
     for part in ("images", "roots"):
-        if subvolumes.inspect(golden.places.in_top(part, "new")):
+        if btrfs.inspect(golden.places.in_top(part, "new")):
             subvolumes.delete(golden.places.in_top(part, "new"), golden.places)
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)
