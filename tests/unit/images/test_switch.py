@@ -30,6 +30,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import render
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
 from .conftest import PASSWD, PERSON, Node, World, confirm, fill, run, sign
 
@@ -374,15 +375,15 @@ def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: p
     (checks / "50-sshd").write_text("#!/bin/sh\necho sshd does not greet\nexit 1\n")
     (checks / "50-sshd").chmod(0o755)
     calls: list[tuple[str, ...]] = []
-    real = subprocess.run
+    real = trial.run_command
 
-    def fake(command: tuple[str, ...], **more: object) -> object:
+    def fake(command: tuple[str, ...], **more: float) -> Finished:
         if command[0] == "systemctl":
             calls.append(tuple(command))
-            return None
-        return real(command, **more)  # type: ignore[call-overload]
+            return subprocess.CompletedProcess(command, 0, "", "")
+        return real(command, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trial.subprocess, "run", fake)
+    monkeypatch.setattr(trial, "run_command", fake)
     trial.gate(tried.places, tried.settings)
     assert ("systemctl", "--force", "reboot") in calls
     assert tried.grub["current"] == "base"
