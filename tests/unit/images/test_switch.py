@@ -572,9 +572,9 @@ def test_a_writable_image_is_none(node: Node) -> None:
     assert image is not None
     uuid = image.received_uuid
     assert uuid is not None
-    assert image.is_image(uuid)
+    assert subvolumes.is_image(image, uuid)
     assert not replace(image, read_only=False).is_image(uuid)
-    assert not image.is_image(image.uuid), "a received image is known by its received_uuid alone"
+    assert not subvolumes.is_image(image, image.uuid), "a received image is known by its received_uuid alone"
 
 
 def test_a_disk_with_errors_gets_no_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,6 @@ def test_an_earlier_installation_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
         looked.append(name)
         return len(looked) < 3
 
-    monkeypatch.setattr(unit, "available", lambda: True)
     monkeypatch.setattr(unit, "working", working)
     monkeypatch.setattr(packages.time, "sleep", lambda _: None)
     packages.wait_for_another(60)

@@ -279,10 +279,13 @@ def test_a_name_that_is_taken_for_a_moment_is_tried_again() -> None:
 
 def test_systemd_that_is_being_replaced_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Installing packages may do that, and must not be taken for having ended."""
+    monkeypatch.setattr(unit, "available", lambda: True)
     assert unit.working("x.service", Answers((1, "Connection reset by peer"), (0, "active\n")))
     monkeypatch.setattr(unit, "PATIENCE", -1)
     with pytest.raises(NodeError, match=r"not known whether x\.service works: Connection refused"):
         unit.working("x.service", Answers((1, "Connection refused")))
+    monkeypatch.setattr(unit, "available", lambda: False)
+    assert not unit.working("x.service", Answers((1, "System has not been booted with systemd")))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def unit_name(name: str) -> str:
 
 
 def state(unit: str, run: Runner = run_command) -> str:
-    """A unit's ActiveState; inactive also where there is none of the name.
+    """A unit's ActiveState; inactive also where there is none of the name, or no systemd.
 
     systemd that does not answer is asked again, since it may just be replaced (daemon-reexec). Raises NodeError where
     it does not come back.
@@ -59,6 +59,8 @@ def state(unit: str, run: Runner = run_command) -> str:
         done = run(command)
         if done.returncode == 0:
             return done.stdout.strip()
+        if not available():
+            return "inactive"
         if time.monotonic() > end:
             raise failure(command, done, f"it is not known whether {unit} works")
         time.sleep(POLL)

@@ -115,7 +115,7 @@ def wait_for_another(timeout: int) -> None:
     """Wait for an installation that an interrupted run has left running."""
     deadline = time.monotonic() + timeout
     name = unit.unit_name(NAME)
-    while unit.available() and unit.working(name):
+    while unit.working(name):
         if time.monotonic() > deadline:
             raise NodeError(f"{name} of an earlier run has not ended in {timeout} seconds; look at it with systemctl")
         time.sleep(1)
