@@ -573,7 +573,7 @@ def test_a_writable_image_is_none(node: Node) -> None:
     uuid = image.received_uuid
     assert uuid is not None
     assert subvolumes.is_image(image, uuid)
-    assert not replace(image, read_only=False).is_image(uuid)
+    assert not subvolumes.is_image(replace(image, read_only=False), uuid)
     assert not subvolumes.is_image(image, image.uuid), "a received image is known by its received_uuid alone"
 
 
