@@ -28,9 +28,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.truth import settings_from
 
+from gpuadmin.ansible.runner import Invocation
 from gpuadmin.config.load import load_settings
-from gpuadmin.events import HostResult
-from gpuadmin.run import Invocation, RunResult
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.term import current_term
 from tests.unit.node.storage import Storage
 from tests.unit.support import make_site
@@ -90,7 +90,7 @@ class Cluster:
         return self.base / node / "docker"
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
-        """What `gpuadmin.run.run` does, without Ansible."""
+        """What `gpuadmin.ansible.runner.run` does, without Ansible."""
         self.asked.append(invocation)
         phase = str(invocation.variables["gpuadmin_phase"])
         self.before_phase(phase)
