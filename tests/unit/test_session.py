@@ -38,14 +38,10 @@ class Ansible:
         if self.cut == len(self.asked) - 1:
             return RunResult({"node1": HostResult("ok")}, interrupted=True)
         store = {"b": {"manifest": manifest("b", B, "a"), "text": "{}", "problem": None}}
+        storage: dict[str, Any] = {"backups": [], "homes": {}, "processes": {}}
         old = {"roots": ["old"], "images": []}
         reports: dict[str, Any] = {
-            "storage1": {
-                "store": store,
-                "uids": UIDS,
-                "pruned": [],
-                "facts": {"backups": [], "homes": {}, "processes": {}},
-            },
+            "storage1": {"store": store, "uids": UIDS, "pruned": [], "facts": storage},
             "node1": {"node": node(rollback="z", prunable=old), "facts": {"processes": {}}},
             "node2": {"node": node(rollback="z", prunable=old), "facts": {"processes": {}}},
         }
