@@ -1,0 +1,120 @@
+"""The picture and the tables of docs/architecture.md, from the rules that import-linter checks (scripts/rooms.toml)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+from . import ROOT
+
+BEGIN, END = "<!-- made from scripts/rooms.toml: make docs -->\n", "<!-- end -->"
+WIDTH, HEIGHT, GAP, MARGIN, LETTER = 1000, 34, 8, 16, 8.2  # pixels; a letter of the picture's font is LETTER wide
+COLOURS = ("#eef3fb", "#f7f4ea")
+
+Layers = list[list[str]]
+
+
+def rules() -> dict[str, Any]:
+    """scripts/rooms.toml."""
+    return tomllib.loads((ROOT / "scripts/rooms.toml").read_text(encoding="utf-8"))
+
+
+def contract(name: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = rules()["tool"]["importlinter"]["contracts"]
+    return next(one for one in found if one["id"] == name)
+
+
+def layers(name: str) -> Layers:
+    """Given a contract's id, return its rooms by layer, highest first; what may be missing only where it is there."""
+    base = ROOT / "gpuadmin"
+    if name == "node":
+        base = base.joinpath("collections/ansible_collections/gpuadmin/node/plugins/module_utils")
+    found = []
+    for line in contract(name).get("layers", []):
+        rooms = [room.strip().strip("()") for room in re.split(r"[:|]", line)]
+        here = [room for room in rooms if (base / room).is_dir() or (base / f"{room}.py").exists()]
+        if here:
+            found.append(here)
+    return found
+
+
+def rows_of(rooms: Sequence[str], width: float) -> Iterator[list[tuple[str, float]]]:
+    """Break one layer's rooms into rows of ``(room, its box's width)`` that fit ``width``."""
+    row: list[tuple[str, float]] = []
+    for room in rooms:
+        box = len(room) * LETTER + 20
+        if row and sum(size + GAP for _, size in row) + box > width:
+            yield row
+            row = []
+        row.append((room, box))
+    yield row
+
+
+def band(rooms: Sequence[str], left: float, top: float, width: float, colour: str) -> tuple[list[str], float]:
+    """One layer as SVG, and its height."""
+    rows = list(rows_of(rooms, width - 2 * GAP))
+    height = len(rows) * (HEIGHT + GAP) + GAP
+    lines = [f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="6" fill="{colour}"/>']
+    for number, row in enumerate(rows):
+        x, y = left + GAP, top + GAP + number * (HEIGHT + GAP)
+        for room, box in row:
+            lines.append(
+                f'<rect x="{x:.1f}" y="{y:g}" width="{box:.1f}" height="{HEIGHT}" rx="4" fill="#fff" stroke="#678"/>'
+                f'<text x="{x + box / 2:.1f}" y="{y + 22:g}" text-anchor="middle">{escape(room)}</text>'
+            )
+            x += box + GAP
+    return lines, height
+
+
+def column(title: str, found: Layers, left: float, width: float) -> tuple[list[str], float]:
+    """All layers of one side, with an arrow from each to the one below, and where they end."""
+    lines, top = [f'<text x="{left:g}" y="24" font-weight="bold">{escape(title)}</text>'], 38.0
+    for number, rooms in enumerate(found):
+        if number:
+            middle = left + width / 2
+            lines.append(f'<path d="M{middle:g} {top - 18:g} v13" stroke="#345" stroke-width="2" marker-end="url(#down)"/>')
+        made, height = band(rooms, left, top, width, COLOURS[number % 2])
+        lines += made
+        top += height + 20
+    return lines, top
+
+
+def picture() -> str:
+    """Both sides beside each other, as SVG: what is higher may import what is lower."""
+    half = (WIDTH - 3 * MARGIN) / 2
+    left, one = column("the controller: gpuadmin/", layers("controller"), MARGIN, half)
+    right, other = column("a node: module_utils/", layers("node"), 2 * MARGIN + half, half)
+    height = max(one, other)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '
+        'font-family="ui-monospace, monospace" font-size="13" fill="#123">'
+    )
+    marker = (
+        '<defs><marker id="down" markerWidth="8" markerHeight="8" refX="4" refY="3" orient="auto">'
+        '<path d="M0 0 L8 3 L0 6 z" fill="#345"/></marker></defs>'
+    )
+    return "\n".join([head, marker, f'<rect width="{WIDTH}" height="{height:g}" fill="#fff"/>', *left, *right, "</svg>"]) + "\n"
+
+
+def table() -> str:
+    """The controller's rooms and what each is for, and the rules in words, as Markdown."""
+    meaning: dict[str, str] = rules()["rooms"]
+    lines = ["| layer | room | what is there |", "| --- | --- | --- |"]
+    for number, rooms in enumerate(layers("controller"), start=1):
+        lines += [f"| {number} | `{room}` | {meaning[room]} |" for room in rooms]
+    lines += ["", "The rules that `make lint` checks:", ""]
+    found: list[dict[str, Any]] = rules()["tool"]["importlinter"]["contracts"]
+    for one in found:
+        debts = len(one.get("ignore_imports", []))
+        lines.append(f"- {one['name']}" + (f" (exceptions: {debts}, each with its reason in scripts/rooms.toml)" if debts else ""))
+    return "\n".join(lines) + "\n"
+
+
+def page(text: str) -> str:
+    """Given docs/architecture.md, return it with the made part as it should be."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
