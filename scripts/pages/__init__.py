@@ -12,7 +12,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.config.reference import reference_page
     from gpuadmin.mail.examples import mails_page
 
-    from . import architecture, commands, decisions, roles
+    from . import architecture, commands, decisions, roles, vocabulary_page
 
     return {
         "docs/mails.md": mails_page(),
@@ -21,6 +21,7 @@ def pages() -> dict[str, str]:
         "docs/gpuadmin.1": commands.manual(),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
+        "docs/vocabulary.md": vocabulary_page.page((ROOT / "docs/vocabulary.md").read_text(encoding="utf-8")),
         "docs/decisions/README.md": decisions.index(),
         **roles.readmes(),
     }

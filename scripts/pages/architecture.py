@@ -75,7 +75,10 @@ def column(title: str, found: Layers, left: float, width: float) -> tuple[list[s
     for number, rooms in enumerate(found):
         if number:
             middle = left + width / 2
-            lines.append(f'<path d="M{middle:g} {top - 18:g} v13" stroke="#345" stroke-width="2" marker-end="url(#down)"/>')
+            lines.append(
+                f'<path d="M{middle:g} {top - 18:g} v10" stroke="#345" stroke-width="2"/>'
+                f'<path d="M{middle - 5:g} {top - 9:g} h10 l-5 7 z" fill="#345"/>'
+            )
         made, height = band(rooms, left, top, width, COLOURS[number % 2])
         lines += made
         top += height + 20
@@ -92,11 +95,8 @@ def picture() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" '
         'font-family="ui-monospace, monospace" font-size="13" fill="#123">'
     )
-    marker = (
-        '<defs><marker id="down" markerWidth="8" markerHeight="8" refX="4" refY="3" orient="auto">'
-        '<path d="M0 0 L8 3 L0 6 z" fill="#345"/></marker></defs>'
-    )
-    return "\n".join([head, marker, f'<rect width="{WIDTH}" height="{height:g}" fill="#fff"/>', *left, *right, "</svg>"]) + "\n"
+    background = f'<rect width="{WIDTH}" height="{height:g}" fill="#fff"/>'
+    return "\n".join([head, background, *left, *right, "</svg>"]) + "\n"
 
 
 def table() -> str:
@@ -109,7 +109,10 @@ def table() -> str:
     found: list[dict[str, Any]] = rules()["tool"]["importlinter"]["contracts"]
     for one in found:
         debts = len(one.get("ignore_imports", []))
-        lines.append(f"- {one['name']}" + (f" (exceptions: {debts}, each with its reason in scripts/rooms.toml)" if debts else ""))
+        lines.append(
+            f"- {one['name']}"
+            + (f" (exceptions: {debts}, each with its reason in scripts/rooms.toml)" if debts else "")
+        )
     return "\n".join(lines) + "\n"
 
 

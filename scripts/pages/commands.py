@@ -61,7 +61,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def manual() -> str:
-    """gpuadmin(1): all verbs with their arguments and options, as roff. No date, so that it changes with the code only."""
+    """gpuadmin(1): all verbs with their arguments and options, as roff. Without a date: only code changes it."""
     lines = [
         '.\\" Made from --help: make docs',
         '.TH GPUADMIN 1 "" gpuadmin "User Commands"',
@@ -86,5 +86,10 @@ def manual() -> str:
     lines.append(".SH EXIT STATUS")
     for code in ExitCode:
         lines += [".TP", f"\\fB{int(code)}\\fR", code.name.lower().replace("_", " ")]
-    lines += [".SH ENVIRONMENT", ".TP", "\\fBGPUADMIN_SITE\\fR", "the site directory, where \\-\\-site does not name one"]
+    lines += [
+        ".SH ENVIRONMENT",
+        ".TP",
+        "\\fBGPUADMIN_SITE\\fR",
+        "the site directory, where \\-\\-site does not name one",
+    ]
     return "\n".join(lines) + "\n"

@@ -38,7 +38,7 @@ def index() -> str:
     """The index, as Markdown."""
     lines = [
         "# Decisions", "",
-        "Why things are the way they are, one short page for each choice that somebody will ask about. Made by `make docs`.",
+        "Why things are the way they are: a page for each choice that somebody will ask about. Made by `make docs`.",
         "", "| | decision | date | status |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
     lines += [f"| {one.number} | [{one.title}]({one.file}) | {one.date} | {one.status} |" for one in decisions()]

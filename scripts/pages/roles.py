@@ -44,7 +44,12 @@ def default(name: str, option: dict[str, Any], given: dict[str, Any]) -> str:
 
 def rows(options: dict[str, Any], given: dict[str, Any], prefix: str = "") -> Iterator[str]:
     for name, option in options.items():
-        columns = (f"`{prefix}{name}`", kind(option), default(name, option, given), cell(sentences(option["description"])))
+        columns = (
+            f"`{prefix}{name}`",
+            kind(option),
+            default(name, option, given),
+            cell(sentences(option["description"])),
+        )
         yield f"| {' | '.join(columns)} |"
         if "options" in option:
             yield from rows(option["options"], {}, f"{prefix}{name}{'[]' if option['type'] == 'list' else ''}.")

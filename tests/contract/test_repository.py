@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from gpuadmin.errors import ExitCode, GpuadminError
+from tests.contract.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE_CODE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"
@@ -25,17 +25,8 @@ def tracked() -> list[Path]:
     return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def make_docs() -> object:
-    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts/make_docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_made_pages_are_up_to_date() -> None:
-    assert make_docs().outdated() == [], "make docs"  # type: ignore[attr-defined]
+    assert load("pages").outdated() == [], "make docs"
 
 
 def test_every_exit_code_is_explained() -> None:
