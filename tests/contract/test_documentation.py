@@ -29,7 +29,13 @@ def test_paths_that_are_named_are_there(page: Path) -> None:
     for name in quoted(page.read_text(encoding="utf-8")):
         first, _, rest = name.partition("/")
         path = f"{PLACES[first]}/{rest}" if first in PLACES else name.partition("::")[0]
-        if rest and path.partition("/")[0] in ROOMS and "VERB" not in path and not (ROOT / path).exists():
+        if (
+            rest
+            and path.partition("/")[0] in ROOMS
+            and "VERB" not in path
+            and " " not in path
+            and not (ROOT / path).exists()
+        ):
             missing.append(name)
     assert missing == []
 
@@ -62,6 +68,17 @@ def test_a_decision_has_its_date_and_status() -> None:
     decisions = list(load("pages").decisions.decisions())
     numbers = [one.number for one in decisions]
     assert len(set(numbers)) == len(numbers) > 20
+
+
+def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"(?m)^## (.+)$", text)
+    assert versions[0] == "[Unreleased]"
+    assert [one for one in versions[1:] if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", one)] == []
+    kinds = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+    for part in re.split(r"(?m)^## .+$", text)[1:]:
+        found = re.findall(r"(?m)^### (.+)$", part)
+        assert found == [kind for kind in kinds if kind in found], "each kind once, in this order"
 
 
 def test_the_site_is_built_with_strict_links(tmp_path: Path) -> None:

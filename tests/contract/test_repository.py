@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_the_lock_names_versions_of_all_that_is_needed_and_nothing_else() -> Non
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
     locked = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in project["dependencies"] + project["optional-dependencies"]["dev"]:
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         assert name is not None
         assert re.sub(r"[-_.]+", "-", name.group()).lower() in locked
@@ -122,7 +123,7 @@ def test_ci_runs_what_people_run() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     assert ".ci/run" in steps
-    assert {"make lint test-fast", "make test-root", "make test-mutants"} <= set(steps)
+    assert {"make lint test-fast", "make test-root", "make test-mutants", "make site"} <= set(steps)
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     assert hooks["repos"][0]["hooks"][0]["entry"] == "make lint"
 
