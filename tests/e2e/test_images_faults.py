@@ -25,7 +25,7 @@ from tests.e2e.imaging import (
 )
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "collections"))
-from ansible_collections.gpuadmin.node.plugins.module_utils import switch
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import switch
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
