@@ -74,7 +74,6 @@ format: $(READY) ## rewrite the Python files as ruff wants them
 
 .PHONY: docs
 docs: $(READY) ## write the pages, role READMEs and the man page that are made from code
-	@$(BIN)/python scripts/vocabulary.py --lower
 	@$(BIN)/python scripts/make_docs.py
 
 .PHONY: site

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -15,6 +17,10 @@ WIDTH, HEIGHT, GAP, MARGIN, LETTER = 1000, 34, 8, 16, 8.2  # pixels; a letter of
 COLOURS = ("#eef3fb", "#f7f4ea")
 
 Layers = list[list[str]]
+BASES = {
+    "controller": ROOT / "gpuadmin",
+    "node": ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils",
+}
 
 
 def rules() -> dict[str, Any]:
@@ -27,18 +33,29 @@ def contract(name: str) -> dict[str, Any]:
     return next(one for one in found if one["id"] == name)
 
 
+def place(name: str, room: str) -> Path | None:
+    """Given a contract's id and a room, return the file that says what the room is for; None where it is not there."""
+    base = BASES[name]
+    found = base / room / "__init__.py", base / f"{room}.py"
+    return next((path for path in found if path.exists()), None)
+
+
 def layers(name: str) -> Layers:
     """Given a contract's id, return its rooms by layer, highest first; what may be missing only where it is there."""
-    base = ROOT / "gpuadmin"
-    if name == "node":
-        base = base.joinpath("collections/ansible_collections/gpuadmin/node/plugins/module_utils")
     found = []
-    for line in contract(name).get("layers", []):
+    for line in contract(name)["layers"]:
         rooms = [room.strip().strip("()") for room in re.split(r"[:|]", line)]
-        here = [room for room in rooms if (base / room).is_dir() or (base / f"{room}.py").exists()]
+        here = [room for room in rooms if place(name, room)]
         if here:
             found.append(here)
     return found
+
+
+def meaning(name: str, room: str) -> str:
+    """The first line of a room's docstring."""
+    path = place(name, room)
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path else None
+    return (text or "").partition("\n")[0].replace("``", "`").replace("|", "\\|")
 
 
 def rows_of(rooms: Sequence[str], width: float) -> Iterator[list[tuple[str, float]]]:
@@ -99,19 +116,22 @@ def picture() -> str:
     return "\n".join([head, background, *left, *right, "</svg>"]) + "\n"
 
 
-def table() -> str:
-    """The controller's rooms and what each is for, and the rules in words, as Markdown."""
-    meaning: dict[str, str] = rules()["rooms"]
-    lines = ["| layer | room | what is there |", "| --- | --- | --- |"]
-    for number, rooms in enumerate(layers("controller"), start=1):
-        lines += [f"| {number} | `{room}` | {meaning[room]} |" for room in rooms]
-    lines += ["", "The rules that `make lint` checks:", ""]
+def table(name: str) -> Iterator[str]:
+    """The rooms of one side and what each is for, as Markdown."""
+    yield from ["| layer | room | what it is |", "| --- | --- | --- |"]
+    for number, rooms in enumerate(layers(name), start=1):
+        yield from (f"| {number} | `{room}` | {meaning(name, room)} |" for room in rooms)
+
+
+def tables() -> str:
+    """The rooms of both sides, and the rules in words, as Markdown."""
     found: list[dict[str, Any]] = rules()["tool"]["importlinter"]["contracts"]
+    lines = ["### The controller: `gpuadmin/`", "", *table("controller")]
+    lines += ["", "### A node: `module_utils/`", "", *table("node"), "", "### The rules that `make lint` checks", ""]
     for one in found:
         debts = len(one.get("ignore_imports", []))
         lines.append(
-            f"- {one['name']}"
-            + (f" (exceptions: {debts}, each with its reason in scripts/rooms.toml)" if debts else "")
+            f"- {one['name']}" + (f" (exceptions, each with its reason in the file: {debts})" if debts else "")
         )
     return "\n".join(lines) + "\n"
 
@@ -120,4 +140,4 @@ def page(text: str) -> str:
     """Given docs/architecture.md, return it with the made part as it should be."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
