@@ -78,7 +78,8 @@ docs: $(READY) ## write the pages, role READMEs and the man page that are made f
 
 .PHONY: site
 site: $(READY) ## the documentation as a site with a search, in build/site; a dead link is an error
-	@$(BIN)/python -m properdocs build --strict --quiet --clean -f .config/properdocs.yml
+	@# without --quiet, which would hide warnings from --strict
+	@$(BIN)/python -m properdocs build --strict --clean -f .config/properdocs.yml
 	@echo "build/site/index.html"
 
 .PHONY: bench

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,12 +82,18 @@ def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
         assert found == [kind for kind in kinds if kind in found], "each kind once, in this order"
 
 
-def test_the_site_is_built_with_strict_links(tmp_path: Path) -> None:
+def build(tree: Path, target: Path) -> tuple[int, str]:
+    """Build the site of a tree as `make site` does; return the exit code and what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "properdocs", "build", "--strict", "-q", "-f", ".config/properdocs.yml", "-d", tmp_path],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "properdocs", "build", "--strict", "-f", ".config/properdocs.yml", "-d", target],
+        cwd=tree, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_site_is_built_with_strict_links(tmp_path: Path) -> None:
+    code, output = build(ROOT, tmp_path)
+    assert code == 0, output
     assert (tmp_path / "index.html").exists()
     assert (tmp_path / "search/search_index.json").exists()
     loaded = re.findall(
@@ -94,6 +101,25 @@ def test_the_site_is_built_with_strict_links(tmp_path: Path) -> None:
         "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")),
     )
     assert set(loaded) == set(), "a reader's browser loads nothing from elsewhere"
+
+
+@pytest.mark.parametrize("line", ["[x](nowhere.md)", "[x](restore.md#no-such-anchor)", "[x](../scripts/nothing.py)"])
+def test_a_dead_link_is_an_error(tmp_path: Path, line: str) -> None:
+    tree = tmp_path / "tree"
+    for name in ("docs", ".config", "scripts"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("roles/*/README.md"), ROOT / "benchmarks/README.md"]:
+        (tree / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tree / path.relative_to(ROOT))
+    (tree / "benchmarks/wiki").mkdir()
+    for name in ("tests/scale/hosts.py", "tests/contract/test_verbs.py"):  # what pages link to
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    page = tree / "docs/semester.md"
+    page.write_text(f"{page.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+    code, output = build(tree, tmp_path / "site")
+    assert code == 1, output
+    assert "1 warnings in strict mode" in output or "1 warning in strict mode" in output, output
 
 
 def test_words_that_are_not_to_be_used_do_not_come_back() -> None:
