@@ -63,9 +63,9 @@ def failure(command: Sequence[str], done: Finished, what: str | None = None, com
     ``what`` failed, in words. ``complaints``: how the lines begin that say why; by default that is the last line.
     """
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    said = [line for line in lines if "dmesg(1) may have" not in line]  # mount(8) ends with it, whatever it was
-    wrong = [line for line in said if complaints and line.startswith(complaints)]
-    why = "; ".join(wrong or said[-1:]) or f"status {done.returncode}"
+    quoted = [line for line in lines if "dmesg(1) may have" not in line]  # mount(8) ends with it, whatever it was
+    wrong = [line for line in quoted if complaints and line.startswith(complaints)]
+    why = "; ".join(wrong or quoted[-1:]) or f"status {done.returncode}"
     return NodeError(f"{what or 'a command failed'}: {why} (command: {shlex.join(command)})")
 
 

@@ -107,9 +107,9 @@ def start(
         done = run(words)
         if done.returncode == 0:
             return
-        said = done.stderr.strip() or f"status {done.returncode}"
-        if "already loaded" not in said or time.monotonic() > end:
-            raise NodeError(f"{unit} could not be started: {said} (command: {shlex.join(words)})")
+        reason = done.stderr.strip() or f"status {done.returncode}"
+        if "already loaded" not in reason or time.monotonic() > end:
+            raise NodeError(f"{unit} could not be started: {reason} (command: {shlex.join(words)})")
         time.sleep(POLL)
 
 
