@@ -12,7 +12,12 @@ from gpuadmin.cli import VERBS, cli
 from gpuadmin.config.reference import reference_page
 from gpuadmin.mail.examples import mails_page
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(ROOT))
+
+from tests import where  # noqa: E402  (the tests are not installed: they lie beside this)
+
 WIDTH = 100
 
 
@@ -42,9 +47,35 @@ def cli_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+PLACES = {where.LIGHT: "light hosts", where.VIRTUAL: "virtual machines", where.BOTH: "both"}
+
+
+def tests_page() -> str:
+    """Where each test on the lab runs, and why, as Markdown."""
+    lines = [
+        "# Where the tests on the lab run",
+        "",
+        "Made from the tests' marks: `make docs`. Where one is root, on [light hosts](lab.md#light-hosts), unless they",
+        "need more; otherwise, and with `GPUADMIN_TEST_VIRTUAL=1`, on virtual machines. A story of verbs runs on both:",
+        "on virtual machines in `make test-all`. What is in `make test` has a dot.",
+        "",
+        "| test | runs on | why | `make test` |",
+        "| --- | --- | --- | :---: |",
+    ]
+    for entry in where.everything():
+        quick = "" if entry.slow else "•"
+        lines.append(f"| {entry.name} | {PLACES[entry.where]} | {entry.why} | {quick} |")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
 def pages() -> dict[str, str]:
     """Every made page, by file name."""
-    return {"mails.md": mails_page(), "reference-cli.md": cli_page(), "reference-site.md": reference_page()}
+    return {
+        "mails.md": mails_page(),
+        "reference-cli.md": cli_page(),
+        "reference-site.md": reference_page(),
+        "reference-tests.md": tests_page(),
+    }
 
 
 def outdated() -> list[str]:

@@ -13,7 +13,7 @@ from tests.e2e.cluster import KEEP, LAB, REPOSITORY, Cluster, provisioned_lab
 
 def pytest_report_header() -> str:
     why = where.why_virtual()
-    return f"lab: {f'virtual machines for all tests: {why}' if why else 'light hosts, and virtual machines where needed'}"
+    return f"lab: virtual machines for all tests: {why}" if why else "lab: light hosts; virtual machines where needed"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -23,19 +23,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Light hosts first. For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
-    for item in items:
-        if item.get_closest_marker("lab"):
-            alone = bool(where.why_virtual()) or hosts_of(item) == where.VIRTUAL
-            item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if alone else where.LIGHT))
-    items.sort(key=lambda item: where.VIRTUAL in (hosts_of(item), item.get_closest_marker("virtual") and where.VIRTUAL))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if item.get_closest_marker("lab"):
+                whole = bool(where.why_virtual()) or on_virtual_cluster(item)
+                item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if whole else where.LIGHT))
+    items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
 
 
-def hosts_of(item: pytest.Item) -> str | None:
-    """The kind of hosts that a test uses through the fixtures below, if it does."""
-    found: str | None = getattr(item, "callspec", None) and item.callspec.params.get("hosts")  # type: ignore[attr-defined]
-    return found
+def on_virtual_cluster(item: pytest.Item) -> bool:
+    """Whether a test has the fixtures below on virtual machines, and not a lab of its own."""
+    call = getattr(item, "callspec", None)
+    return call is not None and call.params.get("hosts") == where.VIRTUAL
 
 
 @pytest.fixture(scope="session")

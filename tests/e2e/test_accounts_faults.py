@@ -28,7 +28,8 @@ def many(cluster: Cluster, count: int) -> str:
     return str(path)
 
 
-def playbooks_on_this_machine() -> list[str]:
+def playbooks_of(cluster: Cluster) -> list[str]:
+    """The playbooks that run for a site: their command line names its inventory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -36,7 +37,8 @@ def playbooks_on_this_machine() -> list[str]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if any(word.endswith(b"ansible-playbook") for word in words[:2]):
+            mine = any(str(cluster.site).encode() in word for word in words)
+            if mine and any(word.endswith(b"ansible-playbook") for word in words[:2]):
                 found.append(entry.name)
     return found
 
@@ -167,11 +169,11 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert json.loads(out)["status"] == "failed"
-        assert playbooks_on_this_machine() == []
+        assert playbooks_of(cluster) == []
     else:
         # killed, gpuadmin could not stop its playbook; its pseudo-terminal went with it, and so does the playbook
         deadline = time.monotonic() + 60
-        while playbooks_on_this_machine():
+        while playbooks_of(cluster):
             assert time.monotonic() < deadline, "ansible-playbook outlived its controller"
             time.sleep(0.5)
     again = cluster.gpuadmin("add-user", "--from", people, "--yes")

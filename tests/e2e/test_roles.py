@@ -12,17 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import GPUADMIN, KEEP, PATIENCE, REPOSITORY
-from tests.where import reason_of, scenarios
+from tests.where import QUICK_SCENARIOS, reason_of, scenarios
 
 pytestmark = pytest.mark.lab
 WORK = REPOSITORY / ".cache/molecule"
-#: What `make test` has time for; `make molecule` has them all.
-QUICK = ("node_state", "accounts")
 
 
 def marks_of(scenario: str) -> list[pytest.MarkDecorator]:
     reason = reason_of(scenario)
-    return [*([pytest.mark.virtual(reason)] if reason else []), *([] if scenario in QUICK else [pytest.mark.slow])]
+    slow = [] if scenario in QUICK_SCENARIOS else [pytest.mark.slow]
+    return [*slow, pytest.mark.virtual(reason)] if reason else slow
 
 
 def purge() -> None:

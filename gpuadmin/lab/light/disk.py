@@ -79,12 +79,12 @@ def copy(source: Path, target: Path) -> None:
 
 
 def root_subvolume(kind: Kind) -> str:
-    """Where the root of a kind of host lies on its disk; gpuadmin takes what is below roots/ for a node's of its own."""
+    """Where the root of a kind of host lies on its disk; what is below roots/ is a root that gpuadmin closes."""
     return "@rootfs" if kind == "plain" else "roots/base"
 
 
 def make(target: Path, base: Path, seed: bytes, kind: Kind) -> None:
-    """Make a host's disk, with its identity (a tar of files, see seed.py) in it; an ordinary node's root is writable."""
+    """Make a host's disk, with its identity (a tar of files, see seed.py); an ordinary node's root is writable."""
     if target.exists():
         return
     part = target.with_name(target.name + ".new")
