@@ -30,8 +30,8 @@ class Cluster:
     def __init__(self, site: Path, name: str = LAB, *, light: bool = False) -> None:
         self.site = site
         self.name = name
-        #: Light hosts have no NFS: something that looks like it stands in.
-        self.nfs = "fuse.nfs4" if light else "nfs4"
+        #: The type of what homes are mounted with. Light hosts have no NFS: mergerfs stands in.
+        self.nfs = "fuse.mergerfs" if light else "nfs4"
         self.keys = site.parent / "keys"
         self._commands: list[subprocess.Popen[str]] = []
 
