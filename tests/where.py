@@ -18,10 +18,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "molecule"
@@ -50,7 +50,7 @@ def why_virtual() -> str:
     return ""
 
 
-def places(marks: Iterable[pytest.Mark], light: bool) -> list[ParameterSet]:
+def places(marks: Iterable[pytest.Mark], light: bool) -> list[Any]:
     """Given a test's marks and whether there are light hosts, return what the fixture `hosts` gives it in turn."""
     where = place({mark.name: mark for mark in marks})
     if not light or where == VIRTUAL:

@@ -28,7 +28,8 @@ def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
     cluster.add("jiho")
 
     # one home on all nodes, over NFS, closed to others
-    assert cluster.person("minji", "node1", "echo hello > ~/f; findmnt -no FSTYPE -T ~ | tail -n 1").strip() == cluster.nfs
+    mounted = cluster.person("minji", "node1", "echo hello > ~/f; findmnt -no FSTYPE -T ~ | tail -n 1")
+    assert mounted.strip() == cluster.nfs
     assert cluster.person("minji", "node2", "cat ~/f; id -u").split() == ["hello", "20000"]
     assert "Permission denied" in cluster.ssh("jiho", "node1", "cat /home/minji/f").stderr
     assert cluster.admin("storage1", "stat -c '%a %u %g' /srv/storage/homes/minji").split() == ["700", "20000", "20000"]
