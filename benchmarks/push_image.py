@@ -78,7 +78,7 @@ def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
         run("btrfs", "subvolume", "snapshot", golden.top / "images/one", golden.top / "roots/two")
         for path in changed:
             (golden.top / "roots/two" / path).write_bytes((golden.top / "roots/two" / path).read_bytes()[::-1])
-        from ansible_collections.gpuadmin.node.plugins.module_utils import publish
+        from ansible_collections.gpuadmin.node.plugins.module_utils.images import publish
 
         (golden.top / "roots/two/etc/machine-id").write_text("")
         run("btrfs", "property", "set", "-ts", golden.top / "roots/two", "ro", "true")

@@ -27,7 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "gpuadmin" / "collections"))
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import backups, wipe  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe  # noqa: E402
 
 LIMIT = 1 / 20
 ADMIN = "admin"
@@ -84,12 +85,12 @@ def with_rm(point: Path) -> dict[str, float]:
 def with_gpuadmin(point: Path, users: int) -> dict[str, float]:
     """What a reset does on the storage host."""
     people = [f"user{number}" for number in range(users)]
-    request = backups.Request(str(point / "homes"), str(point / "backups"), BACKUP, str(point), people)
+    request = making.Request(str(point / "homes"), str(point / "backups"), BACKUP, str(point), people)
     wanted = wipe.Request(
         str(point / "homes"), str(point / "backups"), BACKUP,
         [{"name": name, "uid": FIRST_UID + number} for number, name in enumerate(people)], str(point),
     )  # fmt: skip
-    figures = {"backup": seconds(lambda: backups.create(request))}
+    figures = {"backup": seconds(lambda: making.create(request))}
     plan: list[wipe.Plan] = []
     figures["empty"] = seconds(lambda: plan.append(wipe.converge(wanted)))
     assert plan[0].conflicts == []

@@ -94,7 +94,7 @@ def test_nothing_of_this_machine_is_written_down() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", sorted(NODE_CODE.rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(NODE_CODE.rglob("*.py")), ids=lambda path: str(path.relative_to(NODE_CODE)))
 def test_node_side_code_needs_python_alone(path: Path) -> None:
     """It runs at boot, on Python 3.9, as the package gpuadmin_node: the standard library and its own files, no more."""
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
@@ -106,10 +106,12 @@ def test_node_side_code_needs_python_alone(path: Path) -> None:
             if node.level == 0:
                 assert str(node.module).partition(".")[0] in sys.stdlib_module_names, node.module
             else:
-                assert node.level == 1
-                names = [node.module] if node.module else [name.name for name in node.names]
-                for name in names:
-                    assert (NODE_CODE / f"{str(name).partition('.')[0]}.py").exists(), name
+                above = path.parents[node.level - 1]
+                assert above.is_relative_to(NODE_CODE), "an import that leads out of the package"
+                place = above.joinpath(*(node.module or "").split("."))
+                for name in node.names:
+                    files = place.with_suffix(".py"), place / f"{name.name}.py", place / name.name / "__init__.py"
+                    assert any(file.exists() for file in files), name.name
         assert not isinstance(node, ast.Match), "Python 3.9 has no match"
 
 
@@ -149,7 +151,7 @@ def test_the_steps_of_the_switch_are_in_the_docs() -> None:
     import sys
 
     sys.path.insert(0, str(ROOT / "gpuadmin" / "collections"))
-    from ansible_collections.gpuadmin.node.plugins.module_utils.switch import STEPS
+    from ansible_collections.gpuadmin.node.plugins.module_utils.images.switch import STEPS
 
     page = (ROOT / "docs/images.md").read_text()
     rows = [

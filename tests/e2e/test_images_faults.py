@@ -26,7 +26,7 @@ from tests.e2e.imaging import (
 from tests.where import IMAGE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "collections"))
-from ansible_collections.gpuadmin.node.plugins.module_utils import switch
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import switch
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(IMAGE)]
 

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import sessions
-from ansible_collections.gpuadmin.node.plugins.module_utils.backup_set import Backup, source
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup, source
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
 from tests.hostile import independent

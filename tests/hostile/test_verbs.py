@@ -16,21 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    accounts,
-    archive_home,
-    backup_set,
-    backups,
-    files,
-    leftovers,
-    restore,
-    scratch,
-    term_facts,
-    wipe,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils import files
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request as AccountsRequest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making, restore
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving as archive_home
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
-from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request as AccountsRequest
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers, scratch, term_facts
 
 from tests.hostile import independent
 from tests.hostile.scene import BUDGET, HONEST, HOSTILE, Scene, processes_of, scene
@@ -60,7 +53,7 @@ def backing_up(it: Scene) -> None:
 def verifying(it: Scene) -> None:
     made = backup_set.load(str(it.storage.directory), FIRST)
     if made is not None:
-        it.verb("verify-backup", lambda: backups.verify(made, sorted(made.homes), 1, again=True))
+        it.verb("verify-backup", lambda: making.verify(made, sorted(made.homes), 1, again=True))
 
 
 def facts(it: Scene) -> None:
@@ -98,8 +91,8 @@ def wiping_scratch(it: Scene) -> None:
 def wiping(it: Scene) -> None:
     """An honest and a hostile home go in one call."""
     request = it.storage.wiping(*((name, (HONEST | HOSTILE)[name]) for name in LEAVERS))
-    plan = it.verb("wipe", lambda: wipe.converge(request))
-    purged = it.verb("wipe's deleting", lambda: wipe.empty_trash(request))
+    plan = it.verb("wipe", lambda: homes.converge(request))
+    purged = it.verb("wipe's deleting", lambda: homes.empty_trash(request))
     if plan is not None:
         it.culprits("wipe", plan.conflicts)
     it.expect("hana" not in it.storage.names, "hana's home is still there")
@@ -170,12 +163,12 @@ def unpacked(it: Scene, name: str) -> Path:
 def locking(it: Scene) -> None:
     """An account is locked, whoever holds what of the files that they can open."""
     root = it.base / "node"
-    host = accounts.Host(root=str(root), subvolume="/roots/a", network=lambda _path: None)
+    host = converge.Host(root=str(root), subvolume="/roots/a", network=lambda _path: None)
     users = [{"name": name, "uid": 20000 + number, "locked": False} for number, name in enumerate(HONEST | HOSTILE)]
     for number in range(3):
         locked = number % 2 == 0
         asked = [{**user, "locked": locked and user["name"] == "mallory"} for user in users]
-        it.verb(f"lock-user {number}", lambda asked=asked: accounts.converge(AccountsRequest(Settings(), asked), host))
+        it.verb(f"lock-user {number}", lambda asked=asked: converge.converge(AccountsRequest(Settings(), asked), host))
         for line in (root / "etc/shadow").read_text().splitlines():
             name, password, *_ = line.split(":")
             if name in HONEST | HOSTILE:
@@ -183,7 +176,7 @@ def locking(it: Scene) -> None:
                     (password.startswith("!") and line.split(":")[7] != "") == (locked and name == "mallory"),
                     f"{name} is {'not ' * locked}locked after step {number}: {line}",
                 )
-    for lock in (backup_set.LOCK, wipe.LOCK, str(root / "run/gpuadmin/accounts.lock")):
+    for lock in (backup_set.LOCK, homes.LOCK, str(root / "run/gpuadmin/accounts.lock")):
         it.verb(f"taking {lock}", lambda lock=lock: taken(lock))
 
 

@@ -17,15 +17,14 @@ COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
 if str(COLLECTIONS) not in sys.path:
     sys.path.insert(0, str(COLLECTIONS))
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import (  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (  # noqa: E402
     grubenv,
-    image_records,
-    image_work,
     publish,
+    records,
     subvolumes,
     switch,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import (  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (  # noqa: E402
     ImageSettings,
     Places,
     Running,
@@ -92,7 +91,7 @@ class Node:
         )
 
     def push(self, name: str, *, full: bool = False) -> switch.Switch:
-        manifest = image_records.load_manifest(self.places, name, self.settings)
+        manifest = records.load_manifest(self.places, name, self.settings)
         return switch.run_switch(switch.Switch(self.places, self.settings, manifest, full=full))
 
     @property
@@ -221,7 +220,7 @@ def holding_one(node: Node) -> Node:
 
 def confirm(node: Node) -> None:
     """Pass the gate."""
-    from ansible_collections.gpuadmin.node.plugins.module_utils import trial
+    from ansible_collections.gpuadmin.node.plugins.module_utils.images import trial
 
     checks = Path(node.places.state) / "checks/required.d"
     checks.mkdir(parents=True, exist_ok=True)
@@ -231,4 +230,4 @@ def confirm(node: Node) -> None:
     assert "confirmed" in trial.gate(node.places, node.settings)
 
 
-__all__ = ["Node", "World", "confirm", "image_work", "run", "sign"]
+__all__ = ["Node", "World", "confirm", "run", "sign"]

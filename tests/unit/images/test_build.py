@@ -10,17 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     build,
-    image_observe,
-    image_records,
-    image_work,
+    observe,
     publish,
+    records,
     stream,
     subvolumes,
     switch,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
+    work as image_work,
+)
 
 from .conftest import Node, World, confirm, run, sign
 
@@ -174,7 +176,7 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
     monkeypatch.setattr(image_work, "mounted", lambda *arguments, **more: nullcontext())
     monkeypatch.setattr(image_work.build, "change", lambda *arguments: ["installed nothing"])
     # a machine that runs tests need not run logind
-    monkeypatch.setattr(image_observe, "people", lambda first, last: [])
+    monkeypatch.setattr(observe, "people", lambda first, last: [])
 
     def work(node: Node, **request: object) -> dict[str, object]:
         return image_work.work(request, node.places, lambda text: None)
@@ -187,9 +189,7 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
     sealed = work(after, action="seal", name="new", parents=[], full=True, who="tester")
     text = sealed["report"]["manifest"]  # type: ignore[index]
     work(after, action="publish", name="new", manifest=text, signature=sign(world.key, text))
-    facts = image_observe.observe(
-        after.places, after.settings, image_records.load_manifest(after.places, "new", after.settings)
-    )
+    facts = observe.observe(after.places, after.settings, records.load_manifest(after.places, "new", after.settings))
     assert facts["running"] == facts["current"] == facts["image"] == "new"
     assert facts["rollback"] == "base"
     assert facts["receives"] == {"bytes": 0, "parent": None, "held": True}
@@ -226,7 +226,7 @@ def test_what_a_package_manager_complains_of() -> None:
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
-    wanted = image_records.load_manifest(golden.places, "one", golden.settings).streams[0]
+    wanted = records.load_manifest(golden.places, "one", golden.settings).streams[0]
     path = Path(stream.stream_path(golden.places, wanted))
     path.with_suffix(".stream.part").write_text("a part")
     (golden.top / "incoming/rubbish").write_text("x")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import grubenv, identity, image_records, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import ImageSettings, Places, Running
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, identity, records, trial
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
 
 from .conftest import fill
 
@@ -104,13 +104,13 @@ def test_the_deadline_ends_a_trial_and_nothing_else(
 @pytest.mark.parametrize("text", ["", "{", "[]", "\0\0", '{"format": 2}'])
 def test_a_damaged_record_is_not_an_empty_one(places: Places, text: str) -> None:
     """Else a root that was confirmed, or a switch that waits, would be forgotten and pruned."""
-    for name, read in (("roots.json", image_records.records), ("switch.json", image_records.journal)):
+    for name, read in (("roots.json", records.records), ("switch.json", records.journal)):
         path = Path(places.in_state(name))
         path.write_text(text)
         with pytest.raises(NodeError, match=name):
             read(places)
         path.unlink()
-    assert image_records.records(places).confirmed == ()
+    assert records.records(places).confirmed == ()
 
 
 def full(*_: object) -> None:

@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    grubenv,
-    image_places,
-    image_prune,
-    layout,
-    manifest,
-    occupants,
-)
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, layout, manifest, places, prune
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
 from gpuadmin.errors import ConfigError
 from gpuadmin.images import (
@@ -280,7 +274,7 @@ def test_a_node_keeps_what_it_needs_for_one_reason(needs: dict[str, Any], roots:
         "running": "c", "current": "c", "trial": "", "confirmed": ["c", "b"], "image_of": {}, "newest": ["c", "b", "a"],
         "keep": 2, **needs,
     }  # fmt: skip
-    assert image_prune.decide(["a", "b", "c"], parents, **given) == (roots, images)
+    assert prune.decide(["a", "b", "c"], parents, **given) == (roots, images)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +310,7 @@ def test_what_a_node_loses(
         "newest": sorted(images, reverse=True),
         **keyword,
     }
-    assert image_prune.decide(roots, images, **given) == expected
+    assert prune.decide(roots, images, **given) == expected
 
 
 def test_phases_of_a_build_that_was_cut_off() -> None:
@@ -390,7 +384,7 @@ def test_names() -> None:
         with pytest.raises(ConfigError):
             check_name(bad)
         with pytest.raises(NodeError):
-            image_places.check_name(bad)
+            places.check_name(bad)
 
 
 STREAMS = (

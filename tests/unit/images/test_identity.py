@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import identity, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import ImageSettings, Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import identity, trial
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
 
 from .conftest import fill
 

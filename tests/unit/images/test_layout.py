@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import image_records, layout
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Running, write_json
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import layout, records
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Running, write_json
 
 from .conftest import Node
 
@@ -41,7 +41,7 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     assert done.operations == planned.operations
     assert done.problems == []
     assert (node.top / "incoming").is_dir()
-    assert image_records.records(node.places).confirmed == ("base",)
+    assert records.records(node.places).confirmed == ("base",)
     assert (Path(node.places.state) / "identity/etc/machine-id").exists()
     assert layout.prepare(node.places, node.settings, check=False).operations == []
 

@@ -19,22 +19,26 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     chain_door,
     chain_key,
-    image_places,
-    image_records,
-    image_work,
     publish,
+    records,
     relay,
     stream,
     switch,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.chain_key import Credentials
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.follower import Follower
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import Manifest, Stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
+    places as image_places,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
+    work as image_work,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.chain_key import Credentials
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.follower import Follower
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Manifest, Stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 from ansible_collections.gpuadmin.node.plugins.modules import image_relay
 
 from gpuadmin.chain_key import make_key
@@ -399,10 +403,10 @@ def test_a_next_node_that_does_not_confirm_has_not_got_it(content: Path, ours: C
 
 NODE = """
 import sys
-from ansible_collections.gpuadmin.node.plugins.module_utils import chain_door, chain_key, relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import Stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Stream
 base, after, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 places = Places(top=base + "/top", run=base + "/run")
 listener = chain_door.listen(0)
@@ -580,7 +584,7 @@ def test_the_key_goes_when_the_push_is_over(
 
 
 def parts(node: Node) -> tuple[Manifest, Stream, bytes]:
-    manifest = image_records.load_manifest(node.places, "one", node.settings)
+    manifest = records.load_manifest(node.places, "one", node.settings)
     wanted = relay.full_stream(manifest)
     return manifest, wanted, (Path(node.places.store) / "one" / wanted.file).read_bytes()
 
@@ -667,14 +671,14 @@ def test_half_a_stream_is_completed_from_the_store(node: Node) -> None:
 def test_the_manifest_that_is_kept_is_the_one_that_was_verified(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody changes the store after the signature was checked: nothing is read there a second time."""
     path = Path(node.places.store) / "one/manifest.json"
-    good, check = path.read_bytes(), image_records.load_text.__globals__["verify"]
+    good, check = path.read_bytes(), records.load_text.__globals__["verify"]
 
     def verify_and_change(text: bytes, signature: bytes, signers: str) -> None:
         check(text, signature, signers)
         path.write_bytes(good.replace(b'"by": "tester"', b'"by": "minji!"'))
 
-    monkeypatch.setitem(image_records.load_text.__globals__, "verify", verify_and_change)
-    manifest = image_records.load_manifest(node.places, "one", node.settings)
+    monkeypatch.setitem(records.load_text.__globals__, "verify", verify_and_change)
+    manifest = records.load_manifest(node.places, "one", node.settings)
     assert path.read_bytes() != good
     assert manifest.raw["by"] == "tester"
     assert Path(node.places.in_state("manifests", "one.json")).read_bytes() == good

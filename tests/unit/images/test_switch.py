@@ -13,22 +13,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    faults,
+from ansible_collections.gpuadmin.node.plugins.module_utils import faults
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     grubenv,
     identity,
-    image_prune,
-    image_records,
-    image_work,
+    preflight,
+    prune,
+    records,
     root_facts,
     stream,
     subvolumes,
     switch,
-    switch_preflight,
     trial,
+    work,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import render
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import render
 
 from .conftest import PASSWD, PERSON, Node, World, confirm, fill, run, sign
 
@@ -83,7 +83,7 @@ def test_a_full_image_and_then_a_difference(node: Node) -> None:
     confirm(last)
     assert (Path(last.places.root) / "usr/lib/file1").read_text() == "changed"
     last.intact()
-    assert image_records.records(last.places).confirmed[:3] == ("two", "one", "base")
+    assert records.records(last.places).confirmed[:3] == ("two", "one", "base")
 
 
 def test_an_image_holds_nothing_of_the_golden_node(world: World) -> None:
@@ -140,7 +140,7 @@ def test_cut_at_each_step_of_the_trial(node: Node, point: str, monkeypatch: pyte
     after = tried.boot("boot-3")
     after.intact()
     confirm_or_note(after)
-    assert image_records.journal(after.places)["stage"] in ("confirmed", "failed")
+    assert records.journal(after.places)["stage"] in ("confirmed", "failed")
     if after.grub["current"] == "base":
         after.push("one")
         after = after.boot("boot-4")
@@ -255,7 +255,7 @@ def test_a_full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NodeError, match="are free"):
         node.push("one")
     # and when the check is wrong: full while it receives
-    monkeypatch.setattr(switch_preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
+    monkeypatch.setattr(preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
     size = fill_up(filler)
     os.truncate(filler, size - (4 << 20))  # the stream fits, the image does not
     subvolumes.sync(str(node.top))
@@ -281,7 +281,7 @@ def test_a_disk_that_is_full_of_metadata(node: Node, monkeypatch: pytest.MonkeyP
     with pytest.raises(NodeError, match="are left for metadata"):
         node.push("one")
     # and when the check is wrong: full while it receives
-    monkeypatch.setattr(switch_preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
+    monkeypatch.setattr(preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
     with pytest.raises(NodeError, match=r"disk is full|became full"):
         node.push("one")
     node.intact()
@@ -326,9 +326,9 @@ def test_pushing_twice_without_a_reboot_is_refused(node: Node) -> None:
 
 
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_work, "mounted", lambda *arguments, **more: nullcontext())
+    monkeypatch.setattr(work, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")
-    done = image_work.work({"action": "rollback"}, node.places, lambda text: None)
+    done = work.work({"action": "rollback"}, node.places, lambda text: None)
     assert done["operations"] == ["called off the switch to one"]
     assert node.grub.get("trial", "") == ""
     node.push("one")
@@ -357,7 +357,7 @@ def test_an_account_that_gpuadmin_does_not_know_is_not_lost(node: Node) -> None:
 
 
 def test_what_a_relay_left_is_used_or_fetched_anew(node: Node) -> None:
-    stored = image_records.load_manifest(node.places, "one", node.settings).streams[0]
+    stored = records.load_manifest(node.places, "one", node.settings).streams[0]
     part = Path(stream.stream_path(node.places, stored) + ".part")
     whole = (Path(node.places.store) / "one" / stored.file).read_bytes()
     part.write_bytes(b"\0" * len(whole))
@@ -387,10 +387,10 @@ def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: p
     assert tried.grub["current"] == "base"
     back = tried.boot("boot-3")
     trial.gate(back.places, back.settings)
-    last = image_records.journal(back.places)
+    last = records.journal(back.places)
     assert last["stage"] == "failed"
     assert "sshd does not greet" in str(last["reason"])
-    assert "one" in image_records.records(back.places).refused
+    assert "one" in records.records(back.places).refused
 
 
 def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
@@ -398,13 +398,13 @@ def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
     grubenv.write(node.places.boot, trial="")  # GRUB tried it
     back = node.running("base", "boot-3")
     trial.gate(back.places, back.settings)
-    assert image_records.journal(back.places)["stage"] == "failed"
-    assert "one" in image_records.records(back.places).refused
+    assert records.journal(back.places)["stage"] == "failed"
+    assert "one" in records.records(back.places).refused
     back.push("one")
     assert back.grub["trial"] == "one+2"
     again = back.boot("boot-4")
     confirm(again)
-    assert image_records.records(again.places).refused == {}, "what has been confirmed is not refused any more"
+    assert records.records(again.places).refused == {}, "what has been confirmed is not refused any more"
 
 
 def test_without_required_checks_nothing_is_confirmed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +422,7 @@ def test_no_push_onto_an_image_that_runs(holding_one: Node) -> None:
 
 
 def test_rollback_and_forth(holding_one: Node) -> None:
-    from ansible_collections.gpuadmin.node.plugins.module_utils.image_observe import rollback_target
+    from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import rollback_target
 
     target = rollback_target(holding_one.places)
     assert target == "base"
@@ -464,7 +464,7 @@ def test_pruning_a_node(holding_one: Node) -> None:
     confirm(last)  # prunes
     assert sorted(names(last.places.in_top("roots"))) == ["one", "two"]
     assert sorted(names(last.places.in_top("images"))) == ["one", "two"]
-    assert image_prune.prune_node(last.places) == []
+    assert prune.prune_node(last.places) == []
 
 
 def test_kill_9_of_a_receive_is_cleaned(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -576,13 +576,13 @@ def test_a_writable_image_is_none(node: Node) -> None:
 
 
 def test_a_disk_with_errors_gets_no_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = subvolumes.run
+    real = preflight.run
 
     def counted(command: tuple[str, ...], **more: object) -> str:
         said = real(command, **more)  # type: ignore[arg-type]
         return re.sub(r"(read_io_errs +)0", r"\g<1>3", said) if command[1:3] == ("device", "stats") else said
 
-    monkeypatch.setattr(subvolumes, "run", counted)
+    monkeypatch.setattr(preflight, "run", counted)
     with pytest.raises(NodeError, match=r"disk has errors \(\S*read_io_errs 3\)"):
         node.push("one")
     node.intact()
@@ -624,6 +624,6 @@ def test_a_manifest_of_another_image_is_refused(node: Node) -> None:
 def test_nothing_is_pruned_while_a_switch_is_going_on(holding_one: Node) -> None:
     run("btrfs", "subvolume", "create", holding_one.top / "roots/odd")
     holding_one.push("two")
-    assert image_prune.plan_node(holding_one.places) == ([], [])
-    assert image_prune.prune_node(holding_one.places) == []
+    assert prune.plan_node(holding_one.places) == ([], [])
+    assert prune.prune_node(holding_one.places) == []
     assert {"base", "odd", "two"} <= set(names(holding_one.places.in_top("roots")))

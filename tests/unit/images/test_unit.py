@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import image_unit, trial, units
+from ansible_collections.gpuadmin.node.plugins.module_utils import units
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import trial, unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 
 PUSH = {"action": "push", "name": "one"}
 
@@ -19,17 +20,17 @@ class Systemd:
 
     def __init__(self, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
         self.places, self.begun, self.works = places, 0, False
-        monkeypatch.setattr(image_unit, "active", lambda: self.works)
-        monkeypatch.setattr(image_unit, "start_unit", self.start)
+        monkeypatch.setattr(unit, "active", lambda: self.works)
+        monkeypatch.setattr(unit, "start_unit", self.start)
 
     def start(self, *_arguments: object) -> None:
         self.begun, self.works = self.begun + 1, True
 
     def end(self, *, result: bool = True) -> None:
-        request = json.loads((Path(self.places.run) / image_unit.REQUEST).read_text())
+        request = json.loads((Path(self.places.run) / unit.REQUEST).read_text())
         if result:
             text = json.dumps({"format": 1, "request": request["id"], "failed": False, "operations": ["done"]})
-            (Path(self.places.run) / image_unit.RESULT).write_text(text)
+            (Path(self.places.run) / unit.RESULT).write_text(text)
         self.works = False
 
 
@@ -44,12 +45,12 @@ def systemd(places: Places, monkeypatch: pytest.MonkeyPatch) -> Systemd:
 
 
 def attend(places: Places, run_id: str, request: dict[str, Any] | None = None) -> dict[str, object]:
-    return image_unit.attend(request or PUSH, run_id, "/code", places, wait=0.0, python="python3")
+    return unit.attend(request or PUSH, run_id, "/code", places, wait=0.0, python="python3")
 
 
 def test_it_is_begun_once_and_its_result_is_found(places: Places, systemd: Systemd) -> None:
     assert attend(places, "a push") == {"finished": False, "progress": ""}
-    (Path(places.run) / image_unit.PROGRESS).write_text("fetching 1.0 of 2.0 MB\n")
+    (Path(places.run) / unit.PROGRESS).write_text("fetching 1.0 of 2.0 MB\n")
     assert attend(places, "a push")["progress"] == "fetching 1.0 of 2.0 MB"
     systemd.end()
     done = attend(places, "a push")
@@ -94,7 +95,7 @@ def test_a_name_that_is_taken_for_a_moment_is_tried_again(monkeypatch: pytest.Mo
             raise answer
         return ""
 
-    monkeypatch.setattr(units.subvolumes, "run", run)
+    monkeypatch.setattr(units, "run", run)
     units.start_unit("x.service", "yes", "x", ("true",))
     assert answers == []
     answers.append(NodeError("no such property"))

@@ -12,7 +12,7 @@ COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
 if str(COLLECTIONS) not in sys.path:
     sys.path.insert(0, str(COLLECTIONS))
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host  # noqa: E402
 
 PASSWD = """root:x:0:0:root:/root:/bin/bash
 # kept: a comment

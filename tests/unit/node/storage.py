@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import backups, wipe
-from ansible_collections.gpuadmin.node.plugins.module_utils.backup_set import Backup
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
 
 from tests.machine import cannot_mount
 
@@ -63,22 +64,22 @@ class Storage:
         for one in (path, *path.rglob("*")):
             os.chown(one, uid, uid, follow_symlinks=False)
 
-    def request(self, name: str = FIRST, verify: list[str] | None = None) -> backups.Request:
-        return backups.Request(str(self.root), str(self.directory), name, str(self.point), verify, workers=1)
+    def request(self, name: str = FIRST, verify: list[str] | None = None) -> making.Request:
+        return making.Request(str(self.root), str(self.directory), name, str(self.point), verify, workers=1)
 
     def backup(self, name: str = FIRST, verify: list[str] | None = None) -> Backup:
-        return backups.create(self.request(name, verify))
+        return making.create(self.request(name, verify))
 
-    def wiping(self, *people: tuple[str, int], backup: str = FIRST) -> wipe.Request:
+    def wiping(self, *people: tuple[str, int], backup: str = FIRST) -> homes.Request:
         users = [{"name": name, "uid": uid} for name, uid in people]
-        return wipe.Request(str(self.root), str(self.directory), backup, users, str(self.point))
+        return homes.Request(str(self.root), str(self.directory), backup, users, str(self.point))
 
-    def wipe(self, *people: tuple[str, int], backup: str = FIRST, check: bool = False) -> wipe.Plan:
-        return wipe.converge(self.wiping(*people, backup=backup), check=check)
+    def wipe(self, *people: tuple[str, int], backup: str = FIRST, check: bool = False) -> homes.Plan:
+        return homes.converge(self.wiping(*people, backup=backup), check=check)
 
-    def wipe_all(self, *people: tuple[str, int]) -> tuple[wipe.Plan, dict[str, wipe.Purged]]:
+    def wipe_all(self, *people: tuple[str, int]) -> tuple[homes.Plan, dict[str, homes.Purged]]:
         plan = self.wipe(*people)
-        return plan, wipe.empty_trash(self.wiping(*people))
+        return plan, homes.empty_trash(self.wiping(*people))
 
     @property
     def names(self) -> list[str]:

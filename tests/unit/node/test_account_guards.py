@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import subids
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import subids
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Observed, Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Record, Settings, Truth
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
-from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Observed, Request, compute
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Record, Settings, Truth
 
 FILES = {
     "passwd": "root:x:0:0::/root:/bin/bash\n", "shadow": "root:*:1:0:99999:7:::\n", "group": "root:x:0:\n",

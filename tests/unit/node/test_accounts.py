@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import accounts, commands, docker_self, files
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils import commands, files
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_self
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings, settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings, settings_from
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

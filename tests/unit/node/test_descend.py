@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, descend, home_manifest, purge, renaming
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, descend, purge
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import home_manifest, renaming
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry, same_file_system, walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError

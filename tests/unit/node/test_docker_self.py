@@ -18,14 +18,16 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import accounts, commands, docker_self, files
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings, load
+from ansible_collections.gpuadmin.node.plugins.module_utils import commands, files
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_self
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings, load
 
 pytestmark = pytest.mark.root  # acts as other users
 ROLE = Path(__file__).resolve().parents[3] / "roles/rootless_docker"
-UTILS = Path(accounts.__file__).parent
+UTILS = Path(accounts.__file__).parents[1]
 SETTINGS = Settings(docker_data="/local/.docker")
 MINJI = {"name": "minji", "uid": 20001}
 JUNHO = {"name": "junho", "uid": 20002, "docker": False}
@@ -415,7 +417,7 @@ def test_what_people_call_is_a_client(set_up: Host, open_path: Path) -> None:
     shutil.copytree(UTILS, library, ignore=shutil.ignore_patterns("__pycache__"))
     program.write_text(
         f"import sys; sys.path.insert(0, {str(library.parent)!r})\n"
-        "from gpuadmin_node import commands\nfrom gpuadmin_node.accounts import Host\n"
+        "from gpuadmin_node import commands\nfrom gpuadmin_node.accounts.converge import Host\n"
         f"host = Host(root={set_up.root!r}, subvolume='/roots/a', network=lambda _path: None)\n"
         "sys.exit(commands.main(['docker-self'], host))\n"
     )

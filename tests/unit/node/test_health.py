@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import health, trial
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import ImageSettings, Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import health, trial
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
 
 CHECKS = Path(__file__).resolve().parents[3] / "roles/btrfs_root/templates/checks"
 root_only = pytest.mark.root  # acts as another user or mounts

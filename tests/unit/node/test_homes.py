@@ -8,10 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import archive_home, packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Entry, Plan, Request, compute, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving as archive_home
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import (
+    Entry,
+    Plan,
+    Request,
+    compute,
+    converge,
+)
 
 from tests.machine import in_place
 from tests.unit.node.storage import mounted, run

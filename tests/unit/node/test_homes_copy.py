@@ -17,21 +17,20 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, extents
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
-    backups,
-    btrfs,
     copying,
-    extents,
     home_manifest,
-    homes,
+    making,
     restore,
-    timed_backup,
+    timed,
     verifying,
-    wipe,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 
 from tests.unit.node.deep import bottom, descend, listing, plant
 from tests.unit.node.storage import FIRST, Storage, mounted, run
@@ -76,7 +75,7 @@ def test_a_sample_restores_what_no_path_reaches(storage: Storage) -> None:
     plant(home, ["x" * 255] * 18)
     backup = storage.backup(verify=[])
     limits = verifying.Limits(entries=0, sample=3)
-    assert backups.verify(backup, ["minji"], limits=limits).homes["minji"].verified
+    assert making.verify(backup, ["minji"], limits=limits).homes["minji"].verified
 
 
 def test_sizes_that_are_only_numbers(storage: Storage) -> None:
@@ -243,11 +242,11 @@ def test_a_file_of_as_many_names_as_the_file_system_allows(storage: Storage) -> 
 def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(60)})
     storage.home(*JIHO)
-    backup = backups.create(replace(storage.request(), entries=50))
+    backup = making.create(replace(storage.request(), entries=50))
     assert set(backup.homes) == {"jiho"}
     assert "more than 50 entries" in backup.problems["minji"]
     assert "more than 50 entries" in storage.wipe(MINJI).conflicts[0]
-    assert backups.missing(backup.as_dict()) == [f"minji {backup.problems['minji']}: not backed up"]
+    assert making.missing(backup.as_dict()) == [f"minji {backup.problems['minji']}: not backed up"]
     # names are counted before they are all in memory, and a long path counts more than once
     small = Budget()
     small._room = 1000
@@ -263,7 +262,7 @@ def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monk
     for name, uid in (MINJI, JIHO, ("soo", 20003)):
         storage.home(name, uid, {name: b"x"})
     real = extents.pieces
-    monkeypatch.setattr(backups, "each", partial(backups.each, grace=1.0))
+    monkeypatch.setattr(making, "each", partial(making.each, grace=1.0))
 
     def slow(handle: int, size: int, budget: Budget) -> Iterator[tuple[int, bytes]]:
         name = Path(os.readlink(f"/proc/self/fd/{handle}")).name  # noqa: PTH115
@@ -276,7 +275,7 @@ def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monk
 
     monkeypatch.setattr(extents, "pieces", slow)
     begun = time.monotonic()
-    backup = backups.create(replace(storage.request(), seconds=2, workers=2))
+    backup = making.create(replace(storage.request(), seconds=2, workers=2))
     assert time.monotonic() - begun < 30
     assert list(backup.homes) == ["jiho"]
     assert "longer than 2 seconds" in backup.problems["minji"]
@@ -299,12 +298,12 @@ def test_a_process_that_dies_is_one_home_s_problem(storage: Storage, monkeypatch
     assert "-9" in backup.problems["minji"]
 
 
-def killed(storage: Storage, attribute: str, request: backups.Request) -> None:
+def killed(storage: Storage, attribute: str, request: making.Request) -> None:
     """Make a backup in a process, and kill that when jiho's home is done and minji's is not."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        real = getattr(backups, attribute)
+        real = getattr(making, attribute)
 
         def stuck(task: object) -> object:
             name = task.name if isinstance(task, verifying.Task) else task[2]  # type: ignore[index]
@@ -313,8 +312,8 @@ def killed(storage: Storage, attribute: str, request: backups.Request) -> None:
                 time.sleep(600)
             return real(task)
 
-        setattr(backups, attribute, stuck)
-        backups.create(request)
+        setattr(making, attribute, stuck)
+        making.create(request)
         os._exit(1)
     deadline = time.monotonic() + 60
     while not (storage.point / "reached").exists():
@@ -335,14 +334,14 @@ def test_a_run_that_is_killed_loses_only_the_home_that_it_was_at(
         storage.wipe(JIHO)
     with pytest.raises(NodeError, match="no backup"):
         restore.execute(wanted(storage, user="jiho"))
-    log, real = storage.point / "log", backups._write_manifest
+    log, real = storage.point / "log", making._write_manifest
 
-    def logged(task: tuple[backups.Request, backup_set.Backup, str]) -> home_manifest.Total:
+    def logged(task: tuple[making.Request, backup_set.Backup, str]) -> home_manifest.Total:
         with log.open("a") as stream:
             stream.write(task[2])
         return real(task)
 
-    monkeypatch.setattr(backups, "_write_manifest", logged)
+    monkeypatch.setattr(making, "_write_manifest", logged)
     backup = storage.backup()
     assert log.read_text() == "minji"
     assert [bool(home.verified) for home in backup.homes.values()] == [True, True]
@@ -357,7 +356,7 @@ def test_another_backup_ends_the_one_that_was_killed_with_what_is_done(storage: 
     first, second = backup_set.complete(str(storage.directory))
     assert (list(first.homes), list(first.problems), list(second.homes)) == (["jiho"], ["minji"], ["jiho", "minji"])
     assert first.homes["jiho"].verified is None
-    assert backups.verify(first, ["jiho"]).homes["jiho"].verified
+    assert making.verify(first, ["jiho"]).homes["jiho"].verified
     assert "was not reached" in storage.wipe(MINJI).conflicts[0]
 
 
@@ -386,14 +385,14 @@ def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPat
             os.removexattr(target, "user.secret")
 
     monkeypatch.setattr(copying.Copier, "_give", forgetful)
-    result = backups.verify(backup, ["jiho", "minji"], limits=limits)
+    result = making.verify(backup, ["jiho", "minji"], limits=limits)
     assert (bool(result.homes["jiho"].verified), result.homes["minji"].verified) == (True, None)
     assert "'thesis' differs in attributes" in result.problems["minji"]
     assert "not verified" in storage.wipe(MINJI).conflicts[0]
     with pytest.raises(NodeError, match="was not verified: minji: "):
-        backups.verify(result, ["jiho", "minji"], limits=limits, again=True)
+        making.verify(result, ["jiho", "minji"], limits=limits, again=True)
     monkeypatch.undo()
-    result = backups.verify(result, ["minji"], limits=limits)
+    result = making.verify(result, ["minji"], limits=limits)
     assert (result.problems, bool(result.homes["minji"].verified)) == ({}, True)
     assert rubbish(storage) == []
 
@@ -404,7 +403,7 @@ def test_a_sample_holds_all_kinds(storage: Storage) -> None:
     run("btrfs", "subvolume", "create", home / "data")
     (home / "data/set").write_bytes(b"1")
     backup = storage.backup(verify=[])
-    assert backups.verify(backup, ["minji"], limits=verifying.Limits(entries=0)).homes["minji"].verified
+    assert making.verify(backup, ["minji"], limits=verifying.Limits(entries=0)).homes["minji"].verified
 
 
 def test_which_lines_are_a_sample() -> None:
@@ -426,7 +425,7 @@ def test_what_a_killed_verification_left_goes_and_what_is_in_use_stays(storage: 
         (storage.directory / f"{verifying.SCRATCH}{name}/copy").mkdir()
     busy = os.open(storage.directory / f"{verifying.SCRATCH}busy", os.O_RDONLY)
     fcntl.flock(busy, fcntl.LOCK_EX)
-    backups.verify(backup, ["minji"])
+    making.verify(backup, ["minji"])
     assert rubbish(storage) == [f"{verifying.SCRATCH}busy"]
     os.close(busy)
 
@@ -443,7 +442,7 @@ def test_sets_of_the_format_before_are_verified_and_restored(storage: Storage, m
     content = os.urandom(2_500_000) + bytes(3 << 20) + b"end"
     home = storage.home("minji", 20001, {"big": content})
     everything(home)
-    monkeypatch.setattr(backups, "Backup", partial(backup_set.Backup, format=1))
+    monkeypatch.setattr(making, "Backup", partial(backup_set.Backup, format=1))
     backup = storage.backup(verify=[])
     monkeypatch.undo()
     document = json.loads(Path(backup.path, "backup.json").read_text())
@@ -452,7 +451,7 @@ def test_sets_of_the_format_before_are_verified_and_restored(storage: Storage, m
     assert (lines["big"].content, lines["fifo"].attributes) == (old_checksum(content), "")
     found = backup_set.load(str(storage.directory), FIRST)
     assert found is not None
-    assert backups.verify(found, ["minji"]).homes["minji"].verified
+    assert making.verify(found, ["minji"]).homes["minji"].verified
     assert json.loads(Path(backup.path, "backup.json").read_text())["format"] == 1
     assert restore.execute(wanted(storage))["checksum"] == found.homes["minji"].checksum
     # the next set has the checksums of now: none is taken over from before
@@ -461,7 +460,7 @@ def test_sets_of_the_format_before_are_verified_and_restored(storage: Storage, m
     assert all(line.content[:1] == "e" for line in home_manifest.read(second.manifest("minji")) if line.kind == "f")
     flip(found.home("minji"), "big", content[:-1] + b"D")
     with pytest.raises(NodeError, match="'big' differs in content"):
-        backups.verify(found, ["minji"], again=True)
+        making.verify(found, ["minji"], again=True)
 
 
 @pytest.mark.parametrize("path", ["diary", "notes/diary"])
@@ -613,7 +612,7 @@ def test_a_manifest_that_is_one_endless_line(tmp_path: Path, monkeypatch: pytest
 def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(2000)})
     storage.home(*JIHO)
-    timed_backup.make({
+    timed.make({
         "root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(storage.point), "workers": 2,
         "ordinary": 3, "home_seconds": 600, "home_entries": 1000,
     }, SECOND)  # fmt: skip
@@ -643,7 +642,7 @@ def test_subvolumes_at_paths_that_no_backup_json_holds_are_a_problem(storage: St
     plant(home, levels)
     handle = descend(home, levels)
     try:
-        fcntl.ioctl(handle, homes.SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, b"sub")))
+        fcntl.ioctl(handle, directories.SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, b"sub")))
     finally:
         os.close(handle)
     backup = storage.backup()
@@ -681,9 +680,9 @@ def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
         (Path(task.backup.path) / "backup.json").unlink()  # the first step of a deletion
         return verifying.Found()
 
-    monkeypatch.setattr(backups, "verify_home", deleted)
+    monkeypatch.setattr(making, "verify_home", deleted)
     with pytest.raises(NodeError, match="was deleted while it was read"):
-        backups.verify(backup, ["minji"])
+        making.verify(backup, ["minji"])
     assert backup_set.complete(str(storage.directory)) == []
     with pytest.raises(NodeError, match="was deleted here"):
         backup_set.copied(backup, "nas2", backup_set.now())
@@ -695,7 +694,7 @@ def test_what_a_backup_holds_is_not_too_much_to_be_verified(storage: Storage) ->
     home = storage.home(*MINJI)
     for number in range(40):
         (home / str(number)).write_bytes(b"1")
-    backup = backups.create(replace(storage.request(), entries=42))
+    backup = making.create(replace(storage.request(), entries=42))
     assert backup.problems == {}
     assert backup.homes["minji"].verified
 

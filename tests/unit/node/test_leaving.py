@@ -16,20 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    backup_set,
-    closing,
-    homes,
-    jobs,
-    people,
-    retention,
-    scratch,
-    sessions,
-    timed_backup,
-    work,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, retention, timed
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import jobs as wipe_jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -185,23 +180,23 @@ def test_people_who_cannot_be_told_apart_are_refused(given_: list[dict[str, Any]
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> closing.Host:
+def host(tmp_path: Path) -> access.Host:
     for name in ("etc", "var/spool/cron/crontabs", "var/spool/cron/atjobs", "var/lib/systemd/linger", "run/gpuadmin"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "etc/shadow").write_text("minji:!*:1:0:99999:7::1:\njiho:$y$hash:1:0:99999:7:::\n")
     (tmp_path / "var/spool/cron/crontabs/minji").write_text("* * * * * mine\n")
     (tmp_path / "var/lib/systemd/linger/minji").touch()
-    return closing.Host(root=str(tmp_path), run=silent)
+    return access.Host(root=str(tmp_path), run=silent)
 
 
 @root_only
-def test_doors_close_and_open_again(host: closing.Host, tmp_path: Path) -> None:
+def test_doors_close_and_open_again(host: access.Host, tmp_path: Path) -> None:
     job = tmp_path / "var/spool/cron/atjobs/a00001"
     job.write_text("later\n")
     os.chown(job, MINJI.uid, MINJI.uid)
-    check = closing.converge([MINJI], True, host, check=True)
+    check = access.converge([MINJI], True, host, check=True)
     assert (tmp_path / "var/lib/systemd/linger/minji").exists()
-    plan = closing.converge([MINJI], True, host)
+    plan = access.converge([MINJI], True, host)
     assert (
         plan.operations
         == check.operations
@@ -213,14 +208,14 @@ def test_doors_close_and_open_again(host: closing.Host, tmp_path: Path) -> None:
     )
     assert plan.conflicts == []
     assert not job.exists()
-    assert closing.converge([MINJI], True, host).operations == []
-    closing.converge([MINJI], False, host)
+    assert access.converge([MINJI], True, host).operations == []
+    access.converge([MINJI], False, host)
     assert (job.read_text(), job.stat().st_uid) == ("later\n", MINJI.uid)
     assert (tmp_path / "var/spool/cron/crontabs/minji").read_text() == "* * * * * mine\n"
 
 
 @root_only
-def test_jobs_keep_their_owner_on_the_way_to_another_file_system_and_back(host: closing.Host, tmp_path: Path) -> None:
+def test_jobs_keep_their_owner_on_the_way_to_another_file_system_and_back(host: access.Host, tmp_path: Path) -> None:
     """cron runs a table as whom its file belongs to, and refuses one of another mode."""
     crontab = tmp_path / "var/spool/cron/crontabs/minji"
     os.chown(crontab, MINJI.uid, 48213)
@@ -231,11 +226,11 @@ def test_jobs_keep_their_owner_on_the_way_to_another_file_system_and_back(host: 
     state.mkdir()
     run("mount", "-t", "tmpfs", "tmpfs", state)
     try:
-        assert closing.converge([MINJI], True, host).conflicts == []
+        assert access.converge([MINJI], True, host).conflicts == []
         assert not crontab.exists()
         (aside,) = [path for path in state.rglob("*") if path.is_file()]
         assert (aside.stat().st_uid, aside.stat().st_mode & 0o7777) == (MINJI.uid, 0o600)
-        assert closing.converge([MINJI], False, host).conflicts == []
+        assert access.converge([MINJI], False, host).conflicts == []
     finally:
         run("umount", state)
     facts = crontab.stat()
@@ -246,21 +241,21 @@ def test_jobs_keep_their_owner_on_the_way_to_another_file_system_and_back(host: 
     assert [path.name for path in crontab.parent.iterdir()] == ["minji"]
 
 
-def test_no_job_replaces_another_one(host: closing.Host, tmp_path: Path) -> None:
+def test_no_job_replaces_another_one(host: access.Host, tmp_path: Path) -> None:
     crontab = tmp_path / "var/spool/cron/crontabs/minji"
-    closing.converge([MINJI], True, host)
+    access.converge([MINJI], True, host)
     crontab.write_text("newer\n")
-    assert "is there already" in closing.converge([MINJI], False, host).conflicts[0]
+    assert "is there already" in access.converge([MINJI], False, host).conflicts[0]
     assert crontab.read_text() == "newer\n"
-    assert closing.converge([MINJI], True, host).conflicts == []
+    assert access.converge([MINJI], True, host).conflicts == []
     aside = tmp_path / "var/lib/gpuadmin/closed" / f"minji-{MINJI.uid}"
     assert sorted(path.read_text() for path in aside.iterdir()) == ["* * * * * mine\n", "newer\n"]
-    assert closing.converge([MINJI], False, host).conflicts == []
+    assert access.converge([MINJI], False, host).conflicts == []
     assert crontab.read_text() == "newer\n"
 
 
 def test_one_door_that_sticks_keeps_no_other_open(
-    host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: access.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "etc/shadow").write_text("minji:!*:1:0:99999:7::1:\njiho:!:1:0:99999:7::1:\n")
     (tmp_path / "var/spool/cron/crontabs/jiho").write_text("mine, too\n")
@@ -274,12 +269,12 @@ def test_one_door_that_sticks_keeps_no_other_open(
         real(source, target, **more)
 
     monkeypatch.setattr(os, "rename", rename)
-    plan = closing.converge([MINJI, JIHO], True, host)
+    plan = access.converge([MINJI, JIHO], True, host)
     assert [one.partition(":")[0] for one in plan.conflicts] == ["minji"]
     assert not (tmp_path / "var/spool/cron/crontabs/jiho").exists()
 
 
-def test_a_job_that_ran_meanwhile_is_none(host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ran_meanwhile_is_none(host: access.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "var/spool/cron/atjobs/a00001"
     gone.symlink_to("/nonexistent")  # something that a listing has, and that is not there when it is looked at
     real = os.lstat
@@ -290,17 +285,17 @@ def test_a_job_that_ran_meanwhile_is_none(host: closing.Host, tmp_path: Path, mo
         return real(path, **more)
 
     monkeypatch.setattr(os, "lstat", lstat)
-    assert closing.converge([MINJI], True, host).conflicts == []
+    assert access.converge([MINJI], True, host).conflicts == []
 
 
-def test_a_closed_door_stays_closed(host: closing.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_door_stays_closed(host: access.Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is on disk before it is said: after a power cut a job would run again."""
     linger = tmp_path / "var/lib/systemd/linger/minji"
     synced: list[tuple[str, bool]] = []
-    monkeypatch.setattr(closing, "sync_filesystem", lambda path: synced.append((path, linger.exists())))
-    closing.converge([MINJI], True, host)
+    monkeypatch.setattr(access, "sync_filesystem", lambda path: synced.append((path, linger.exists())))
+    access.converge([MINJI], True, host)
     assert synced == [(str(tmp_path / "var"), False)]
-    closing.converge([MINJI], True, host)
+    access.converge([MINJI], True, host)
     assert len(synced) == 1, "nothing was done"
 
 
@@ -312,18 +307,18 @@ def test_a_closed_door_stays_closed(host: closing.Host, tmp_path: Path, monkeypa
         ("jiho:!:1:0:99999:7::20000:\n", "not expired"),
     ],
 )
-def test_who_could_still_come_in_is_a_conflict(host: closing.Host, tmp_path: Path, shadow: str, words: str) -> None:
+def test_who_could_still_come_in_is_a_conflict(host: access.Host, tmp_path: Path, shadow: str, words: str) -> None:
     (tmp_path / "etc/shadow").write_text(shadow)
-    assert words in closing.converge([JIHO], True, host).conflicts[0]
-    assert closing.converge([JIHO], True, host, login=False).conflicts == []
+    assert words in access.converge([JIHO], True, host).conflicts[0]
+    assert access.converge([JIHO], True, host, login=False).conflicts == []
 
 
-def test_a_directory_s_group_decides(host: closing.Host) -> None:
+def test_a_directory_s_group_decides(host: access.Host) -> None:
     def groups(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 0, "jiho gpuusers\n", "")
 
-    there = closing.Host(root=host.root, group="gpuusers", run=groups)
-    assert "still in the group gpuusers" in closing.converge([JIHO], True, there).conflicts[0]
+    there = access.Host(root=host.root, group="gpuusers", run=groups)
+    assert "still in the group gpuusers" in access.converge([JIHO], True, there).conflicts[0]
 
 
 def leave(directory: Path, name: bytes, uid: int, *inner: tuple[str, int]) -> Path:
@@ -641,25 +636,25 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
             "ordinary": 1, "remote": None,
         }  # fmt: skip
         (tmp_path / "backups.json").write_text(json.dumps(settings))
-        assert timed_backup.make(settings, "20250101T000000Z-daily") == "20250101T000000Z-daily"
-        assert timed_backup.main(str(tmp_path)) == 0
+        assert timed.make(settings, "20250101T000000Z-daily") == "20250101T000000Z-daily"
+        assert timed.main(str(tmp_path)) == 0
         names = [one.name.partition("-")[2] for one in backup_set.complete(str(storage.directory))]
         assert sorted(names) == ["daily", kept.name.partition("-")[2]]
         assert not (storage.directory / "20250101T000000Z-daily").exists()
-        assert timed_backup.main(str(tmp_path / "nowhere")) == 1
+        assert timed.main(str(tmp_path / "nowhere")) == 1
 
 
 @pytest.mark.btrfs
 def test_a_new_home_root_is_a_subvolume(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        request = homes.Request(
+        request = directories.Request(
             str(point / "homes"), [{"name": "minji", "uid": 20001}], mountpoint=str(point), skeleton="/nonexistent"
         )
-        homes.converge(request, lock=str(tmp_path / "lock"))
+        directories.converge(request, lock=str(tmp_path / "lock"))
         assert "homes" in run("btrfs", "subvolume", "list", point)
         assert (point / "homes").stat().st_mode & 0o7777 == 0o755
         (point / "homes/minji").rename(point / "homes/minji.restored-20261221T010203Z")
-        assert homes.converge(request, lock=str(tmp_path / "lock")).conflicts == []
+        assert directories.converge(request, lock=str(tmp_path / "lock")).conflicts == []
 
 
 NOW = datetime(2026, 12, 21, tzinfo=UTC)
@@ -707,7 +702,9 @@ def test_the_policy() -> None:
 
 
 def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
+    assert wipe_jobs.__name__ in sys.modules, "what a module has imported is what is shipped"
     jobs.ship_package(str(tmp_path))
-    modules = "jobs", "work", "archive_home"
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gpuadmin_node import {', '.join(modules)}"
+    imports = "from gpuadmin_node import jobs; from gpuadmin_node.backups.jobs import make_backup; "
+    imports += "from gpuadmin_node.wipe.jobs import empty_trash; from gpuadmin_node.homes.archiving import archive"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {imports}"
     subprocess.run([sys.executable, "-I", "-c", code], check=True)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import backups, leftovers, packing, wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
@@ -44,7 +46,7 @@ def left(storage: Storage) -> Path:
     Storage.give(home, 20001)
     plan, purged = storage.wipe_all(MINJI)
     assert (plan.conflicts, purged["minji"].kept) == ([], 6)
-    return storage.root / wipe.TRASH / FIRST / "minji"
+    return storage.root / homes.TRASH / FIRST / "minji"
 
 
 def test_it_is_packed_and_then_deleted(storage: Storage) -> None:
@@ -85,7 +87,7 @@ def test_nobody_waits_while_what_is_left_is_counted(storage: Storage, monkeypatc
 
 def test_every_backup_says_so_until_it_is_cleared(storage: Storage) -> None:
     left(storage)
-    _words, other = backups.plan(storage.request(SECOND))
+    _words, other = making.plan(storage.request(SECOND))
     said = {f"'.gpuadmin-wiping/{FIRST}/minji'": "is what a wipe left because its backup lacks it "
             "(gpuadmin clear-leftovers)"}  # fmt: skip
     assert other == said
@@ -126,7 +128,7 @@ def test_an_archive_that_is_not_whole_deletes_nothing(storage: Storage, monkeypa
 def test_nothing_is_packed_that_is_not_named_so(storage: Storage) -> None:
     """Only BACKUP/USER below the place that root alone can enter, and only those that were decided."""
     left(storage)
-    odd = storage.root / wipe.TRASH / "notes"
+    odd = storage.root / homes.TRASH / "notes"
     odd.mkdir()
     (odd / "minji").write_bytes(b"x")
     assert [one.name for one in leftovers.observe(request(storage))] == [f"{FIRST}/minji"]
@@ -140,7 +142,7 @@ def test_nothing_is_packed_that_is_not_named_so(storage: Storage) -> None:
 def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
     """A path that is too long, and something that is no directory of ours: named, and the others are packed."""
     left(storage)
-    backup = storage.root / wipe.TRASH / FIRST
+    backup = storage.root / homes.TRASH / FIRST
     odd = backup / "aaa"
     odd.mkdir()
     here = os.open(odd, os.O_RDONLY)
@@ -150,7 +152,7 @@ def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
         os.close(here)
         here = inner
     os.close(here)
-    (storage.root / wipe.TRASH / "20261222T010203Z-manual").write_bytes(b"no directory")
+    (storage.root / homes.TRASH / "20261222T010203Z-manual").write_bytes(b"no directory")
     done = leftovers.clear(request(storage))
     assert done[f"{FIRST}/aaa"]["archive"] is None
     assert "restore-home --to" in str(done[f"{FIRST}/aaa"]["words"])
@@ -160,7 +162,7 @@ def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
 
 def test_one_that_changes_while_it_is_counted_hides_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     left(storage)
-    (storage.root / wipe.TRASH / FIRST / "aaa").mkdir()
+    (storage.root / homes.TRASH / FIRST / "aaa").mkdir()
     real = leftovers._count
 
     def count(path: str) -> tuple[int, int]:

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import files, holders, root
+from ansible_collections.gpuadmin.node.plugins.module_utils import files, holders
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 
 root_only = pytest.mark.root  # acts as other users
 HOLD = """import fcntl, os, sys, time
@@ -88,15 +89,15 @@ def test_a_lock_that_is_somebody_elses_is_refused(tmp_path: Path) -> None:
 def test_the_locks_of_the_root_are_roots_alone(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir(mode=0o755)
-    os.close(root._lock_file(str(run)))
+    os.close(guard._lock_file(str(run)))
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     assert stat.S_IMODE((run / "root.lock").stat().st_mode) == 0o600
     run.chmod(0o755)
-    root.write_deadline(5, str(run))
+    guard.write_deadline(5, str(run))
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     os.chown(run, 20001, 20001)
-    with pytest.raises(root.RootError, match="no directory of root's own"):
-        root._lock_file(str(run))
+    with pytest.raises(guard.RootError, match="no directory of root's own"):
+        guard._lock_file(str(run))
 
 
 def test_a_holder_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -230,9 +231,9 @@ def test_a_frozen_cgroup_is_seen(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_ever_for_one_who_closes_the_root(tmp_path: Path) -> None:
-    lock = root._lock_file(str(tmp_path))
+    lock = guard._lock_file(str(tmp_path))
     with held(tmp_path / "root.lock") as pid:
         os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(root.RootError, match=f"root.lock has been held .* by process {pid} "):
-            root._wait(lock, str(tmp_path), 0.2)
+        with pytest.raises(guard.RootError, match=f"root.lock has been held .* by process {pid} "):
+            guard._wait(lock, str(tmp_path), 0.2)
     os.close(lock)

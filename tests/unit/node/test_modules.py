@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import session
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
 
-PLUGINS = Path(session.__file__).resolve().parents[1]
+PLUGINS = Path(session.__file__).resolve().parents[2]
 MODULES = (
     "accounts", "files", "homes", "host_facts", "packages", "root_session",
     "backup", "doors", "leftovers", "restore_home", "sessions", "term_facts", "wipe_homes", "wipe_scratch",
@@ -157,6 +157,6 @@ def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
     assert (usage.returncode, usage.stderr[:6]) == (2, "usage:")
     refused = subprocess.run([*command, "docker-self", "x"], capture_output=True, text=True, check=False)
     assert "takes no arguments" in refused.stderr
-    shutil.copy(package / "root.py", tmp_path / "root.py")  # stands alone
+    shutil.copy(package / "root/guard.py", tmp_path / "root.py")  # stands alone
     helped = subprocess.run([sys.executable, "-I", tmp_path / "root.py", "--help"], capture_output=True, check=False)
     assert helped.returncode == 0

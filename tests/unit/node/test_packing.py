@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import leftovers, mounts, packing, wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils import mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
@@ -66,7 +68,7 @@ def test_a_sparse_file_costs_what_is_in_it(home: Path, target: str, tmp_path: Pa
 @pytest.mark.btrfs
 def test_what_a_wipe_left_of_a_sparse_file(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        place = point / "homes" / wipe.TRASH / FIRST / "minji"
+        place = point / "homes" / homes.TRASH / FIRST / "minji"
         Storage(point)
         place.mkdir(parents=True)
         sparse(place / "big")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Observed, Plan, Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Record, Settings, Truth
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
-from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Observed, Plan, Request, compute
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Record, Settings, Truth
 
 SETTINGS = Settings()
 TODAY = 20700

@@ -12,28 +12,26 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    archive_home,
+from ansible_collections.gpuadmin.node.plugins.module_utils import files, jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
-    backups,
-    closing,
     copying,
-    files,
-    homes,
-    jobs,
-    leftovers,
+    making,
     pruning,
     restore,
-    scratch,
-    sessions,
     transfer,
-    uids,
-    wipe,
-    work,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
+    jobs as work,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving, directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers, scratch
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 
@@ -106,7 +104,7 @@ def test_a_backup_has_a_name_of_its_own_beside_the_homes(storage: Storage) -> No
         ({"root": f"{storage.point}/nothing"}, "there is no"),
     ):
         with pytest.raises(NodeError, match=words):
-            backups.create(replace(storage.request(), **change))
+            making.create(replace(storage.request(), **change))
     assert storage.names == ["minji"]
 
 
@@ -129,14 +127,14 @@ def test_a_verification_takes_back_nothing_that_others_record(
     """It reads for hours, without a lock: a second copy may be ready meanwhile."""
     storage.home(*MINJI)
     backup = storage.backup(verify=[])
-    results = backups.each
+    results = making.each
 
     def meanwhile(*given: Any) -> Results:
         backup_set.copied(backup, "other", "2026-12-22T01:02:03Z")
         yield from results(*given)
 
-    monkeypatch.setattr(backups, "each", meanwhile)
-    found = backups.verify(backup, ["minji"])
+    monkeypatch.setattr(making, "each", meanwhile)
+    found = making.verify(backup, ["minji"])
     assert found.homes["minji"].verified
     assert backup_set.load(str(storage.directory), FIRST) == found
     assert dict(found.copies) == {"other": "2026-12-22T01:02:03Z"}
@@ -149,16 +147,16 @@ def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
     """Whoever deletes a set first takes away what makes it one; its snapshots take longer."""
     storage.home(*MINJI)
     backup = storage.backup(verify=[])
-    results = backups.each
+    results = making.each
 
     def meanwhile(*given: Any) -> Results:
         for one in results(*given):
             (Path(backup.path) / "backup.json").unlink()
             yield one
 
-    monkeypatch.setattr(backups, "each", meanwhile)
+    monkeypatch.setattr(making, "each", meanwhile)
     with pytest.raises(NodeError, match="was deleted while it was read"):
-        backups.verify(backup, ["minji"])
+        making.verify(backup, ["minji"])
     assert backup_set.complete(str(storage.directory)) == []
 
 
@@ -241,7 +239,7 @@ def test_nothing_is_archived_by_a_name_that_leads_elsewhere(tmp_path: Path, name
     given = {"homes": str(tmp_path / "homes"), "name": name, "uid": os.getuid(), "directory": str(tmp_path / "archive"),
              "inode": other.stat().st_ino}  # fmt: skip
     with pytest.raises(NodeError, match="not a user's name"):
-        archive_home.archive(given)
+        archiving.archive(given)
     assert other.exists()
 
 
@@ -279,10 +277,10 @@ def test_a_job_that_is_still_there_is_a_way_in(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/shadow").write_text("minji:!*:1:0:99999:7::1:\n")
     (tmp_path / "var/spool/cron/crontabs").mkdir(parents=True)
-    person, host = Person("minji", 20001, range(0)), closing.Host(root=str(tmp_path))
-    assert closing.way_in(person, host) is None
+    person, host = Person("minji", 20001, range(0)), access.Host(root=str(tmp_path))
+    assert access.way_in(person, host) is None
     (tmp_path / "var/spool/cron/crontabs/minji").write_text("* * * * * mine\n")
-    assert closing.way_in(person, host) == "has cron or at jobs"
+    assert access.way_in(person, host) == "has cron or at jobs"
 
 
 @pytest.mark.root
@@ -327,17 +325,17 @@ def test_a_home_that_appears_while_others_are_made_is_not_replaced(
     """A rename would replace a directory that is empty."""
     root = tmp_path / "homes"
     root.mkdir()
-    monkeypatch.setattr(homes, "sync_filesystem", lambda path: (root / "minji").mkdir())
-    request = homes.Request(str(root), [{"name": "minji", "uid": 20001}], skeleton=str(tmp_path / "none"))
+    monkeypatch.setattr(directories, "sync_filesystem", lambda path: (root / "minji").mkdir())
+    request = directories.Request(str(root), [{"name": "minji", "uid": 20001}], skeleton=str(tmp_path / "none"))
     with pytest.raises(NodeError, match="just appeared"):
-        homes.converge(request, mountinfo=mounted_at(root), lock=str(tmp_path / "lock"))
+        directories.converge(request, mountinfo=mounted_at(root), lock=str(tmp_path / "lock"))
     assert (root / "minji").stat().st_uid == os.geteuid()
 
 
 def test_nobody_s_home_is_both_made_and_archived() -> None:
     who = {"name": "minji", "uid": 20001}
-    request = homes.Request("/h", [who], [who], archive_directory="/a")
-    plan = homes.compute(request, {"minji": homes.Entry("directory", 20001)}, lambda *_: False)
+    request = directories.Request("/h", [who], [who], archive_directory="/a")
+    plan = directories.compute(request, {"minji": directories.Entry("directory", 20001)}, lambda *_: False)
     assert (plan.archive, plan.homes["minji"].status) == ([], "conflict")
 
 
@@ -348,7 +346,7 @@ def test_jobs_of_those_who_stay_are_left_alone(tmp_path: Path) -> None:
     for name, uid in (("a1", 20001), ("a2", 20002)):
         (tmp_path / "var/spool/cron/atjobs" / name).write_text("later\n")
         os.chown(tmp_path / "var/spool/cron/atjobs" / name, uid, uid)
-    closing.converge([Person("minji", 20001, range(0))], True, closing.Host(root=str(tmp_path)), login=False)
+    access.converge([Person("minji", 20001, range(0))], True, access.Host(root=str(tmp_path)), login=False)
     assert [one.name for one in (tmp_path / "var/spool/cron/atjobs").iterdir()] == ["a2"]
 
 
@@ -375,7 +373,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(path)
         raise NodeError(f"{path} is held")
 
-    for module in (backups, closing, homes, leftovers, pruning, restore, uids, wipe, work):
+    for module in (making, access, directories, leftovers, pruning, restore, uids, wipe, work):
         monkeypatch.setattr(module, "flocked", held)
     return asked
 
@@ -389,8 +387,8 @@ REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "know
         (lambda at: pruning.prune(at, 1, 1), backup_set.LOCK),
         (lambda at: restore.execute(restore.Request(at, at, "minji", FIRST)), backup_set.LOCK),
         (lambda at: leftovers._delete(leftovers.Request(at, at), leftovers.Leftover("b", "u", 1, 0, 0), at), wipe.LOCK),
-        (lambda at: homes.converge(homes.Request(at)), wipe.LOCK),
-        (lambda at: closing.converge([], True, closing.Host(root=at)), "closing.lock"),
+        (lambda at: directories.converge(directories.Request(at)), wipe.LOCK),
+        (lambda at: access.converge([], True, access.Host(root=at)), "closing.lock"),
         (lambda at: work.fetch_backup({**REMOTE, "backup": FIRST, "directory": at}), work.COPY_LOCK),
     ],
 )
@@ -417,7 +415,7 @@ def test_homes_go_and_backups_are_made_under_their_locks(storage: Storage, reque
     for changes in (lambda: storage.wipe(MINJI), lambda: storage.backup(SECOND)):
         with pytest.raises(NodeError, match="is held"):
             changes()
-    assert asked == [wipe.LOCK, backups.LOCK]
+    assert asked == [wipe.LOCK, making.LOCK]
     assert storage.names == ["minji"]
     assert backup_set.names(str(storage.directory)) == [FIRST]
 
@@ -488,9 +486,9 @@ def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     monkeypatch.setattr(jobs, "perform", lambda *arguments: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
-    from ansible_collections.gpuadmin.node.plugins.module_utils import backup_actions
+    from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 
-    backup_actions.act({"action": "prune", "directory": "/x", "days": 1, "ordinary": 1, "only": None}, check=False)
+    actions.act({"action": "prune", "directory": "/x", "days": 1, "ordinary": 1, "only": None}, check=False)
     assert [one["only"] for one in given] == [[FIRST]]
 
 
@@ -504,7 +502,7 @@ def test_sessions_and_doors_are_told_that_it_is_check_mode(
         return sessions.Plan()
 
     monkeypatch.setattr(sessions, "converge", look)
-    monkeypatch.setattr(closing, "converge", look)
+    monkeypatch.setattr(access, "converge", look)
     for name in ("sessions", "doors"):
         module(name, {"people": []}, capsys)
     assert told == [True, True]

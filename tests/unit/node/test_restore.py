@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, extents
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
-    backups,
-    btrfs,
     copy_server,
-    extents,
     home_manifest,
+    making,
     restore,
     restore_plan,
     transfer,
@@ -208,7 +207,7 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     backup = storage.backup()
     flip(backup.home("minji"))
     with pytest.raises(NodeError, match="is damaged: minji: 'thesis' differs in content"):
-        backups.verify(backup, ["jiho", "minji"], again=True)
+        making.verify(backup, ["jiho", "minji"], again=True)
     found = backup_set.load(str(storage.directory), FIRST)
     assert found is not None
     assert (found.homes["minji"].verified, bool(found.homes["jiho"].verified)) == (None, True)
@@ -234,7 +233,7 @@ def test_what_has_not_changed_is_not_read_again(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, tick: int, read: str
 ) -> None:
     """But for what was changed while the earlier snapshot was made: that may have the new times and the old content."""
-    monkeypatch.setattr(backups, "TICK", tick)
+    monkeypatch.setattr(making, "TICK", tick)
     home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
     first = storage.backup(verify=[])
     (home / "z").write_bytes(b"5")
@@ -250,7 +249,7 @@ def test_what_has_not_changed_is_not_read_again(
     second = storage.backup(SECOND, verify=[])
     assert log.read_text() == read
     assert first.homes["minji"].checksum != second.homes["minji"].checksum
-    assert backups.verify(second, ["minji"]).homes["minji"].verified
+    assert making.verify(second, ["minji"]).homes["minji"].verified
 
 
 def test_a_damaged_manifest_of_before_ends_no_later_backup(storage: Storage) -> None:
@@ -279,7 +278,7 @@ def test_in_place_into_a_subvolume_moves_nothing_away(storage: Storage) -> None:
 PROGRAM = """
 import sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, copy_server
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, copy_server
 import os
 backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
@@ -290,7 +289,7 @@ sys.exit(copy_server.main({directory!r}, 1))
 @pytest.fixture
 def remote(storage: Storage, tmp_path: Path) -> Iterator[tuple[transfer.Remote, Path]]:
     """Another host: another btrfs, and the forced command without the ssh in front of it."""
-    collections = str(Path(transfer.__file__).parents[5])
+    collections = str(Path(transfer.__file__).parents[6])
     with mounted(tmp_path / "disk2", tmp_path / "other", 256) as point:
         program = PROGRAM.format(collections=collections, directory=str(point / "copies"))
         yield transfer.Remote("nas2", (sys.executable, "-c", program)), point / "copies"
@@ -372,7 +371,7 @@ def test_what_is_lost_here_comes_back_from_the_other_host(
     for name in (SECOND, FIRST):  # the first one as a difference to the second
         fetched = transfer.fetch(name, str(storage.directory), there)
         assert transfer.fetch(name, str(storage.directory), there).name == name
-        assert backups.verify(fetched, ["minji"]).homes["minji"].verified
+        assert making.verify(fetched, ["minji"]).homes["minji"].verified
         assert checksum_of(fetched) == sums[name]
     assert (home.exists(), list(home.iterdir())) == (True, [])
     restore.execute(wanted(storage, mode="in-place"))

@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import accounts, homes, root
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 
 from tests.machine import cannot_mount
 
-PROGRAM = Path(root.__file__)
+PROGRAM = Path(guard.__file__)
 
 
 def run(*command: str | Path) -> None:
@@ -88,92 +90,92 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
 
 
 def test_an_ordinary_root_is_left_alone(tmp_path: Path) -> None:
-    with root.open_root(str(tmp_path), run=str(tmp_path / "run")) as opened:
+    with guard.open_root(str(tmp_path), run=str(tmp_path / "run")) as opened:
         assert not opened
-    assert "ordinary" in root.close_left_open(str(tmp_path))
+    assert "ordinary" in guard.close_left_open(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.btrfs
 def test_open_and_closed_again(node: Path) -> None:
     path = str(node)
-    assert root.is_read_only(path)
+    assert guard.is_read_only(path)
     with pytest.raises(OSError, match="Read-only"):
         (node / "etc/x").write_text("")
 
     def work() -> None:
-        with root.open_root(path, **places(node)) as opened:
+        with guard.open_root(path, **places(node)) as opened:
             assert opened
             (node / "etc/x").write_text("x")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()
-    assert root.is_read_only(path)
+    assert guard.is_read_only(path)
 
 
 @pytest.mark.btrfs
 def test_the_last_of_two_closes(node: Path) -> None:
     path = str(node)
-    with root.open_root(path, **places(node)):
-        with root.open_root(path, **places(node)):
+    with guard.open_root(path, **places(node)):
+        with guard.open_root(path, **places(node)):
             pass
-        assert not root.is_read_only(path)
-        assert "held open" in root.close_left_open(path, **places(node))
-    assert root.is_read_only(path)
+        assert not guard.is_read_only(path)
+        assert "held open" in guard.close_left_open(path, **places(node))
+    assert guard.is_read_only(path)
 
 
 @pytest.mark.btrfs
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_the_root_is_closed_when_its_holder_dies(node: Path, number: signal.Signals) -> None:
     holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "60", *options(node)])
-    until(lambda: not root.is_read_only(str(node)))
+    until(lambda: not guard.is_read_only(str(node)))
     holder.send_signal(number)
     holder.wait(10)
-    until(lambda: root.is_read_only(str(node)))
+    until(lambda: guard.is_read_only(str(node)))
 
 
 @pytest.mark.btrfs
 def test_a_holder_that_is_stopped_is_named_and_its_end_closes_the_root(node: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "60", *options(node)])
-    until(lambda: not root.is_read_only(str(node)))
+    until(lambda: not guard.is_read_only(str(node)))
     holder.send_signal(signal.SIGSTOP)
-    until(lambda: f"process {holder.pid} " in root.close_left_open(str(node), **places(node)))
-    until(lambda: "stopped" in root.close_left_open(str(node), **places(node)))
-    assert not root.is_read_only(str(node))
+    until(lambda: f"process {holder.pid} " in guard.close_left_open(str(node), **places(node)))
+    until(lambda: "stopped" in guard.close_left_open(str(node), **places(node)))
+    assert not guard.is_read_only(str(node))
     holder.kill()
     holder.wait(10)
-    until(lambda: root.is_read_only(str(node)))
+    until(lambda: guard.is_read_only(str(node)))
 
 
 @pytest.mark.btrfs
 def test_the_lease_ends_and_can_be_renewed(node: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "2", *options(node)])
-    until(lambda: not root.is_read_only(str(node)))
-    root.write_deadline(4, places(node)["run"])
+    until(lambda: not guard.is_read_only(str(node)))
+    guard.write_deadline(4, places(node)["run"])
     time.sleep(2.2)
-    assert not root.is_read_only(str(node))
+    assert not guard.is_read_only(str(node))
     holder.wait(10)
-    assert root.is_read_only(str(node))
+    assert guard.is_read_only(str(node))
 
 
 @pytest.mark.btrfs
 def test_boot_closes_what_a_cut_left_open(node: Path) -> None:
-    root.set_read_only(str(node), False)
+    guard.set_read_only(str(node), False)
     closed = subprocess.run(
         [sys.executable, "-I", PROGRAM, "close-root", *options(node)], check=True, capture_output=True, text=True
     )
     assert "closed" in closed.stdout
-    assert root.is_read_only(str(node))
+    assert guard.is_read_only(str(node))
 
 
 @pytest.mark.btrfs
 def test_a_received_root_is_never_opened(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert root.received_uuid(str(node)) is None
-    monkeypatch.setattr(root, "received_uuid", lambda _path: b"x")
-    with pytest.raises(root.RootError, match="received subvolume"), root.open_root(str(node), **places(node)):
+    assert guard.received_uuid(str(node)) is None
+    monkeypatch.setattr(guard, "received_uuid", lambda _path: b"x")
+    with pytest.raises(guard.RootError, match="received subvolume"), guard.open_root(str(node), **places(node)):
         pass
-    assert root.is_read_only(str(node))
+    assert guard.is_read_only(str(node))
 
 
 @pytest.mark.btrfs
@@ -184,8 +186,8 @@ def test_received_uuid_is_read(btrfs: Path) -> None:
     (top / "in").mkdir()
     with subprocess.Popen(["btrfs", "send", "-q", str(top / "image")], stdout=subprocess.PIPE) as send:
         subprocess.run(["btrfs", "receive", "-q", str(top / "in")], stdin=send.stdout, check=True)
-    assert root.received_uuid(str(top / "image")) is None
-    assert root.received_uuid(str(top / "in/image")) is not None
+    assert guard.received_uuid(str(top / "image")) is None
+    assert guard.received_uuid(str(top / "in/image")) is not None
 
 
 @pytest.mark.btrfs
@@ -195,7 +197,7 @@ def test_accounts_open_the_root_only_for_a_change(node: Path, monkeypatch: pytes
     request = Request(Settings(docker_data="/local/.docker"), [{"name": "minji", "uid": 20001}])
     assert converge(request, host, check=True).changed
     assert converge(request, host).changed
-    assert root.is_read_only(str(node))
+    assert guard.is_read_only(str(node))
     assert "minji" in (node / "etc/passwd").read_text()
     monkeypatch.setattr(accounts, "open_root", lambda *_a, **_k: pytest.fail("opened"))
     assert not converge(request, host).changed
@@ -204,7 +206,7 @@ def test_accounts_open_the_root_only_for_a_change(node: Path, monkeypatch: pytes
 @pytest.mark.btrfs
 def test_a_failing_pass_leaves_the_root_closed(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object, **_more: object) -> None:
-        assert not root.is_read_only(str(node))
+        assert not guard.is_read_only(str(node))
         raise OSError(28, "No space left on device")
 
     host = Host(root=str(node))
@@ -212,7 +214,7 @@ def test_a_failing_pass_leaves_the_root_closed(node: Path, monkeypatch: pytest.M
     monkeypatch.setattr(accounts, "write_atomic", full)
     with pytest.raises(NodeError, match="No space left"):
         converge(Request(Settings(), [{"name": "minji", "uid": 20001}]), host)
-    assert root.is_read_only(str(node))
+    assert guard.is_read_only(str(node))
     monkeypatch.setattr(accounts, "write_atomic", real)
     assert converge(Request(Settings(), [{"name": "minji", "uid": 20001}]), host).changed
 
@@ -220,7 +222,9 @@ def test_a_failing_pass_leaves_the_root_closed(node: Path, monkeypatch: pytest.M
 @pytest.mark.btrfs
 def test_homes_as_subvolumes(btrfs: Path, tmp_path: Path) -> None:
     top = btrfs / "top"
-    request = homes.Request(str(top / "homes"), [{"name": "minji", "uid": 20001}], mountpoint=str(top), subvolume=True)
-    assert homes.converge(request, lock=str(tmp_path / "lock")).homes["minji"].status == "created"
+    request = directories.Request(
+        str(top / "homes"), [{"name": "minji", "uid": 20001}], mountpoint=str(top), subvolume=True
+    )
+    assert directories.converge(request, lock=str(tmp_path / "lock")).homes["minji"].status == "created"
     home = (top / "homes/minji").stat()
     assert (home.st_ino, home.st_uid, home.st_mode & 0o777) == (256, 20001, 0o700)

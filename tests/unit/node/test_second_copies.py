@@ -19,13 +19,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
-    backups,
-    btrfs,
     confined,
     copy_server,
     home_manifest,
+    making,
     pour,
     pruning,
     received,
@@ -63,7 +63,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(backup_set, "now", clock)
-    monkeypatch.setattr(backups, "now", clock)
+    monkeypatch.setattr(making, "now", clock)
     return clock
 
 
@@ -770,7 +770,7 @@ def test_a_backup_host_cannot_write_on_the_storage_host(fetching: tuple[Keeper, 
         assert backup_set.names(str(storage.directory)) == []
         assert not os.path.lexists(storage.directory / receiving.INCOMING)
     fetched = transfer.fetch(REAL, str(storage.directory), liar(keeper, tmp_path))
-    assert backups.verify(fetched, ["minji"]).homes["minji"].verified
+    assert making.verify(fetched, ["minji"]).homes["minji"].verified
     assert received.arrived(fetched.path) is None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import subids
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import subids
 from hypothesis import given
 from hypothesis import strategies as st
 

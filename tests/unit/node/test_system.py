@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
-from ansible_collections.gpuadmin.node.plugins.module_utils.system import (
-    family,
-    parse_dpkg_status,
-    parse_os_release,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, parse_dpkg_status, parse_os_release
 from ansible_collections.gpuadmin.node.plugins.modules.host_facts import look_at
 from ansible_collections.gpuadmin.node.plugins.modules.packages import last_words, unit_command
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import occupants, terminals
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants, terminals
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.tree import (
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     Directory,
     File,
     Link,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import homes as homes_utils
-from ansible_collections.gpuadmin.node.plugins.module_utils import uids
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories as homes_utils
 
 MINJI = {"name": "minji", "uid": 20000, "gid": 20000, "locked": True}
 JIHO = {"name": "jiho", "uid": "20001"}

@@ -12,15 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    backup_set,
-    backups,
-    btrfs,
-    descend,
-    purge,
-    wipe,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, descend, purge
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -225,7 +220,7 @@ def test_everything_that_a_home_may_hold(storage: Storage) -> None:
     assert storage.names == ["jiho"]
     assert (outside / "three").read_bytes() == b"linked"
     assert Path("/etc/passwd").exists()
-    assert backups.verify(backup, ["minji"], again=True).homes["minji"].verified
+    assert making.verify(backup, ["minji"], again=True).homes["minji"].verified
 
 
 def test_deeper_than_the_longest_path(storage: Storage) -> None:
@@ -259,7 +254,7 @@ def test_nested_subvolumes(storage: Storage) -> None:
     assert purged["minji"].words == []
     assert storage.names == ["jiho"]
     assert list(btrfs.nested(str(storage.root))) == []
-    assert backups.verify(backup, ["minji"], again=True)
+    assert making.verify(backup, ["minji"], again=True)
 
 
 def test_a_home_that_is_a_subvolume(storage: Storage) -> None:
@@ -340,7 +335,7 @@ def test_a_full_disk_fails_before_anything_is_wiped(storage: Storage) -> None:
 
 def test_a_disk_that_becomes_full_while_the_backup_is_made(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home(*MINJI)
-    monkeypatch.setattr(backups, "_write_manifest", lambda task: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(making, "_write_manifest", lambda task: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(NodeError, match="No space"):
         storage.backup()
     assert backup_set.names(str(storage.directory)) == []

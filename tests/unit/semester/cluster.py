@@ -14,19 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import (
-    accounts,
-    backup_actions,
-    closing,
-    people,
-    plan,
-    scratch,
-    sessions,
-    term_facts,
-    wipe,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils import people
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge, plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import settings_from
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.truth import settings_from
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
 from gpuadmin.config.load import load_settings
 from gpuadmin.events import HostResult
@@ -149,11 +143,11 @@ class Cluster:
              "subid_base": site["subids"]["base"], "subid_size": site["subids"]["size"]}
         )  # fmt: skip
         request = plan.Request(settings, variables["gpuadmin_users"], variables["gpuadmin_absent"])
-        system = accounts.Host(
+        system = converge.Host(
             root=str(self.base / host), subvolume="/roots/a", network=lambda path: None,
             lookup=lambda name: (PEOPLE[name], PEOPLE[name]) if name in PEOPLE else None,
         )  # fmt: skip
-        done = accounts.converge(request, system, check=check).plan
+        done = converge.converge(request, system, check=check).plan
         return done.operations, done.conflicts
 
     def _doors(self, host: str, variables: Mapping[str, Any], check: bool, closed: bool) -> tuple[Any, ...]:
@@ -161,9 +155,9 @@ class Cluster:
         operations, conflicts = self._accounts(host, variables, check)
         if conflicts:
             return operations, {}, conflicts
-        doors = closing.converge(
+        doors = access.converge(
             people.parse(variables["gpuadmin_term"]["people"]), closed,
-            closing.Host(root=str(self.base / host), run=lambda command: self._systemd(host, command)), check=check,
+            access.Host(root=str(self.base / host), run=lambda command: self._systemd(host, command)), check=check,
             # with a check, the accounts are not locked yet
             login=host != "storage1" and variables["gpuadmin_site"]["accounts"]["source"] == "registry",
         )  # fmt: skip
@@ -188,7 +182,7 @@ class Cluster:
 
     def _backup(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         wanted = variables["gpuadmin_backup"]
-        done = backup_actions.act(
+        done = actions.act(
             {"action": "make", "root": str(self.storage.root), "name": wanted["name"], "users": wanted["users"],
              "workers": 1, **self._common()}, check=check,
         )  # fmt: skip
@@ -199,14 +193,14 @@ class Cluster:
         if host == "storage1":
             if not term.get("wipe"):
                 return [], {}, []
-            request = wipe.Request(
+            request = homes.Request(
                 str(self.storage.root), str(self.storage.directory), term["backup"], term["wipe"],
                 str(self.storage.point),
             )  # fmt: skip
-            plan = wipe.converge(request, check=check)
+            plan = homes.converge(request, check=check)
             report = plan.report()
             if not check:
-                report["deleted"] = {name: one.as_dict() for name, one in wipe.empty_trash(request).items()}
+                report["deleted"] = {name: one.as_dict() for name, one in homes.empty_trash(request).items()}
             return plan.operations, report, plan.conflicts
         items = term.get("scratch", {}).get(host, [])
         request_ = scratch.Request(items, [str(self.docker(host))], people.parse(term["people"]))
@@ -220,7 +214,7 @@ class Cluster:
     def _prune(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         days = load_settings(self.site).backups.days
         only = variables["gpuadmin_backup"]["only"].get(host, [])
-        done = backup_actions.act(
+        done = actions.act(
             {"action": "prune", "days": days, "ordinary": 14, "only": only, **self._common()}, check=check
         )  # fmt: skip
         return done.operations, done.report, []

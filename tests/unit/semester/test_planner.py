@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import backups
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -372,7 +372,7 @@ def test_a_term_s_name_becomes_a_plain_one(name: str) -> None:
     assert plain == slug(plain)
     assert "/" not in plain
     assert not plain.startswith((".", "-"))
-    assert backups.NAME.match(backup_name("2026-12-21T01:02:03Z", f"reset-{plain}"))
+    assert making.NAME.match(backup_name("2026-12-21T01:02:03Z", f"reset-{plain}"))
     from pathlib import Path
 
     assert Journal(Path("/runs"), name).directory.parent == Path("/runs")

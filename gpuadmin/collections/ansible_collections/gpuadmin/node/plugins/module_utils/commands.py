@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from . import docker_self, root
-from .accounts import Host, boot_request, converge
+from .accounts import docker_self
+from .accounts.converge import Host, boot_request, converge
 from .errors import NodeError
+from .root import guard
 
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
@@ -57,17 +58,17 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
                 return 2
             return docker_self.main(host)
         if command == "backup" and not rest:
-            from . import timed_backup
+            from .backups import timed
 
-            return timed_backup.main(host.path(host.state))
+            return timed.main(host.path(host.state))
         if command == "serve-backups" and len(rest) in (1, 2) and all(one.isdecimal() for one in rest[1:]):
-            from . import copy_server
+            from .backups import copy_server
 
             return copy_server.main(rest[0], *(int(one) for one in rest[1:]))
         if command in ("close-root", "hold-root"):
-            return root.main(given)
+            return guard.main(given)
         if command in IMAGE_COMMANDS:
-            from .image_commands import main as images
+            from .images.commands import main as images
 
             return images(given)
     except NodeError as error:

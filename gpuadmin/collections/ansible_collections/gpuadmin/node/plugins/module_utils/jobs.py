@@ -20,11 +20,21 @@ from collections.abc import Callable, Mapping
 
 from .errors import NodeError
 from .files import flocked, read_bytes, write_atomic
-from .session import Runner, run_command, ship
+from .run import Runner, run_command
 
 RUN = "/run/gpuadmin"
 NEW, TAKEN = "outcome.json", "outcome.taken.json"
 Work = Callable[[Mapping[str, object]], object]
+
+
+def ship(module: object, path: str) -> None:
+    """Write the source of a module that stands alone to ``path``, wherever it was loaded from (zip or file)."""
+    spec = getattr(module, "__spec__", None)
+    source = spec.loader.get_source(spec.name) if spec is not None and spec.loader is not None else None
+    if not source:
+        raise NodeError(f"the source of {module!r} cannot be found")
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    write_atomic(path, source.encode(), mode=0o644, sync=False)
 
 
 def unit_name(name: str) -> str:
@@ -41,8 +51,14 @@ def ship_package(directory: str) -> None:
     target = os.path.join(directory, "gpuadmin_node")
     os.makedirs(target, mode=0o755, exist_ok=True)
     for name, module in sorted(sys.modules.items()):
-        if name.startswith(package + ".") and name.count(".") == package.count(".") + 1:
-            ship(module, os.path.join(target, name.rpartition(".")[2] + ".py"))
+        if not name.startswith(package + "."):
+            continue
+        place = os.path.join(target, *name[len(package) + 1 :].split("."))
+        if hasattr(module, "__path__"):  # a package; Ansible makes those that a module does not bring along
+            os.makedirs(place, mode=0o755, exist_ok=True)
+            write_atomic(os.path.join(place, "__init__.py"), b"", mode=0o644, sync=False)
+        else:
+            ship(module, place + ".py")
     write_atomic(os.path.join(target, "__init__.py"), b"", mode=0o644, sync=False)
 
 
@@ -129,7 +145,7 @@ def _start(name: str, work: Work, arguments: Mapping[str, object], place: str, r
     os.makedirs(place, mode=0o700)
     ship_package(place)
     start = secrets.token_hex(16)
-    module = work.__module__.rpartition(".")[2]
+    module = work.__module__[len(__package__ or "") + 1 :]
     job = {"module": module, "work": work.__name__, "arguments": arguments, "start": start}
     document = json.dumps(job).encode()
     write_atomic(os.path.join(place, "job.json"), document, mode=0o600, sync=False)

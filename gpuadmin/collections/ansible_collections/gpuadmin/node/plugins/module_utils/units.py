@@ -6,8 +6,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from . import subvolumes
 from .errors import NodeError
+from .run import run
 
 PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
 
@@ -18,7 +18,7 @@ def start_unit(name: str, private_mounts: str, description: str, command: Sequen
     while True:
         subprocess.run(("systemctl", "reset-failed", name), check=False, capture_output=True)
         try:
-            subvolumes.run(
+            run(
                 ("systemd-run", f"--unit={name}", "--collect", f"--property=PrivateMounts={private_mounts}",
                  f"--description={description}", "--", *command),
                 what=f"{name} could not be started",

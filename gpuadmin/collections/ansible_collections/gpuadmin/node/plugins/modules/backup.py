@@ -98,8 +98,8 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import backup_actions
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 
 ARGUMENTS = {
     "action": {"type": "str", "choices": ["make", "verify", "copy", "prune"], "required": True},
@@ -122,7 +122,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
 
     def act() -> Answer:
-        done = backup_actions.act(module.params, check=module.check_mode)
+        done = actions.act(module.params, check=module.check_mode)
         return Answer(done.operations, done.report)
 
     give(module, act)

@@ -68,8 +68,9 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import closing, people
+from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},
@@ -85,8 +86,8 @@ def main() -> None:
     given = module.params
 
     def work() -> Answer:
-        host = closing.Host(state=given["state_directory"], group=given["group"])
-        plan = closing.converge(
+        host = access.Host(state=given["state_directory"], group=given["group"])
+        plan = access.converge(
             people.parse(given["people"]),
             given["state"] == "closed",
             host,

@@ -126,8 +126,8 @@ paths:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.root import RootError
-from ansible_collections.gpuadmin.node.plugins.module_utils.tree import (
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     Directory,
     File,
     Link,

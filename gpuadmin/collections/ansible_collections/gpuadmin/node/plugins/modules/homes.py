@@ -109,9 +109,9 @@ from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import STATE, keep, of_others
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import Request, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.uids import STATE, keep, of_others
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Request, converge
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},

@@ -66,12 +66,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
     parse_mountinfo,
     read_mountinfo,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.system import (
-    family,
-    installed_packages,
-    os_release,
-    units,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, installed_packages, os_release, units
 
 ARGUMENTS = {"paths": {"type": "list", "elements": "path", "default": []}}
 MOST_ENTRIES = 10

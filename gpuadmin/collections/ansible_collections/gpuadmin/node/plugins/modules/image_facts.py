@@ -45,10 +45,10 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_mounts import mounted
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_observe import observe
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places, load_settings
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting import mounted
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import observe
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, load_settings
 
 
 def main() -> None:

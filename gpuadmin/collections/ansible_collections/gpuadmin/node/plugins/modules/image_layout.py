@@ -49,10 +49,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import layout
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_mounts import mounted
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import (
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import layout
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting import mounted
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (
     FORMAT,
     ImageSettings,
     Places,

@@ -63,9 +63,9 @@ remarks:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_key, relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 
 ARGUMENTS = {
     "name": {"type": "str", "required": True},

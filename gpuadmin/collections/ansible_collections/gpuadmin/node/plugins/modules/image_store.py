@@ -66,8 +66,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_directory
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import check_name
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import digest, load
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import digest, load
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import check_name
 
 ARGUMENTS = {
     "path": {"type": "path", "required": True},

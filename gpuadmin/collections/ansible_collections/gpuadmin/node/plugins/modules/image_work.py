@@ -88,8 +88,8 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_unit import attend
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.unit import attend
 
 ARGUMENTS = {
     "action": {

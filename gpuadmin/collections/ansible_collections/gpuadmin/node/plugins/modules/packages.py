@@ -61,13 +61,9 @@ from collections.abc import Sequence
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.root import RootError
-from ansible_collections.gpuadmin.node.plugins.module_utils.session import close_session, open_session
-from ansible_collections.gpuadmin.node.plugins.module_utils.system import (
-    family,
-    installed_packages,
-    os_release,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import close_session, open_session
+from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, installed_packages, os_release
 
 ARGUMENTS = {
     "names": {"type": "list", "elements": "str", "required": True},

@@ -64,8 +64,8 @@ session:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.root import RootError
-from ansible_collections.gpuadmin.node.plugins.module_utils.session import UNIT, close_session, open_session
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import UNIT, close_session, open_session
 
 ARGUMENTS = {
     "state": {"type": "str", "choices": ["open", "closed"], "required": True},

@@ -65,8 +65,9 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import people, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},

@@ -41,7 +41,7 @@ terminals:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import terminals
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import terminals
 
 
 def main() -> None:

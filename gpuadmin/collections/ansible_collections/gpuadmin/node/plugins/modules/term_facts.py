@@ -67,8 +67,9 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import people, term_facts
+from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "default": []},

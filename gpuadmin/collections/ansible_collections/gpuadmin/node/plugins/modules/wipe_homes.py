@@ -73,8 +73,10 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, wipe, work
+from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import empty_trash
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -89,10 +91,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
 
     def wipe_them() -> Answer:
-        plan = wipe.converge(wipe.Request(**module.params), check=module.check_mode)
+        plan = homes.converge(homes.Request(**module.params), check=module.check_mode)
         if module.check_mode:
             return Answer.of(plan)
-        return Answer.of(plan, deleted=jobs.perform("wipe-homes", work.empty_trash, {**module.params, "users": []}))
+        return Answer.of(plan, deleted=jobs.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
 
     give(module, wipe_them, key="homes")
 

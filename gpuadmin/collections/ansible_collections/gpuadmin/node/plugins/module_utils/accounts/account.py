@@ -1,0 +1,141 @@
+"""One account: whether it may be touched, and its lines in passwd, shadow, group and gshadow. Pure, as plan.py is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from ..fields import User, shown
+from ..report import UserReport
+from ..textdb import number
+from .databases import Databases, real_hash
+from .truth import Record, Settings
+
+if TYPE_CHECKING:
+    from .plan import Observed
+
+NOLOGIN = "/usr/sbin/nologin"
+EPOCH = date(1970, 1, 1)
+
+
+def conflict(user: User, data: Databases, settings: Settings) -> str | None:
+    if not settings.uid_first <= user.uid <= settings.uid_last:
+        return f"uid {user.uid} is outside {settings.uid_first}-{settings.uid_last}; such accounts are never touched"
+    if user.gid != user.uid:
+        return f"gid {user.gid} is not the uid {user.uid}"
+    if data.passwd.count(user.name) > 1:
+        return "has more than one line in /etc/passwd"
+    found = data.passwd.get(user.name)
+    if found is not None and number(found[2]) != user.uid:
+        return f"exists here with uid {shown(found[2])}, not {user.uid}"
+    others = [name for name in data.names_by_uid.get(user.uid, []) if name != user.name]
+    if others:
+        return f"uid {user.uid} belongs to '{others[0]}' here"
+    if data.has_group(user.name) and data.gid(user.name) != user.uid:
+        return f"a group '{user.name}' exists here with gid {data.gid(user.name)}, not {user.uid}"
+    others = [name for name in data.groups_by_gid.get(user.uid, []) if name != user.name]
+    if others:
+        return f"gid {user.uid} belongs to the group '{others[0]}' here"
+    return None
+
+
+def validity(expiry: str) -> str:
+    """In words, what an expiry field means: it holds the first day on which nobody is let in any more."""
+    value = number(expiry)
+    if value is None:
+        return "valid without an end"
+    try:
+        return f"valid until {(EPOCH + timedelta(days=value - 1)).isoformat()}"
+    except OverflowError:
+        return f"valid until the day before day {value}"
+
+
+def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, today: int, ops: list[str]) -> Record:
+    """Stage the shadow entry; return the record with the password that a new root is to get."""
+    found = data.shadow.get(user.name) if data.passwd.get(user.name) is not None else None
+    known = record.password if record is not None else None
+    expiry = "1" if user.locked else ("" if user.expires is None else str(user.expires))
+    if found is None:
+        changed = record.password_changed if record is not None and known else None
+        mark = "!" if user.locked else ""
+        day = today if changed is None else changed
+        data.shadow.set(user.name, [user.name, mark + (known or "*"), str(day), "0", "99999", "7", "", expiry, ""])
+        if user.locked:
+            ops.append("lock")
+        elif expiry:
+            ops.append(validity(expiry))
+        return Record(user, known, day if known else None)
+    fields = list(found)
+    kept, changed = real_hash(fields[1]), number(fields[2])
+    if known and not trusted and kept != known and record is not None:
+        # Another root than the one last applied: it may be older than what was recorded since.
+        kept, changed = known, record.password_changed
+        fields[2] = str(today if changed is None else changed)
+        ops.append("restore the recorded password")
+    word = ("!" if user.locked else "") + (kept or "*")
+    was_locked = found[1].startswith("!") and found[7] == "1"
+    if user.locked and (word != found[1] or expiry != found[7]):
+        ops.append("lock")
+    elif not user.locked and was_locked:
+        ops.append("unlock" + (f", {validity(expiry)}" if expiry else ""))
+    else:
+        if expiry != found[7]:
+            ops.append(validity(expiry))
+        if word != found[1] and not (ops and ops[-1] == "restore the recorded password"):
+            ops.append("set the password field to " + ("the same hash, not locked" if kept else "'*' (no password)"))
+    fields[1], fields[7] = word, expiry
+    data.shadow.set(user.name, fields)
+    return Record(user, kept, changed if kept else None)
+
+
+def _memberships(
+    user: User, data: Databases, record: Record | None, trusted: bool, existed: bool, settings: Settings,
+    site_group: bool, ops: list[str],
+) -> tuple[str, ...]:  # fmt: skip
+    """Stage the memberships; return the supplementary groups to record."""
+    here = set(data.groups_of(user.name)) - {user.name, settings.group}
+    known = set(record.groups) if record is not None else set()
+    if existed and trusted:  # what is here counts, besides groups that this root does not have
+        known = {group for group in known if not data.has_group(group)}
+    wanted = here | known
+    for group in sorted(wanted - here):
+        if data.has_group(group):
+            data.join(user.name, group)
+            ops.append(f"join {group}")
+    if site_group and settings.group not in data.groups_of(user.name):
+        data.join(user.name, settings.group)
+        ops.append(f"join {settings.group}")
+    return tuple(sorted(wanted))
+
+
+def stage_account(user: User, data: Databases, observed: Observed, settings: Settings, site_group: bool,
+             entry: UserReport) -> Record:  # fmt: skip
+    """Stage one account in all four databases."""
+    ops = entry.operations
+    record = observed.truth.records.get(user.name)
+    if record is not None and record.user.uid != user.uid:
+        record = None  # another person's
+    trusted = observed.truth.root in (None, observed.root)
+    found = data.passwd.get(user.name)
+    shell = user.shell if settings.login else NOLOGIN
+    wanted = [user.name, "x", str(user.uid), str(user.gid), user.gecos, user.home, shell]
+    if found is None:
+        entry.status = "missing"
+        ops.append(f"create uid {user.uid}")
+    elif found != wanted:
+        entry.status = "differs"
+        labels = ("name", "password field", "uid", "gid", "gecos", "home", "shell")
+        for label, old, new in zip(labels, found, wanted):
+            if old != new:
+                shown_old = "(hidden)" if label == "password field" else old
+                ops.append(f"set {label} {new!r} (was {shown_old!r})")
+    if not data.has_group(user.name):
+        data.add_group(user.name, user.gid)
+        if found is not None:
+            ops.append(f"create group gid {user.gid}")
+    fresh = _shadow(user, data, record, trusted, observed.today, ops)
+    if found != wanted:
+        data.set_passwd(user.name, wanted)
+    groups = _memberships(user, data, record, trusted, found is not None, settings, site_group, ops)
+    return replace(fresh, groups=groups)

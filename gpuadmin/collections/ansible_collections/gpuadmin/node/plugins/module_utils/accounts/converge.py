@@ -1,0 +1,261 @@
+"""Observe a host, plan, and execute: the one way in which human accounts change.
+
+Used by Ansible, at boot and for self-service.
+
+Order of execution: accounts.json first (so that the next boot finishes what a cut interrupts), then what lies
+in the state (keys, linger, Docker data), then the databases under shadow's lock, in a root that is open for no
+longer than that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+from .. import mounts
+from ..errors import NodeError
+from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, write_atomic
+from ..lookup import Lookup, system_lookup
+from ..root.guard import RootError, inspect, open_root
+from ..textdb import decode, encode, split_lines
+from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
+from .plan import Observed, Plan, Request, compute
+from .truth import Settings, Truth, load, save
+
+STATE = "/var/lib/gpuadmin"
+LOCK_SECONDS = 120.0  # a pass over thousands of accounts takes seconds
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where things are. ``root`` is "/" on a node and a directory in tests; ``state`` is a path below it."""
+
+    root: str = "/"
+    state: str = STATE
+    lookup: Lookup | None = None  # name → (uid, gid) by NSS; None: ask the system
+    network: Callable[[str], str | None] = mounts.network_filesystem
+    subvolume: str | None = None  # identity of the root, where it is not the running one
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name.lstrip("/"))
+
+    def identity(self) -> str:
+        if self.subvolume is not None:
+            return self.subvolume
+        return inspect(self.root, self.path(self.state)).subvolume or "/"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``request``: what was asked, as it was decided under the lock; None where nothing was."""
+
+    changed: bool
+    plan: Plan
+    diff: dict[str, str]
+    request: Request | None = None
+
+
+def _docker_parent_problem(path: str, host: Host) -> tuple[bool, str | None]:
+    """(exists, problem) of the directory that holds the users' Docker data."""
+    kind = host.network(path)
+    if kind is not None:
+        return False, f"{path} is on {kind}: rootless Docker data must be on a local disk"
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return False, None
+    if not stat.S_ISDIR(facts.st_mode):
+        return False, f"{path} is not a directory"
+    if facts.st_uid != 0 or facts.st_mode & 0o022:
+        return True, f"{path} must belong to root and be writable by root alone"
+    return True, None
+
+
+def _docker_directories(path: str) -> dict[str, tuple[str, int]]:
+    found = {}
+    with os.scandir(path) as entries:
+        for entry in entries:
+            facts = entry.stat(follow_symlinks=False)
+            kind = "symbolic link" if entry.is_symlink() else "directory" if stat.S_ISDIR(facts.st_mode) else "file"
+            found[entry.name] = (kind, facts.st_uid)
+    return found
+
+
+def observe(host: Host, request: Request, truth: Truth) -> Observed:
+    """Given a host and a request, return all that the decision needs; one read per file, one listing per directory."""
+    files = {}
+    for name in NAMES:
+        data = read_bytes(host.path(f"etc/{name}"))
+        files[name] = None if data is None else decode(data)
+    settings = request.settings
+    exists, problem, docker = False, None, {}
+    if settings.docker_data is not None and settings.login:
+        parent = host.path(settings.docker_data)
+        exists, problem = _docker_parent_problem(parent, host)
+        docker = _docker_directories(parent) if exists else {}
+    keys = {}
+    directory = os.path.join(host.path(host.state), "keys")
+    for name in os.listdir(directory) if os.path.isdir(directory) else ():
+        if not name.startswith("."):
+            keys[name] = read_bytes(os.path.join(directory, name)) or b""
+    linger = host.path("var/lib/systemd/linger")
+    identities: dict[str, tuple[int, int]] = {}
+    if settings.source == "directory":
+        for name in [*(user.get("name") for user in request.users), *(name for name, _uid in request.docker)]:
+            found = (host.lookup or system_lookup)(name) if isinstance(name, str) else None
+            if found is not None:
+                identities[str(name)] = found
+    return Observed(
+        files, truth, keys, docker, exists, problem,
+        frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
+        identities, host.identity(), int(time.time() // 86400),
+    )  # fmt: skip
+
+
+def _shown_lines(kind: str, text: str) -> list[str]:
+    """A database's lines for a diff; a shadow line says only whether there is a password, never which."""
+    lines = [body for body, _ending in split_lines(text)]
+    if kind not in ("shadow", "gshadow"):
+        return lines
+    shown = []
+    for line in lines:
+        fields = line.split(":")
+        if len(fields) > 1 and fields[1].strip("!*x"):
+            fields[1] = ("!" if fields[1].startswith("!") else "") + "(hash)"
+        shown.append(":".join(fields))
+    return shown
+
+
+def diff(observed: Observed, plan: Plan) -> dict[str, str]:
+    """What changes, line by line, as Ansible's before and after; hashes are left out."""
+    before, after = [], []
+    for kind in NAMES:
+        if kind not in plan.files:
+            continue
+        old, new = _shown_lines(kind, observed.files.get(kind) or ""), _shown_lines(kind, plan.files[kind])
+        old_set, new_set = set(old), set(new)
+        before += [f"/etc/{kind}: {line}" for line in old if line not in new_set]
+        after += [f"/etc/{kind}: {line}" for line in new if line not in old_set]
+    for name, data in sorted(plan.keys.items()):
+        before += [f"keys/{name}: {line}" for line in decode(observed.keys.get(name, b"")).split("\n") if line]
+        after += [f"keys/{name}: {line}" for line in decode(data or b"").split("\n") if line]
+    after += [f"directory {name} (uid {uid}, 0700)" for name, uid, _gid in plan.docker]
+    return {
+        "before": "".join(f"{line}\n" for line in before),
+        "after": "".join(f"{line}\n" for line in after),
+    }
+
+
+def _write_state(host: Host, plan: Plan, settings: Settings, truth: Truth) -> None:
+    """What lies outside the root's own subvolume: truth first, then keys, linger and Docker data."""
+    state = host.path(host.state)
+    if plan.truth_changed:
+        # The root counts as applied only when it was: until then a hash or membership found in it must not win.
+        save(state, replace(plan.truth, root=truth.root) if plan.files else plan.truth)
+    keys = os.path.join(state, "keys")
+    if plan.keys:
+        make_directory(keys, 0o755)
+    for name, data in plan.keys.items():
+        if data is not None:
+            write_atomic(os.path.join(keys, name), data, mode=0o644, sync=False)
+        else:
+            _unlink(os.path.join(keys, name))
+    if plan.keys:
+        sync_filesystem(keys)
+    for name in plan.linger:
+        _unlink(host.path(f"var/lib/systemd/linger/{name}"))
+    if settings.docker_data is not None and plan.docker:
+        parent = host.path(settings.docker_data)
+        if plan.docker_parent:
+            os.makedirs(os.path.dirname(parent), mode=0o755, exist_ok=True)
+            make_directory(parent, 0o711)
+        for name, uid, gid in plan.docker:
+            make_directory(os.path.join(parent, name), 0o700, uid, gid, sync=False)
+        sync_filesystem(parent)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _write_databases(host: Host, request: Request, truth: Truth, observed: Observed) -> None:
+    """Rewrite the changed databases in a root that is open for this. They are read and planned again under the lock."""
+    opened = open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin"))
+    with opened, shadow_lock(host.root, NAMES):
+        # Memberships and passwords are decided from the truth before this run, accounts from what is there now.
+        again = observe(host, request, truth)
+        plan = compute(request, replace(again, today=observed.today))
+        for kind in RENAME_ORDER:
+            if kind not in plan.files:
+                continue
+            path = host.path(f"etc/{kind}")
+            old = observed_bytes(again, kind)
+            if old is not None:  # the backup that shadow-utils keep too
+                write_atomic(f"{path}-", old, mode=NEW_FILE_MODES[kind], model=path)
+            write_atomic(path, encode(plan.files[kind]), mode=NEW_FILE_MODES[kind])
+
+
+def observed_bytes(observed: Observed, kind: str) -> bytes | None:
+    text = observed.files.get(kind)
+    return None if text is None else encode(text)
+
+
+def _decide(
+    request: Request | Callable[[Truth], Request | None], host: Host, state: str
+) -> tuple[Outcome, Truth, Observed | None]:
+    """What accounts.json as it is now asks for, and from what that was decided; nothing is written."""
+    truth = load(state)
+    asked = request(truth) if callable(request) else request
+    if asked is None:
+        return Outcome(False, Plan(truth), {}), truth, None
+    observed = observe(host, asked, truth)
+    plan = compute(asked, observed)
+    return Outcome(bool(plan.operations), plan, diff(observed, plan), asked), truth, observed
+
+
+def converge(
+    request: Request | Callable[[Truth], Request | None],
+    host: Host | None = None,
+    *,
+    check: bool = False,
+    seconds: float = LOCK_SECONDS,
+) -> Outcome:
+    """Given a request, bring the host there (unless ``check``) and return the plan: the same in both cases.
+
+    What is decided from accounts.json is decided under the lock: a request of that kind is a function of the truth as
+    it is then, which returns None where nothing is to be done. ``seconds``: how long another one may hold the lock.
+    """
+    host = host or Host()
+    state = host.path(host.state)
+    try:
+        if check:
+            return _decide(request, host, state)[0]
+        os.makedirs(os.path.dirname(state), mode=0o755, exist_ok=True)
+        make_directory(state, 0o755)
+        with flocked(host.path("run/gpuadmin/accounts.lock"), seconds):
+            outcome, truth, observed = _decide(request, host, state)
+            plan, asked = outcome.plan, outcome.request
+            if asked is not None and observed is not None and plan.operations:
+                _write_state(host, plan, asked.settings, truth)
+                if plan.files:
+                    _write_databases(host, asked, truth, observed)
+                    if plan.truth.root != truth.root:
+                        save(state, plan.truth)
+            return outcome
+    except (RootError, OSError) as error:
+        raise NodeError(str(error)) from error
+
+
+def boot_request(truth: Truth) -> Request | None:
+    """What the boot unit asks for: everything in accounts.json. None where nothing was ever recorded."""
+    if truth.settings is None:
+        return None
+    users: list[Mapping[str, object]] = [asdict(record.user) for record in truth.records.values()]
+    absent: list[Mapping[str, object]] = [{"name": name, "uid": uid} for name, uid in truth.removed]
+    return Request(truth.settings, users, absent)

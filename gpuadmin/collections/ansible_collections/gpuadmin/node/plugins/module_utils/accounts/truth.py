@@ -1,0 +1,140 @@
+"""accounts.json: the truth about human accounts on this node, in its state, which no image touches.
+
+``{"format": 1, "root": id of the root it was last applied to in full, "settings": {…}, "users": [{…}], "removed":
+[{name, uid}]}``. A user has what the controller says, and what only this node knows: ``password`` (a hash or null),
+``password_changed`` (days since 1970-01-01 or null), ``groups`` (supplementary groups besides the site's).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from ..errors import NodeError
+from ..fields import User, parse_user, shown, valid_name, whole_number
+from ..files import read_bytes, write_atomic
+
+FORMAT = 1
+FILE = "accounts.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all accounts of a host. ``docker_data``: absolute path, or None for no Docker here."""
+
+    source: str = "registry"
+    uid_first: int = 20000
+    uid_last: int = 49999
+    group: str = "gpuusers"
+    gid: int = 19999
+    login: bool = True
+    subid_base: int = 2147483648
+    subid_size: int = 65536
+    docker_data: str | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """A user with what only this node knows about the account."""
+
+    user: User
+    password: str | None = None
+    password_changed: int | None = None
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Truth:
+    settings: Settings | None = None
+    records: Mapping[str, Record] = field(default_factory=dict)
+    removed: tuple[tuple[str, int], ...] = ()
+    root: str | None = None
+
+
+def settings_from(raw: Mapping[str, object]) -> Settings:
+    """Given a mapping, return checked settings; errors name the key."""
+    known = {key: raw[key] for key in asdict(Settings()) if key in raw}
+    for key in ("uid_first", "uid_last", "gid", "subid_base", "subid_size"):
+        if key in known:
+            number = whole_number(known[key])
+            if number is None:
+                raise NodeError(f"{key}: {shown(known[key])} is not a number")
+            known[key] = number
+    settings = replace(Settings(), **known)  # type: ignore[arg-type]
+    if settings.source not in ("registry", "directory"):
+        raise NodeError(f"source: {shown(settings.source)} is neither registry nor directory")
+    if not valid_name(settings.group):
+        raise NodeError(f"group: {shown(settings.group)} is not a group name")
+    # 1000 is the first human uid of every family we know; below are system accounts, which are never touched.
+    if not 1000 <= settings.uid_first <= settings.uid_last < 2**31:
+        raise NodeError(f"uid_first {settings.uid_first} and uid_last {settings.uid_last} are not a human range")
+    if settings.subid_size < 1 or settings.subid_base <= settings.uid_last:
+        raise NodeError(f"subid_base {settings.subid_base} must be above uid_last {settings.uid_last}")
+    if settings.docker_data is not None:
+        path = str(settings.docker_data)
+        if not path.startswith("/") or path.strip("/") == "" or ".." in path.split("/"):
+            raise NodeError(f"docker_data: {shown(path)} is not a plain absolute path")
+    return settings
+
+
+def parse(data: bytes, path: str) -> Truth:
+    """Given the file's bytes, return the truth; a newer format or damage is an error, never an empty truth."""
+    try:
+        raw = json.loads(data.decode("utf-8"))
+        if not isinstance(raw, dict):
+            raise ValueError("not an object")
+        if raw.get("format") != FORMAT:
+            raise NodeError(
+                f"{path} has format {shown(raw.get('format'))}; this code knows {FORMAT}. "
+                "Update gpuadmin's node code (gpuadmin provision), nothing was changed"
+            )
+        records: dict[str, Record] = {}
+        for item in raw["users"]:
+            user, problem = parse_user(item)
+            if user is None:
+                raise ValueError(problem)
+            records[user.name] = Record(
+                user, item.get("password"), item.get("password_changed"), tuple(item.get("groups") or ())
+            )
+        removed = tuple((str(item["name"]), int(item["uid"])) for item in raw["removed"])
+        settings = settings_from(raw["settings"]) if raw.get("settings") else None
+        return Truth(settings, records, removed, raw.get("root"))
+    except NodeError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NodeError(f"{path} cannot be read ({error}); nothing was changed. Restore it or move it away") from error
+
+
+def load(state: str) -> Truth:
+    """The truth in the state directory; an empty one if there is no file yet."""
+    path = os.path.join(state, FILE)
+    data = read_bytes(path)
+    return Truth() if data is None else parse(data, path)
+
+
+def render(truth: Truth) -> bytes:
+    users = []
+    for record in sorted(truth.records.values(), key=lambda one: one.user.uid):
+        item = asdict(record.user)
+        item.update(
+            password=record.password, password_changed=record.password_changed, groups=list(record.groups)
+        )  # fmt: skip
+        users.append(item)
+    document = {
+        "format": FORMAT,
+        "root": truth.root,
+        "settings": None if truth.settings is None else asdict(truth.settings),
+        "users": users,
+        "removed": [{"name": name, "uid": uid} for name, uid in truth.removed],
+    }
+    return (json.dumps(document, indent=1, ensure_ascii=True, sort_keys=True) + "\n").encode()
+
+
+def save(state: str, truth: Truth) -> None:
+    """Write the truth, durably, readable by root alone (it holds password hashes)."""
+    path = os.path.join(state, FILE)
+    if os.path.lexists(path):
+        os.chmod(path, 0o600)
+    write_atomic(path, render(truth), mode=0o600)

@@ -1,0 +1,1 @@
+"""Backups of the homes: making, verifying, copying to another host, restoring."""

@@ -1,0 +1,98 @@
+"""What the backup module does: each action's plan, which is what check mode shows, and the work in its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import jobs
+from ..budget import ENTRIES, SECONDS
+from ..errors import NodeError
+from . import backup_set, making, pruning
+from .backup_set import Backup
+from .jobs import copy_backup, make_backup, prune_backups, verify_backup
+
+
+@dataclass
+class Done:
+    operations: list[str] = field(default_factory=list)
+    report: dict[str, Any] = field(default_factory=lambda: {"problems": []})
+
+
+def act(given: Mapping[str, Any], *, check: bool) -> Done:
+    """Given the module's arguments, do it (unless ``check``); the operations are the same in both cases."""
+    return {"make": _make, "verify": _verify, "copy": _copy, "prune": _prune}[given["action"]](given, check)
+
+
+def _required(given: Mapping[str, Any], *names: str) -> None:
+    for name in names:
+        if given.get(name) is None:
+            raise NodeError(f"{name} is needed to {given['action']} a backup")
+
+
+def _budget(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"seconds": given.get("home_seconds", SECONDS), "entries": given.get("home_entries", ENTRIES)}
+
+
+def _make(given: Mapping[str, Any], check: bool) -> Done:
+    _required(given, "root", "name")
+    arguments = {
+        "root": given["root"], "directory": given["directory"], "name": given["name"],
+        "mountpoint": given["mountpoint"], "verify": given["users"], "workers": given["workers"],
+        **_budget(given),
+    }  # fmt: skip
+    operations, other = making.plan(making.Request(**arguments))
+    done = Done(operations)
+    done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
+    if not check:
+        done.report["backup"] = jobs.perform("backup-make", make_backup, arguments)
+        done.report["problems"] = making.missing(done.report["backup"])
+    return done
+
+
+def _chosen(given: Mapping[str, Any]) -> Backup:
+    sets = backup_set.complete(given["directory"])
+    found = next((one for one in reversed(sets) if given["name"] in (None, one.name)), None)
+    if found is None:
+        raise NodeError(f"there is no complete backup {given['name'] or ''} in {given['directory']}")
+    return found
+
+
+def _verify(given: Mapping[str, Any], check: bool) -> Done:
+    found = _chosen(given)
+    wanted = sorted(found.homes) if given["users"] is None else given["users"]
+    done = Done([f"backup {found.name}: read {len(wanted)} homes and compare them with their manifests"])
+    if not check:
+        arguments = {
+            "directory": given["directory"], "backup": found.name, "users": given["users"],
+            "workers": given.get("workers", 2), **_budget(given),
+        }  # fmt: skip
+        done.report["backup"] = jobs.perform("backup-verify", verify_backup, arguments)
+    return done
+
+
+def _copy(given: Mapping[str, Any], check: bool) -> Done:
+    _required(given, "remote")
+    remote = given["remote"]
+    operations = [f"backup {given['name'] or 'newest'}: copy to {remote['host']} and verify there"]
+    if check:
+        return Done(operations)
+    arguments = {
+        "directory": given["directory"], "backup": given["name"], "host": remote["host"],
+        "address": remote["address"], "port": int(remote["port"]), "key": remote["key"],
+        "known_hosts": remote["known_hosts"],
+    }  # fmt: skip
+    done = Done(operations)
+    done.report["backup"] = jobs.perform("backup-copy", copy_backup, arguments)
+    return done
+
+
+def _prune(given: Mapping[str, Any], check: bool) -> Done:
+    arguments = {key: given[key] for key in ("directory", "days", "ordinary", "only")}
+    gone = pruning.expired(given["directory"], given["days"], given["ordinary"], given["only"])
+    done = Done([f"delete the backup {name}" for name in gone])
+    done.report["pruned"] = gone
+    if not check and gone:
+        done.report["pruned"] = jobs.perform("backup-prune", prune_backups, {**arguments, "only": gone})
+    return done

@@ -1,0 +1,253 @@
+"""A backup as a set of files: what it is made of, reading and writing what says so, and deleting one.
+
+``DIRECTORY/NAME/homes`` is the snapshot of the subvolume that holds all homes, ``nested/N`` those of subvolumes inside
+of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: a set
+without it is none. While it is made, ``unfinished.json`` says which homes are done. Nobody reads that but the next run,
+which goes on with it, or ends it with what is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from .. import btrfs
+from ..errors import NodeError
+from ..fields import shown, whole_number
+from ..files import read_bytes, sync_directory, write_atomic
+
+FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
+UNFINISHED = "unfinished.json"
+NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
+LOCK = "/run/gpuadmin/backups.lock"
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home in a backup. ``inode`` and ``volume`` say which directory it was."""
+
+    uid: int
+    inode: int
+    volume: str
+    files: int
+    bytes: int
+    entries: int
+    checksum: str
+    nested: Mapping[str, str] = field(default_factory=dict)
+    verified: str | None = None
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A complete set."""
+
+    name: str
+    path: str
+    created: str
+    root: str
+    inside: str
+    homes: Mapping[str, Home]
+    problems: Mapping[str, str] = field(default_factory=dict)
+    # host → when a whole copy of the set was there, and those homes in it verified that are verified here
+    copies: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+    # nanoseconds before the first snapshot. What was changed since may be in it with its new times and its old content,
+    # because btrfs writes times at once (of mmap, or with a mode) and contents later; 0: not known
+    begun: int = 0
+
+    def home(self, name: str) -> str:
+        """Where a home lies in the snapshot."""
+        return os.path.normpath(os.path.join(self.path, "homes", self.inside, name))
+
+    def nested(self, name: str) -> dict[str, str]:
+        return {inner: os.path.join(self.path, where) for inner, where in self.homes[name].nested.items()}
+
+    def manifest(self, name: str) -> str:
+        return os.path.join(self.path, "manifest", f"{name}.gz")
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "path": self.path,
+            "created": self.created,
+            "root": self.root,
+            "homes": {name: dict(vars(home)) for name, home in self.homes.items()},
+            "problems": dict(self.problems),
+            "copies": dict(self.copies),
+        }
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def check_directory(path: str) -> None:
+    """The directory of backups is root's own: whoever could write there could decide what is wiped."""
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        raise NodeError(f"{path} must be a directory that root alone can enter (mode 0700)")
+
+
+def load(directory: str, name: str) -> Backup | None:
+    """A complete set; None where there is none of that name. Raises NodeError where it cannot be read."""
+    if not NAME.match(name):
+        raise NodeError(f"{shown(name)} is not the name of a backup")
+    path = os.path.join(directory, name)
+    data = read_bytes(os.path.join(path, "backup.json")) if os.path.isdir(path) else None
+    return None if data is None else parse(directory, name, data)
+
+
+def parse(directory: str, name: str, data: bytes | str) -> Backup:
+    """What a backup.json says of the set ``name``, whose place is in ``directory``. Raises NodeError."""
+    path = os.path.join(directory, name)
+    try:
+        raw = json.loads(data)
+        if raw["format"] not in range(1, FORMAT + 1):
+            raise NodeError(f"{path} has format {shown(raw['format'])}; this code knows {FORMAT}")
+        found = {str(key): Home(**value) for key, value in raw["homes"].items()}
+        return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"],
+                      raw["format"], whole_number(raw.get("begun")) or 0)  # fmt: skip
+    except (ValueError, KeyError, TypeError) as error:
+        raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
+
+
+def store(backup: Backup, file: str = "backup.json") -> None:
+    """Write backup.json, durably."""
+    document = {
+        "format": backup.format,
+        "created": backup.created,
+        "root": backup.root,
+        "inside": backup.inside,
+        "homes": {name: dict(vars(home)) for name, home in sorted(backup.homes.items())},
+        "problems": dict(backup.problems),
+        "copies": dict(backup.copies),
+        "begun": backup.begun,
+    }
+    path = os.path.join(backup.path, file)
+    write_atomic(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
+
+
+def unfinished(directory: str, name: str) -> Backup | None:
+    """A set that was being made: its snapshots are there, and of those homes that are done the manifests."""
+    path = os.path.join(directory, name)
+    data = read_bytes(os.path.join(path, UNFINISHED)) if os.path.isdir(path) else None
+    return None if data is None else parse(directory, name, data)
+
+
+def done(home: Home) -> bool:
+    """Whether the manifest of a home in an unfinished set is written."""
+    return bool(home.checksum)
+
+
+def finish(backup: Backup) -> None:
+    """Make a set complete. The manifests are on disk."""
+    store(backup)
+    try:
+        os.unlink(os.path.join(backup.path, UNFINISHED))
+    except FileNotFoundError:
+        pass
+    sync_directory(os.path.dirname(backup.path))
+
+
+def tidy(directory: str, but: str) -> None:
+    """End what interruptions left, all but the set ``but``: complete with the homes that are done, or gone."""
+    for name in names(directory):
+        if name == but or load(directory, name) is not None:
+            continue
+        found = unfinished(directory, name)
+        ready = {} if found is None else {one: home for one, home in found.homes.items() if done(home)}
+        if found is None or not ready:
+            remove(directory, name)
+            continue
+        missing = {one: "was not reached before the run ended" for one in found.homes if one not in ready}
+        finish(replace(found, homes=ready, problems={**found.problems, **missing}))
+
+
+def names(directory: str) -> list[str]:
+    """All sets, also incomplete ones, oldest first."""
+    try:
+        return sorted(name for name in os.listdir(directory) if NAME.match(name))
+    except FileNotFoundError:
+        return []
+
+
+def complete(directory: str) -> list[Backup]:
+    """All complete sets, oldest first."""
+    return [found for name in names(directory) if (found := load(directory, name)) is not None]
+
+
+def newest(sets: Iterable[Backup], user: str) -> Backup | None:
+    """Of sets given newest first: the first that a person's home was verified in, else the first that has it.
+
+    No more of ``sets`` is asked for than it takes.
+    """
+    having = None
+    for one in sets:
+        home = one.homes.get(user)
+        if home is not None and home.verified:
+            return one
+        having = one if having is None and home is not None else having
+    return having
+
+
+def leave_trash(place: str) -> None:
+    """Remove the directory of what a wipe left, and the one that holds all of those, as far as they are empty."""
+    above = os.path.dirname(place)
+    for path in (place, above):
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass  # somebody else has cleared up
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            break
+    sync_directory(os.path.dirname(above))
+
+
+def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
+    """Where a home lies in a set, and the snapshots of the subvolumes inside of it."""
+    nested = backup.nested(name)
+    own = nested.pop("", None)
+    return (backup.home(name) if own is None else own), nested
+
+
+def copied(backup: Backup, host: str, when: str) -> Backup:
+    """Record that a host holds a verified copy since ``when``."""
+    fresh = load(os.path.dirname(backup.path), backup.name)
+    if fresh is None:
+        raise NodeError(f"{backup.name} was deleted here while it was copied to {host}")
+    result = replace(fresh, copies={**fresh.copies, host: when})
+    store(result)
+    return result
+
+
+def remove(directory: str, name: str) -> None:
+    """Delete a set: first what makes it one, then its snapshots, then the rest. Can be cut and run again."""
+    if not NAME.match(name):
+        raise NodeError(f"{shown(name)} is not the name of a backup")
+    path = os.path.join(directory, name)
+    if not os.path.isdir(path) or os.path.islink(path):
+        return
+    for file in (UNFINISHED, "backup.json"):  # either would make a set of what is left of it, if this is cut
+        try:
+            os.unlink(os.path.join(path, file))
+        except FileNotFoundError:
+            pass
+    sync_directory(path)
+    nested = os.path.join(path, "nested")
+    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) and not os.path.islink(nested) else []
+    snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]
+    btrfs.delete([one for one in snapshots if os.path.isdir(one) and not os.path.islink(one)])
+    shutil.rmtree(path)
+    sync_directory(directory)

@@ -1,0 +1,119 @@
+"""The same work on many homes, each in a process of its own: whatever one does to its process, the others go on.
+
+A process that takes too long, too much memory, or dies, is that home's problem.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import multiprocessing
+import multiprocessing.connection
+import resource
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..errors import NodeError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+MEMORY = 6 << 30  # bytes of address space; twice what budget.MEMORY lets names take, and Python
+_PDEATHSIG = 1  # linux/prctl.h: PR_SET_PDEATHSIG
+GRACE = 60.0  # seconds that a process gets to find out by itself that its budget is spent
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why there is no result, in words."""
+
+    why: str
+
+
+@dataclass
+class _Running(Generic[Task]):
+    task: Task
+    process: Any
+    answer: multiprocessing.connection.Connection
+    end: float
+
+
+def each(
+    work: Callable[[Task], Result], tasks: Sequence[Task], workers: int, seconds: float, *, grace: float = GRACE
+) -> Iterator[tuple[Task, Result | Failed]]:
+    """Do ``work`` on each task, ``workers`` at a time; yield each with its result as it ends.
+
+    One that goes on for longer than ``seconds`` and a grace is killed. A full disk is nobody's problem by itself:
+    that raises OSError.
+    """
+    waiting = list(reversed(tasks))
+    running: list[_Running[Task]] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < max(workers, 1):
+                running.append(_start(work, waiting.pop(), seconds + grace))
+            soonest = min(one.end for one in running)
+            timeout = None if soonest == float("inf") else max(soonest - time.monotonic(), 0)
+            ready = multiprocessing.connection.wait([one.answer for one in running], timeout)
+            for one in list(running):
+                if one.answer in ready or time.monotonic() > one.end:
+                    running.remove(one)
+                    yield one.task, _result(one, one.answer in ready, seconds)
+    finally:
+        for one in running:
+            _stop(one)
+
+
+def _start(work: Callable[[Task], Result], task: Task, seconds: float) -> _Running[Task]:
+    context = multiprocessing.get_context("fork")  # what a job runs is not a module that another start could import
+    answer, end = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(end, work, task), daemon=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
+        process.start()
+    end.close()
+    return _Running(task, process, answer, time.monotonic() + seconds)
+
+
+def _child(answer: multiprocessing.connection.Connection, work: Callable[[Task], Result], task: Task) -> None:
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it holds the locks that its parent holds
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        said: tuple[str, object] = ("result", work(task))
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        said = ("full", (error.errno, error.strerror)) if full else ("failed", str(error))
+    except NodeError as error:
+        said = ("failed", str(error))
+    except MemoryError:
+        said = ("failed", f"takes more than {MEMORY >> 30} GiB of memory")
+    except Exception as error:  # the others go on, whatever it is
+        said = ("failed", f"{type(error).__name__}: {error}")
+    answer.send(said)
+
+
+def _result(one: _Running[Task], ready: bool, seconds: float) -> Any:
+    if not ready:
+        _stop(one)
+        return Failed(f"did not end within {seconds:g} seconds (backups.home_seconds)")
+    try:
+        kind, value = one.answer.recv()
+    except (EOFError, OSError):
+        one.process.join()
+        return Failed(f"its process was ended (status {one.process.exitcode})")
+    _stop(one, kill=False)
+    if kind == "full":
+        raise OSError(*value)
+    return value if kind == "result" else Failed(value)
+
+
+def _stop(one: _Running[Task], *, kill: bool = True) -> None:
+    if kill:
+        one.process.kill()
+    one.process.join(5)  # one that the kernel does not let go is not waited for
+    one.answer.close()

@@ -1,0 +1,67 @@
+"""The work on homes and backups that is done in units of its own: functions of what JSON can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..budget import ENTRIES, SECONDS
+from ..errors import NodeError
+from ..files import flocked
+from . import backup_set, making, pruning, restore, transfer
+
+COPY_LOCK = "/run/gpuadmin/backup-copy.lock"
+
+
+def make_backup(arguments: Mapping[str, Any]) -> object:
+    return making.create(making.Request(**arguments)).as_dict()
+
+
+def verify_backup(arguments: Mapping[str, Any]) -> object:
+    backup = backup_set.load(arguments["directory"], arguments["backup"])
+    if backup is None:
+        raise NodeError(f"there is no complete backup {arguments['backup']} in {arguments['directory']}")
+    wanted = sorted(backup.homes) if arguments["users"] is None else list(arguments["users"])
+    unknown = [name for name in wanted if name not in backup.homes]
+    if unknown:
+        raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")
+    limits = making.Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
+    return making.verify(backup, wanted, arguments.get("workers", 2), again=True, limits=limits).as_dict()
+
+
+def restore_home(arguments: Mapping[str, Any]) -> object:
+    given = dict(arguments)
+    if given.get("subids") is not None:
+        given["subids"] = tuple(given["subids"])
+    return restore.execute(restore.Request(**given))
+
+
+def copy_backup(arguments: Mapping[str, Any]) -> object:
+    """Send a set, or the newest complete one, to another host."""
+    sets = backup_set.complete(arguments["directory"])
+    found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
+    if found is None:
+        raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
+    earlier = [one for one in reversed(sets) if one.name < found.name]
+    with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
+        when = transfer.send(found, remote_of(arguments), earlier)
+    return backup_set.copied(found, arguments["host"], when).as_dict()
+
+
+def fetch_backup(arguments: Mapping[str, Any]) -> object:
+    """Bring a set back from the other host."""
+    remote = remote_of(arguments)
+    with flocked(COPY_LOCK, 3600), flocked(backup_set.LOCK, 3600):  # seconds; what is not complete is anybody's rubbish
+        return transfer.fetch(arguments["backup"], arguments["directory"], remote).as_dict()
+
+
+def remote_of(arguments: Mapping[str, Any]) -> transfer.Remote:
+    """The other host, as the role describes it."""
+    command = transfer.ssh_command(
+        arguments["address"], arguments["key"], arguments["known_hosts"], int(arguments["port"])
+    )  # fmt: skip
+    return transfer.Remote(arguments["host"], command)
+
+
+def prune_backups(arguments: Mapping[str, Any]) -> object:
+    return pruning.prune(arguments["directory"], arguments["days"], arguments["ordinary"], arguments["only"])

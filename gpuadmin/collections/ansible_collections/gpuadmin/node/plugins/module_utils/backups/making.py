@@ -1,0 +1,339 @@
+"""Making and verifying backups of the homes on the storage host."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import btrfs, mounts
+from ..budget import ENTRIES, SECONDS
+from ..errors import NodeError
+from ..fields import home_owner, shown
+from ..files import flocked, make_directory, sync_filesystem
+from ..homes import directories, trash
+from . import home_manifest
+from .backup_set import (
+    LOCK,
+    NAME,
+    UNFINISHED,
+    Backup,
+    Home,
+    check_directory,
+    complete,
+    done,
+    finish,
+    load,
+    now,
+    remove,
+    source,
+    store,
+    tidy,
+    unfinished,
+)
+from .each import Failed, each
+from .verifying import Limits, Task, verify_home
+
+NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
+SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
+TICK = 10**9  # nanoseconds; more than the clock that files have their times from lags behind
+RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
+
+
+@dataclass(frozen=True)
+class Request:
+    """``verify``: whose homes are read a second time and compared; None: everybody's.
+
+    ``seconds`` and ``entries``: what one home may take; one that takes more is a problem, and the others go on.
+    """
+
+    root: str
+    directory: str
+    name: str
+    mountpoint: str | None = None
+    verify: Sequence[str] | None = None
+    workers: int = 2
+    seconds: float = SECONDS
+    entries: int = ENTRIES
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.seconds, self.entries)
+
+
+def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
+    """The homes that there are to back up (name → uid), and what lies beside them and why it is none."""
+    found, other = {}, {}
+    for name, entry in sorted(directories.scan(request.root).items()):
+        if name.startswith("."):
+            continue
+        if home_owner(name) is None or entry.kind != "directory":
+            other[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
+        else:
+            found[name] = entry.uid
+    return found, other
+
+
+def check(request: Request, mountinfo: str | None = None) -> str:
+    """Refuse what cannot be backed up; return the root of the subvolume that holds the homes."""
+    if not NAME.match(request.name):
+        raise NodeError(f"{shown(request.name)} is not a name for a backup")
+    table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+    if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
+        raise NodeError(f"there is no {request.root}")
+    check_directory(request.directory)
+    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):
+        raise NodeError(f"{request.directory} lies inside of the homes; backups belong beside them")
+    return btrfs.holder(request.root)
+
+
+def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dict[str, str]]:
+    """What making this backup means, in words, and what will not be in it; the same before and while it is made."""
+    check(request, mountinfo)
+    there = load(request.directory, request.name)
+    if there is not None:
+        lacking = [name for name in _to_verify(request, there.homes) if there.homes[name].verified is None]
+        return [f"backup {request.name}: verify {name}" for name in lacking], dict(there.problems)
+    found, other = observe(request)
+    other |= trash.problems(request.root)
+    words = [f"backup {request.name}: snapshot of {request.root} with {len(found)} homes"]
+    wanted = set(_to_verify(request, found))
+    words += [f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found]
+    return words, other
+
+
+def _to_verify(request: Request, found: Mapping[str, object]) -> list[str]:
+    return sorted(found) if request.verify is None else [name for name in sorted(request.verify) if name in found]
+
+
+def create(request: Request, mountinfo: str | None = None) -> Backup:
+    """Make the set, or what is missing of it. Raises NodeError where there is none, or where it is damaged.
+
+    What is wrong with one home is in the set's ``problems``; such a home is not in it, or is not verified.
+    """
+    holder = check(request, mountinfo)
+    with flocked(LOCK):
+        try:
+            found = load(request.directory, request.name) or _make(request, holder)
+            return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
+        except OSError as error:
+            raise NodeError(f"the backup was not made: {error}") from error
+
+
+def _make(request: Request, holder: str) -> Backup:
+    path = os.path.join(request.directory, request.name)
+    os.makedirs(os.path.dirname(request.directory), exist_ok=True)
+    make_directory(request.directory, 0o700, os.geteuid(), os.getegid())
+    tidy(request.directory, request.name)
+    backup = unfinished(request.directory, request.name)
+    try:
+        if backup is None:
+            backup = _begin(request, holder, path)
+        backup = _manifests(request, backup)
+        sync_filesystem(path)
+        finish(backup)
+        return backup
+    except (NodeError, OSError):
+        remove(request.directory, request.name)
+        raise
+
+
+def _begin(request: Request, holder: str, path: str) -> Backup:
+    """The snapshots of a set, which the next run goes on with if this one is killed."""
+    remove(request.directory, request.name)
+    space = os.statvfs(request.directory)
+    if space.f_bavail * space.f_frsize < RESERVE:
+        raise NodeError(f"less than {RESERVE >> 20} MiB are free in {request.directory}: no backup was begun")
+    make_directory(path, 0o700, os.geteuid(), os.getegid())
+    for part in ("nested", "manifest"):
+        make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
+    backup = _snapshots(request, holder, path)
+    store(backup, UNFINISHED)
+    return backup
+
+
+def _snapshots(request: Request, holder: str, path: str) -> Backup:
+    inside = os.path.relpath(request.root, holder)
+    problems = trash.problems(request.root)
+    begun = time.time_ns() - TICK
+    source = btrfs.open_directory(holder)
+    try:
+        btrfs.snapshot(source, os.path.join(path, "homes"))
+        nested = _nested(source, inside, path, problems)
+    finally:
+        os.close(source)
+    backup = Backup(request.name, path, now(), request.root, inside, {}, begun=begun)
+    found: dict[str, Home] = {}
+    top = os.path.normpath(os.path.join(path, "homes", inside))
+    for name, entry in sorted(directories.scan(top).items()):
+        if name.startswith(".") or name in problems:
+            continue
+        if home_owner(name) is None or entry.kind != "directory":
+            problems[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
+            continue
+        own = nested.get(name, {})
+        try:
+            facts = os.lstat(os.path.join(path, own[""]) if "" in own else os.path.join(top, name))
+            volume = btrfs.subvolume(os.path.join(request.root, name)) if "" in own else None
+        except OSError as error:
+            problems[name] = f"was changed while it was looked at: {error.strerror}"
+            continue
+        found[name] = Home(facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own)
+    return replace(backup, homes=found, problems=problems)
+
+
+def _key(name: str) -> str:
+    """What a home is called in ``problems``: by its name, if it is one."""
+    return name if home_owner(name) else shown(name)
+
+
+def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Snapshots of the subvolumes in homes: home → path in it → path in the set.
+
+    One that cannot be made is its home's problem.
+    """
+    made: dict[str, dict[str, str]] = {}
+    count: dict[str, int] = {}
+    length: dict[str, int] = {}
+
+    def wanted(relative: str) -> bool:
+        name = os.path.relpath(relative, inside).partition("/")[0]
+        if name.startswith("."):  # beside the homes, or what is being wiped
+            return False
+        count[name] = count.get(name, 0) + 1
+        if count[name] > SUBVOLUMES:
+            problems[_key(name)] = f"holds more than {SUBVOLUMES} subvolumes"
+            return False
+        if length.get(name, 0) + len(os.fsencode(relative)) > NAMES:
+            problems[_key(name)] = f"holds subvolumes at paths of more than {NAMES} bytes together"
+            return False
+        length[name] = length.get(name, 0) + len(os.fsencode(relative))
+        return True
+
+    for number, relative in enumerate(btrfs.nested(holder, wanted)):
+        name, _, rest = os.path.relpath(relative, inside).partition("/")
+        where = f"nested/{number}"
+        try:
+            source = btrfs.open_deep(relative, holder)
+            try:
+                btrfs.snapshot(source, os.path.join(path, where))
+            finally:
+                os.close(source)
+        except (NodeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            problems[_key(name)] = f"holds a subvolume that cannot be saved: {error}"
+            continue
+        made.setdefault(name, {})[rest] = where
+    return made
+
+
+def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
+    """The newest manifest of the same person's home: what has not changed since is not read again.
+
+    Without what was changed while that set's snapshot was made: the same times do not mean the same content there.
+    """
+    for backup in reversed(complete(request.directory)):
+        home = backup.homes.get(name)
+        if home is not None and home.uid == uid and backup.root == request.root:
+            return (line for line in home_manifest.read(backup.manifest(name)) if line.ctime < backup.begun)
+    return None
+
+
+def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total:
+    """Write the manifest of one home, on disk when it is returned."""
+    request, backup, name = task
+    top, nested = source(backup, name)
+    earlier = _earlier(request, name, backup.homes[name].uid)
+    with open(backup.manifest(name), "wb") as file:
+        with gzip.open(file, "wt", compresslevel=1, encoding="ascii") as stream:
+            lines = home_manifest.lines(
+                top, nested, earlier=earlier, budget=request.limits.budget(), form=backup.format,
+                live=os.path.join(request.root, name),
+            )  # fmt: skip
+            found = home_manifest.total(lines, stream.write)
+        file.flush()
+        os.fsync(file.fileno())
+    return found
+
+
+def _manifests(request: Request, backup: Backup) -> Backup:
+    """Write the manifests that are not done; what is done is recorded as it is."""
+    tasks = [(request, backup, name) for name, home in backup.homes.items() if not done(home)]
+    for (_request, _backup, name), found in each(_write_manifest, tasks, request.workers, request.seconds):
+        others = {one: home for one, home in backup.homes.items() if one != name}
+        if isinstance(found, Failed):
+            backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
+            _drop(backup.manifest(name))
+        else:
+            home = replace(backup.homes[name], **found.as_dict())
+            backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
+        store(backup, UNFINISHED)
+    return backup
+
+
+def _drop(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def verify(
+    backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bool = False, limits: Limits | None = None
+) -> Backup:
+    """Read homes in a set, hold them against their manifests, and restore them out of sight; record each as it ends.
+
+    Raises NodeError that says which are damaged; the others are recorded. One that is not known to be good, because it
+    takes too much or cannot be restored, is in ``problems``; with ``again`` that is an error, too.
+    """
+    limits = limits or Limits()
+    tasks = [Task(backup, name, limits) for name in wanted if again or backup.homes[name].verified is None]
+    damaged: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for task, found in each(verify_home, tasks, workers, limits.seconds):
+        name = task.name
+        problem = found.why if isinstance(found, Failed) else found.problem
+        differences = () if isinstance(found, Failed) else found.differences
+        if differences:
+            damaged[name] = ", ".join(differences)
+        elif problem:
+            unknown[name] = problem
+        when = None if differences or problem else now()
+        backup = _still(backup)
+        problems = {one: why for one, why in backup.problems.items() if one != name}
+        if problem and not differences:
+            problems[name] = f"was not verified: {problem}"
+        backup = replace(
+            backup, homes={**backup.homes, name: replace(backup.homes[name], verified=when)}, problems=problems
+        )
+        store(backup)
+    if damaged or (again and unknown):
+        words = [f"{backup.name} is damaged: {_words(damaged)}"] if damaged else []
+        words += [f"{backup.name} was not verified: {_words(unknown)}"] if unknown else []
+        raise NodeError("; ".join(words))
+    return backup
+
+
+def _still(backup: Backup) -> Backup:
+    """The set as it is by now: reading takes hours, and others record copies, or delete it."""
+    found = load(os.path.dirname(backup.path), backup.name)
+    if found is None:
+        raise NodeError(f"{backup.name} was deleted while it was read")
+    return found
+
+
+def _words(found: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in sorted(found.items()))
+
+
+def missing(backup: Mapping[str, Any]) -> list[str]:
+    """What a set (as a dict) says that it lacks, in words."""
+    return [
+        f"{name} {why}" + ("" if name in backup["homes"] else ": not backed up")
+        for name, why in sorted(backup["problems"].items())
+    ]

@@ -1,0 +1,69 @@
+"""Copying what another host sends, without giving it more time or room than it may have."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from dataclasses import dataclass
+
+from ..errors import NodeError
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``idle``: seconds in which nothing moves; ``total``: seconds of a stream; ``reserve``: share that stays free."""
+
+    idle: float = 600.0
+    total: float = 3 * 86400.0
+    reserve: float = 0.05
+
+
+BOUNDS = Bounds()
+
+
+def check_room(path: str, bounds: Bounds = BOUNDS) -> None:
+    """Raise NodeError where less than the reserve is free: deleting on btrfs needs room as well."""
+    space = os.statvfs(path)
+    if space.f_bavail < space.f_blocks * bounds.reserve:
+        raise NodeError(f"less than {bounds.reserve:.0%} of the file system of {path} would stay free")
+
+
+def pour(source: int, sink: int, path: str, *, most: int | None = None, bounds: Bounds = BOUNDS) -> None:
+    """Copy from one descriptor to another until the source ends, or until nobody reads the sink any more.
+
+    ``path``: on the file system that is filled by it; ``most``: bytes. Raises NodeError when a bound is reached.
+    """
+    begun = moved = looked = time.monotonic()
+    done, rest = 0, memoryview(b"")
+    os.set_blocking(sink, False)
+    poll = select.poll()
+    while True:
+        handle, event = (sink, select.POLLOUT) if rest else (source, select.POLLIN)
+        poll.register(handle, event)
+        ready = poll.poll(1000)
+        poll.unregister(handle)
+        now = time.monotonic()
+        if ready:
+            moved = now
+            if rest:
+                try:
+                    rest = rest[os.write(sink, rest) :]
+                except BlockingIOError:
+                    pass
+                except BrokenPipeError:
+                    return  # the reader has ended; its status says why
+            else:
+                rest = memoryview(os.read(source, BLOCK))
+                done += len(rest)
+                if not rest:
+                    return
+        if now - moved > bounds.idle or now - begun > bounds.total:
+            raise NodeError(f"the other host or this one stood still: ended after {now - begun:.0f} seconds")
+        if most is not None and done > most:
+            raise NodeError(f"it is longer than {most} bytes")
+        if now - looked > 0.5:
+            looked = now
+            check_room(path, bounds)

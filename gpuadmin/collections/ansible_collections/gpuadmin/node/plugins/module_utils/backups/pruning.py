@@ -1,0 +1,34 @@
+"""Deleting the backups of a host that the policy lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import NodeError
+from ..files import flocked
+from . import backup_set, received, retention
+
+FOR_EVER = 36500  # days: what a reset or an admin made goes only when an admin says so
+
+
+def expired(directory: str, days: int, ordinary: int, only: Sequence[str] | None = None) -> list[str]:
+    """Sets that the policy lets go; ``only``: those that were decided before, of which some may now have to stay."""
+    sets = backup_set.complete(directory)
+    views = [retention.view(one.as_dict(), received.arrived(one.path)) for one in sets]
+    gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backup_set.now()))
+    return [name for name in gone if only is None or name in only]
+
+
+def prune(directory: str, days: int, ordinary: int, only: Sequence[str] | None = None) -> list[str]:
+    """Delete them; return their names. Raises NodeError for those that would not go, when the others are gone."""
+    gone, problems = [], []
+    with flocked(backup_set.LOCK):
+        for name in expired(directory, days, ordinary, only):
+            try:
+                backup_set.remove(directory, name)
+                gone.append(name)
+            except (NodeError, OSError) as error:
+                problems.append(f"{name}: {error}")
+    if problems:
+        raise NodeError(f"deleted {', '.join(gone) or 'none'}; not deleted: {'; '.join(problems)}")
+    return gone

@@ -1,0 +1,179 @@
+"""What a set says of itself that came from another host, taken apart strictly: that host may have been taken over.
+
+Nothing here is written. Sizes, names and paths are bounded; times are held against this host's clock.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+from ..errors import NodeError
+from ..fields import CONTROL, home_owner, shown
+from ..files import read_bytes
+from . import backup_set, home_manifest
+from .backup_set import Backup, Home
+from .retention import moment
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
+PART = re.compile(r"(homes|nested/[0-9]{1,6})\Z")
+SUM = re.compile(r"[0-9a-f]{64}\Z")
+AHEAD = timedelta(minutes=10)  # how far two clocks may differ
+DOCUMENT = 64 << 20  # bytes of a backup.json: some 100,000 homes
+MANIFEST = 4 << 30  # bytes of a home's manifest as it is sent
+LINES = 64 << 30  # bytes of it unpacked, and
+LINE = 1 << 24  # of one of its lines
+STAMP = "received.json"
+
+
+def parts(backup: Backup) -> list[str]:
+    """The snapshots of a set, by their paths in it."""
+    nested = {where for home in backup.homes.values() for where in home.nested.values()}
+    return ["homes", *sorted(nested)]
+
+
+def check_time(name: str) -> None:
+    """Refuse a set's name that is no time, or one of the future."""
+    try:
+        when = datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise NodeError(f"{shown(name)} names no time") from None
+    _check_past(when, name)
+
+
+def _check_past(when: datetime, what: str) -> None:
+    if when > moment(backup_set.now()) + AHEAD:
+        raise NodeError(f"{what} is of the future by this host's clock ({backup_set.now()}): refused")
+
+
+def parse(directory: str, name: str, data: bytes | str) -> Backup:
+    """Given a backup.json of another host, return the set as it would lie in ``directory``. Raises NodeError.
+
+    ``verified`` is still what that host says; what it says of further copies is left out.
+    """
+    check_time(name)
+    if len(data) > DOCUMENT:
+        raise NodeError(f"what {name} says of itself is longer than {DOCUMENT} bytes")
+    try:
+        found = backup_set.parse(directory, name, data)
+        problem = _problem(found)
+        if problem is None:
+            _check_past(moment(found.created), f"the creation of {name}")
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise NodeError(f"{name} cannot be read: {error}") from error
+    if problem is not None:
+        raise NodeError(f"what {name} says of itself is refused: {problem}")
+    problems = {_text(who): _text(what) for who, what in list(found.problems.items())[:10000]}
+    return replace(found, problems=problems, copies={})
+
+
+def _text(value: object) -> str:
+    return CONTROL.sub("?", str(value)[:500])
+
+
+def _problem(found: Backup) -> str | None:
+    inside = found.inside
+    if not isinstance(inside, str) or not (inside == "." or _below(inside)):
+        return f"inside {shown(inside)[:100]}"
+    if not isinstance(found.root, str) or not found.root.startswith("/") or len(found.root) > 4096:
+        return "root"
+    if not isinstance(found.created, str) or not TIME.match(found.created):
+        return "created"
+    if not isinstance(found.problems, Mapping):
+        return "problems"
+    for name, home in found.homes.items():
+        if not home_owner(name):
+            return f"the name {shown(name)[:100]}"
+        wrong = _wrong(home)
+        if wrong is not None:
+            return f"{wrong} of {name}"
+    places = [where for home in found.homes.values() for where in home.nested.values()]
+    return "one snapshot for two places" if len(set(places)) != len(places) else None
+
+
+def _wrong(home: Home) -> str | None:
+    """Which field of a home is none that gpuadmin writes."""
+    for what, most in (("uid", 2**32), ("inode", 2**64), ("files", 2**63), ("bytes", 2**80), ("entries", 2**63)):
+        value = getattr(home, what)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
+            return what
+    for what, pattern in (("volume", UUID), ("checksum", SUM), ("verified", TIME)):
+        value = getattr(home, what)
+        if value in ("", None) if what != "checksum" else False:
+            continue
+        if not isinstance(value, str) or not pattern.match(value):
+            return what
+    if not isinstance(home.nested, Mapping):
+        return "nested"
+    for where, part in home.nested.items():
+        if not (where == "" or _below(where)) or not isinstance(part, str) or not PART.match(part) or part == "homes":
+            return "nested"
+    return None
+
+
+def _below(path: object) -> bool:
+    """Whether it is a plain path to below somewhere, which cannot lead out of there."""
+    return (
+        isinstance(path, str) and "\0" not in path and len(path) <= 1 << 16
+        and all(part not in ("", ".", "..") for part in path.split("/"))
+    )  # fmt: skip
+
+
+def check_lines(path: str) -> None:
+    """Unpack a manifest, and refuse one that would take the memory of whoever reads it by lines."""
+    total = line = 0
+    try:
+        with gzip.open(path, "rb") as stream:
+            while block := stream.read(1 << 20):
+                total += len(block)
+                first, last = block.find(b"\n"), block.rfind(b"\n")
+                line += len(block) if first < 0 else first
+                if line > LINE or total > LINES:
+                    raise NodeError(f"{path}: its lines are too long, or too many")
+                line = line if first < 0 else len(block) - last - 1
+    except (OSError, EOFError, zlib.error) as error:
+        raise NodeError(f"{path} cannot be read: {error}") from error
+
+
+def check_contents(found: Backup, place: str) -> None:
+    """Hold a set that arrived in ``place`` against what it says of itself; what lies there is read-only by now.
+
+    Every home is a directory that no link leads to, and its manifest counts what the set says.
+    """
+    here = replace(found, path=place)
+    for name, home in sorted(found.homes.items()):
+        top = backup_set.source(here, name)[0]
+        base = os.path.realpath(place)
+        if os.path.realpath(top) != os.path.join(base, os.path.relpath(top, place)) or not os.path.isdir(top):
+            raise NodeError(f"the home {name} is no directory of {found.name}")
+        try:
+            total = home_manifest.total(home_manifest.read(here.manifest(name)))
+        except (AttributeError, TypeError, ValueError, OSError, RecursionError) as error:
+            raise NodeError(f"the manifest of {name} cannot be read: {error}") from error
+        if any(getattr(home, what) != value for what, value in total.as_dict().items()):
+            raise NodeError(f"the manifest of {name} is not the one that {found.name} tells of")
+
+
+def stamp() -> bytes:
+    return json.dumps({"received": backup_set.now()}).encode() + b"\n"
+
+
+def arrived(path: str) -> datetime | None:
+    """When a set came to this host, by this host's clock; None for one that was made here or fetched.
+
+    What cannot be read counts as just arrived: nothing is deleted because of it.
+    """
+    data = read_bytes(os.path.join(path, STAMP))
+    if data is None:
+        return None
+    try:
+        return moment(json.loads(data)["received"])
+    except (ValueError, KeyError, TypeError):
+        return moment(backup_set.now())

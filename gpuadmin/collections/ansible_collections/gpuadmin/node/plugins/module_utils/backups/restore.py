@@ -1,0 +1,259 @@
+"""Restoring from a backup: beside what is there, never over it, and held against the manifest before it gets its name.
+
+A copy is made where root alone can enter, by ``copying``, with the owners that it is to have where the person's uid has
+changed, and it is compared with the manifest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .. import btrfs, mounts
+from ..budget import unlimited
+from ..descend import Entry
+from ..errors import NodeError
+from ..files import flocked, make_directory, sync_filesystem
+from ..homes import packing
+from ..purge import purge
+from . import backup_set, home_manifest
+from .backup_set import Backup
+from .copying import Copier
+from .renaming import rename_new
+from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
+
+COPY = "copy"
+
+
+def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]:
+    """Restore; return where it is and what was restored. Whatever stops it, nothing that was there is touched."""
+    table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+    try:
+        with flocked(backup_set.LOCK):
+            plan, backup = compute(request, table)
+            if request.mode == "archive":
+                return _archive(request, plan, backup)
+            workplace = _workplace(request, plan)
+            _discard(workplace)
+            try:
+                total = _copy(request, backup, plan, workplace)
+                _into_place(request, plan, workplace)
+            finally:
+                _discard(workplace)
+            return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
+    except OSError as error:
+        raise NodeError(f"nothing was restored: {error}") from error
+
+
+def _discard(path: str) -> None:
+    handle = btrfs.open_directory(os.path.dirname(path))
+    try:
+        purge(handle, os.fsencode(os.path.basename(path)), lambda entry: None)
+    finally:
+        os.close(handle)
+
+
+def _workplace(request: Request, plan: Plan) -> str:
+    """Where the copy is made: in a directory that root alone can enter, on the file system that it is for."""
+    if request.mode == "directory":
+        return os.path.join(os.path.dirname(plan.target), f".{os.path.basename(plan.target)}.gpuadmin-part")
+    place = os.path.join(request.root, RESTORING)
+    make_directory(place, 0o700, os.geteuid(), os.getegid())
+    backup_set.check_directory(place)
+    return os.path.join(place, request.user)
+
+
+def _open_above(request: Request, plan: Plan) -> int:
+    """The directory that the copy goes into, reached from the homes' root through no link: its owner may be at work."""
+    above = os.path.dirname(plan.place)
+    if request.mode == "directory":
+        return btrfs.open_directory(above)
+    root = btrfs.open_directory(request.root)
+    try:
+        return btrfs.open_deep(os.path.relpath(above, request.root), root)
+    finally:
+        os.close(root)
+
+
+def _into_place(request: Request, plan: Plan, workplace: str) -> None:
+    sync_filesystem(workplace)
+    above, place = _open_above(request, plan), btrfs.open_directory(workplace)
+    name = os.path.basename(plan.place)
+    try:
+        if os.fstat(above).st_dev != os.fstat(place).st_dev:
+            raise NodeError(
+                f"{os.path.dirname(plan.place)} lies in a subvolume of its own, so nothing gets there in one step; "
+                "nothing was restored: restore beside"
+            )
+        if plan.aside is not None:
+            rename_new(name, above, os.path.basename(plan.aside), above)
+        try:
+            rename_new(COPY, place, name, above)
+        except NodeError as error:
+            raise NodeError(f"{error} ({plan.target})" + _moved(plan)) from error
+        os.fsync(above)
+    finally:
+        os.close(above)
+        os.close(place)
+
+
+def _moved(plan: Plan) -> str:
+    return "" if plan.aside is None else f"; what was there is {plan.aside}"
+
+
+def _source(backup: Backup, user: str, inner: str) -> tuple[str, str, dict[str, str]]:
+    """Where a part of a home lies in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
+    top, nested = backup_set.source(backup, user)
+    rest = inner
+    for prefix in sorted(nested, key=len, reverse=True):
+        if inner == prefix or inner.startswith(prefix + "/"):
+            top, rest = nested[prefix], inner[len(prefix) :].lstrip("/")
+            break
+    below = {os.path.relpath(path, inner or "."): where for path, where in nested.items()
+             if path != inner and (not inner or path.startswith(inner + "/"))}  # fmt: skip
+    return top, rest, below
+
+
+def _open_source(top: str, rest: str, inner: str) -> Entry:
+    """The entry that is restored, in its open directory. A link on the way would lead out of the backup."""
+    base = btrfs.open_directory(os.path.dirname(top) if not rest else top)
+    try:
+        above, name = os.path.split(rest) if rest else ("", os.path.basename(top))
+        handle = btrfs.open_deep(above, base)
+        try:
+            facts = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        except BaseException:
+            os.close(handle)
+            raise
+        return Entry(os.fsencode(name), os.fsencode(name), handle, facts)
+    except FileNotFoundError:
+        raise NodeError(f"{inner} is not in the backup") from None
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise NodeError(f"{inner} is not in the backup, or leads through a symbolic link") from None
+        raise
+    finally:
+        os.close(base)
+
+
+def _copy(request: Request, backup: Backup, plan: Plan, workplace: str) -> home_manifest.Total:
+    """Make the copy in the workplace, as COPY, and compare it."""
+    inner = inner_path(request.path)
+    home = backup.homes[request.user]
+    top, rest, nested = _source(backup, request.user, inner)
+    os.mkdir(workplace, 0o700)
+    place = btrfs.open_directory(workplace)
+    try:
+        os.mkdir("links", 0o700, dir_fd=place)
+        at, name = place, os.fsencode(COPY)
+        if plan.folder is not None:
+            os.mkdir(COPY, 0o700, dir_fd=place)
+            at, name = btrfs.open_directory(COPY, place), os.fsencode(os.path.basename(plan.target))
+        try:
+            owner = translated(request, home.uid)
+            _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
+            found = _verify(request, backup, at, name, inner)
+            if plan.folder is not None:
+                facts = os.stat(backup_set.source(backup, request.user)[0])
+                os.fchown(at, owner(facts.st_uid), owner(facts.st_gid))
+            return found
+        finally:
+            if at != place:
+                os.close(at)
+    finally:
+        os.close(place)
+
+
+def _copy_to(
+    source: Entry, nested: dict[str, str], place: int, at: int, name: bytes, owner: home_manifest.Owner
+) -> None:
+    links = btrfs.open_directory("links", place)
+    try:
+        copier = Copier(links, unlimited(), owner)
+        if not source.is_directory:
+            copier.entry(source, at, name)
+            return
+        handle = btrfs.open_directory(source.name, source.at)
+        try:
+            copier.tree(handle, nested, at, name)
+        finally:
+            os.close(handle)
+    finally:
+        os.close(links)
+        os.close(source.at)
+
+
+def _part(backup: Backup, user: str, inner: str) -> Iterator[home_manifest.Line]:
+    """The lines of a part of a home, as if it were a home; hard links to what lies outside are files there."""
+    if not inner:
+        yield from home_manifest.read(backup.manifest(user))
+        return
+    first: dict[str, str] = {}
+    wanted = _linked(backup, user, inner)
+    contents: dict[str, home_manifest.Line] = {}
+    for line in home_manifest.read(backup.manifest(user)):
+        if line.path in wanted:
+            contents[line.path] = line
+        if line.path == inner:
+            yield replace(contents[line.link] if line.kind == "h" else line, path=".")
+        elif line.path.startswith(inner + "/"):
+            path = line.path[len(inner) + 1 :]
+            if line.kind == "h" and not line.link.startswith(inner + "/"):
+                if line.link in first:
+                    yield replace(line, path=path, link=first[line.link])
+                else:
+                    first[line.link] = path
+                    yield replace(contents[line.link], path=path)
+            elif line.kind == "h":
+                yield replace(line, path=path, link=line.link[len(inner) + 1 :])
+            else:
+                yield replace(line, path=path)
+
+
+def _linked(backup: Backup, user: str, inner: str) -> set[str]:
+    """Files outside of a part that have a further name in it: only those have to be remembered."""
+    return {
+        line.link
+        for line in home_manifest.read(backup.manifest(user))
+        if line.kind == "h" and (line.path == inner or line.path.startswith(inner + "/"))
+    }
+
+
+def _verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -> home_manifest.Total:
+    back = translated(request, backup.homes[request.user].uid, back=True)
+
+    def there() -> Iterator[home_manifest.Line]:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            reader = home_manifest.Reader(back, budget=unlimited(), form=backup.format)
+            yield home_manifest.single(at, name, ".", reader)
+            return
+        handle = btrfs.open_directory(name, at)
+        try:
+            yield from home_manifest.lines(handle, owner=back, budget=unlimited(), form=backup.format)
+        finally:
+            os.close(handle)
+
+    expected = home_manifest.total(_part(backup, request.user, inner))
+    found = home_manifest.total(there())
+    if expected.checksum != found.checksum:
+        lines = home_manifest.compare(_part(backup, request.user, inner), there())
+        raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
+    return found
+
+
+def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:
+    """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
+    top, rest, nested = _source(backup, request.user, inner_path(request.path))
+    if nested:
+        raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
+    os.close(_open_source(top, rest, inner_path(request.path)).at)
+    place = os.path.join(top, rest) if rest else top
+    os.makedirs(os.path.dirname(plan.target), mode=0o700, exist_ok=True)
+    packing.pack(place, plan.target)
+    size = os.stat(plan.target).st_size
+    home = backup.homes[request.user]
+    return {"target": plan.target, "aside": None, "backup": backup.name, "files": home.files, "bytes": size,
+            "entries": home.entries, "checksum": home.checksum}  # fmt: skip

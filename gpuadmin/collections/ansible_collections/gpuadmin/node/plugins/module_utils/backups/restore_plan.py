@@ -1,0 +1,173 @@
+"""Where something goes that is restored, as whose, and what keeps it from going there. Nothing is written here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import NodeError
+from ..fields import home_owner, shown
+from ..homes import directories
+from . import backup_set, home_manifest, transfer
+from .backup_set import Backup
+
+RESTORING = ".gpuadmin-restoring"
+MODES = ("beside", "in-place", "directory", "archive")
+
+
+@dataclass(frozen=True)
+class Request:
+    """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
+
+    ``subids``: (base, size, first uid) of the site: a person's subordinate ids begin at base + (uid - first) * size.
+    """
+
+    root: str
+    directory: str
+    user: str
+    backup: str
+    mode: str = "beside"
+    path: str = ""
+    target: str | None = None
+    uid: int | None = None
+    subids: tuple[int, int, int] | None = None
+    mountpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``target``: where it goes. ``aside``: where what is there now goes, in place.
+
+    ``folder``: a directory that is made for it, which only the person can enter; the target lies in that then.
+    """
+
+    operations: tuple[str, ...]
+    target: str
+    aside: str | None = None
+    folder: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What gets its name when all is well."""
+        return self.folder or self.target
+
+
+def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Backup, bool]:
+    """The backup to restore from, and whether it has to be fetched from the host of the second copies first.
+
+    That host is asked where nothing here will do: the backup that was named is not here, or no home of that person
+    was verified in any that is. Where it does not answer, what is here has to do.
+    """
+    user, directory = request.user, request.directory
+    backup_set.check_directory(directory)
+    if request.backup:
+        here = backup_set.load(directory, request.backup)
+    else:
+        here = backup_set.newest(reversed(backup_set.complete(directory)), user)
+    if here is not None and user in here.homes and (request.backup or here.homes[user].verified):
+        return here, False
+    wanted = f"complete backup {request.backup} with" if request.backup else "backup with"
+    lacking = f"no {wanted} a home of {user} in {directory}"
+    if remote is not None:
+        there = None
+        try:
+            if not request.backup:
+                there = transfer.newest(user, directory, remote)
+            elif request.backup in transfer.names(remote):
+                there = transfer.describe(request.backup, directory, remote)
+        except NodeError as error:
+            lacking += f"; and {error}"
+        else:
+            lacking += f", nor on {remote.name}"
+        if there is not None and user in there.homes:
+            return there, True
+    if here is not None and user in here.homes:
+        return here, False
+    raise NodeError(lacking)
+
+
+def inner_path(path: str) -> str:
+    """A path below a home, without a way out of it."""
+    clean = os.path.normpath(path) if path else ""
+    if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
+        raise NodeError(f"{shown(path)} is not a path inside of the home")
+    return "" if clean == "." else clean
+
+
+def refuse_nonsense(request: Request) -> None:
+    """Raise NodeError for a name or a mode that nobody has."""
+    if home_owner(request.user) is None or request.mode not in MODES:
+        raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
+    if request.backup and not backup_set.NAME.match(request.backup):
+        raise NodeError(f"{shown(request.backup)} is not the name of a backup")
+
+
+def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tuple[Plan, Backup]:
+    """Decide where it goes; refuse what is in the way. ``found``: the backup; without it one that is here."""
+    refuse_nonsense(request)
+    if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), mountinfo):
+        raise NodeError(f"there is no {request.root}")
+    if found is None:
+        found = locate(request)[0]
+    inner = inner_path(request.path)
+    what = f"{request.user}'s {inner or 'home'} from {found.name}"
+    home = os.path.join(request.root, request.user)
+    stamp = found.name.partition("-")[0]
+    target, aside, folder = f"{home}.restored-{stamp}", None, None
+    if request.mode == "archive":
+        archive = f"{request.user}-{found.homes[request.user].uid}-restored-{stamp}.tar.gz"
+        target = os.path.join(str(request.target), archive)
+    elif request.mode == "directory":
+        target = str(request.target)
+        if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
+            raise NodeError(f"{shown(target)} is not a plain absolute path")
+        _roots_own(os.path.dirname(target))
+    elif request.mode == "in-place":
+        target = os.path.join(home, inner) if inner else home
+        if os.path.realpath(os.path.dirname(target)) != os.path.dirname(target):
+            raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
+        if os.path.lexists(target):
+            aside = f"{target}.before-{stamp}"
+    elif inner:  # a part has its own mode, and was private by what lies above it
+        folder = target
+        target = os.path.join(folder, os.path.basename(inner))
+    if os.path.lexists(aside or folder or target):
+        raise NodeError(f"{aside or folder or target} is there already; move it away first")
+    saved = found.homes[request.user]
+    words = [f"restore {what} ({saved.files} files in the whole home, {saved.bytes} bytes) to {target}"]
+    if aside:
+        words.insert(0, f"keep what is there now as {aside}")
+    return Plan(tuple(words), target, aside, folder), found
+
+
+def _roots_own(path: str) -> None:
+    """Root must not write where somebody else could put a link in its way."""
+    if os.path.realpath(path) != path or not os.path.isdir(path):
+        raise NodeError(f"{path} must be a directory that is there, without symbolic links on the way")
+    facts = os.stat(path)
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise NodeError(f"{path} must belong to root, and nobody else may write in it")
+
+
+def owners(request: Request, old: int) -> Mapping[int, int]:
+    return {} if request.uid in (None, old) else {old: int(str(request.uid))}
+
+
+def translated(request: Request, old: int, *, back: bool = False) -> home_manifest.Owner:
+    """Ids as they are to be, or with ``back`` as they were: the person's own, and subordinate ones by their place."""
+    single = owners(request, old)
+    if back:
+        single = {new: was for was, new in single.items()}
+    base, count, lowest = request.subids or (0, 0, 0)
+    first = base + (old - lowest) * count
+    then = base + (next(iter(owners(request, old).values()), old) - lowest) * count
+    if back:
+        first, then = then, first
+
+    def translate(one: int) -> int:
+        if one in single:
+            return single[one]
+        return one - first + then if first <= one < first + count else one
+
+    return translate

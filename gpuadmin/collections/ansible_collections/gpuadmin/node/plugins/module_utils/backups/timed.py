@@ -1,0 +1,52 @@
+"""The backup that the timer makes: one more ordinary set, the oldest of them gone, the second copy made."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from ..budget import ENTRIES, SECONDS
+from ..errors import NodeError
+from ..files import read_bytes
+from . import jobs, making, pruning
+
+FILE = "backups.json"
+
+
+def main(state: str) -> int:
+    """Settings lie in backups.json of the state directory, as the role wrote them."""
+    try:
+        data = read_bytes(os.path.join(state, FILE))
+        if data is None:
+            raise NodeError(f"{state}/{FILE} is not there: gpuadmin provision writes it")
+        settings = json.loads(data)
+        make(settings)
+    except (NodeError, OSError, ValueError, KeyError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def make(settings: dict[str, object], name: str | None = None) -> str:
+    """Make an ordinary set; nothing is read twice. Returns its name."""
+    directory = str(settings["directory"])
+    name = name or time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
+    mountpoint = settings["mountpoint"]
+    request = making.Request(
+        str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (),
+        int(str(settings["workers"])), float(str(settings.get("home_seconds", SECONDS))),
+        int(str(settings.get("home_entries", ENTRIES))),
+    )  # fmt: skip
+    made = making.create(request)
+    print(f"{name}: {len(made.homes)} homes")
+    for words in making.missing(made.as_dict()):
+        print(f"Warning: {words}", file=sys.stderr)
+    gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))
+    print(f"deleted: {', '.join(gone) or 'none'}")
+    if settings.get("remote"):
+        remote = dict(settings["remote"], directory=directory, backup=name)  # type: ignore[call-overload]
+        jobs.copy_backup(remote)
+        print(f"copied to {remote['host']}")
+    return name

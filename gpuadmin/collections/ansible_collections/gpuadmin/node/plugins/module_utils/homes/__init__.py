@@ -1,0 +1,1 @@
+"""Home directories, and the archives that are made of them."""

@@ -1,0 +1,316 @@
+"""Homes on the storage host: made under a temporary name, so that a home is there whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from .. import btrfs, jobs, mounts
+from ..errors import NodeError
+from ..fields import shown, valid_name, whole_number
+from ..files import flocked, make_directory, sync_directory, sync_filesystem
+from ..lookup import Lookup, system_lookup
+from ..report import UserReport
+from ..run import Runner, run_command
+from . import archiving
+
+NEW = ".gpuadmin-new"
+SUBVOL_CREATE = 0x5000940E  # linux/btrfs.h: _IOW(0x94, 14, struct btrfs_ioctl_vol_args)
+FIRST_HUMAN_UID = 1000
+RUN = "/run/gpuadmin"
+
+
+@dataclass(frozen=True)
+class Request:
+    """``users``: {name, uid, gid}; ``archive``: {name, uid}. Unchecked, as they came from outside.
+
+    ``refused``: name → why that person gets no home.
+    """
+
+    root: str
+    users: Sequence[Mapping[str, object]] = ()
+    archive: Sequence[Mapping[str, object]] = ()
+    mountpoint: str | None = None
+    skeleton: str = "/etc/skel"
+    subvolume: bool = False
+    archive_directory: str | None = None
+    archive_timeout: int = 7200
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What lies in the home root under one name."""
+
+    kind: str  # directory, symbolic link, other
+    uid: int
+
+
+@dataclass
+class Plan:
+    homes: dict[str, UserReport] = field(default_factory=dict)
+    create: list[tuple[str, int, int]] = field(default_factory=list)
+    archive: list[tuple[str, int]] = field(default_factory=list)
+    make_root: bool = False
+
+    @property
+    def operations(self) -> list[str]:
+        first = ["make the home root"] if self.make_root else []
+        return first + [f"home {name}: {text}" for name, home in self.homes.items() for text in home.operations]
+
+    @property
+    def conflicts(self) -> list[str]:
+        return [f"home {name}: {home.problem}" for name, home in self.homes.items() if home.status == "conflict"]
+
+    def report(self) -> dict[str, object]:
+        return {"homes": {name: home.as_dict() for name, home in self.homes.items()}, "problems": []}
+
+    def diff(self) -> dict[str, str]:
+        after = [f"{name} (uid {uid}, 0700)\n" for name, uid, _gid in self.create]
+        return {"before": "".join(f"{name} (uid {uid})\n" for name, uid in self.archive), "after": "".join(after)}
+
+
+def check_root(request: Request, mountinfo: str) -> bool:
+    """Whether the home root is there; an unmounted disk, a symlink or a root open to others is an error."""
+    path = request.root
+    if not path.startswith("/") or os.path.normpath(path) != path.rstrip("/") or path.strip("/") == "":
+        raise NodeError(f"the home root {shown(path)} is not a plain absolute path")
+    table = mounts.parse_mountinfo(mountinfo)
+    parent = path.rstrip("/")
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    if os.path.realpath(parent) != parent:
+        raise NodeError(f"{parent} leads through a symbolic link; name the directory itself")
+    mount = mounts.nearest(path, table)
+    if request.mountpoint is not None:
+        point = request.mountpoint.rstrip("/")
+        if not (path + "/").startswith(point + "/"):
+            raise NodeError(f"{path} is not below the mount point {point}")
+        if all(one.point != point for one in table):
+            raise NodeError(f"nothing is mounted at {point}: homes would be written under the mount. Mount the disk")
+    elif mount is None or mount.point == "/":
+        raise NodeError(f"{path} is on the root file system, so its disk is not mounted; mount it or set 'mountpoint'")
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != 0 or facts.st_mode & 0o022:
+        raise NodeError(f"{path} must be a directory of root that nobody else can write in")
+    return True
+
+
+def scan(root: str) -> dict[str, Entry]:
+    """Every entry of the home root with its kind and owner."""
+    found = {}
+    with os.scandir(root) as entries:
+        for entry in entries:
+            try:
+                facts = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # another run has just given it its name
+                continue
+            kind = "symbolic link" if entry.is_symlink() else "directory" if stat.S_ISDIR(facts.st_mode) else "other"
+            found[entry.name] = Entry(kind, facts.st_uid)
+    return found
+
+
+def _refused(raw: Mapping[str, object]) -> str | None:
+    uid = whole_number(raw.get("uid"))
+    if not valid_name(raw.get("name")):
+        return f"the name {shown(raw.get('name'))} is refused"
+    if uid is None or uid < FIRST_HUMAN_UID:
+        return f"uid {shown(raw.get('uid'))} is not a person's"
+    gid = uid if raw.get("gid") is None else whole_number(raw.get("gid"))
+    return None if gid is not None and gid >= FIRST_HUMAN_UID else f"gid {shown(raw.get('gid'))} is not a person's"
+
+
+def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[str, int], bool]) -> Plan:
+    """Given what is in the home root, decide. ``archived``: whether a finished archive of (name, uid) exists."""
+    plan = Plan()
+    owned: dict[int, list[str]] = {}
+    for entry_name, entry in entries.items():
+        if not entry_name.endswith(NEW):
+            owned.setdefault(entry.uid, []).append(entry_name)
+    for raw in request.users:
+        problem = _refused(raw)
+        name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
+        home = plan.homes.setdefault(name, UserReport())
+        if valid_name(raw.get("name")) and raw.get("uid") is None:
+            home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
+            continue
+        problem = problem or request.refused.get(name)
+        if problem:
+            home.status, home.problem = "conflict", problem
+            continue
+        uid = int(str(raw["uid"]))
+        gid = uid if raw.get("gid") is None else int(str(raw["gid"]))
+        found = entries.get(name)
+        others = [one for one in owned.get(uid, []) if one != name and not archiving.is_rest(one, name)]
+        others = [one for one in others if not one.startswith((f"{name}.restored-", f"{name}.before-"))]
+        if found is not None and found != Entry("directory", uid):
+            home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
+        elif found is None and others:
+            home.status, home.problem = "conflict", f"uid {uid} owns '{others[0]}' here already: nothing made"
+        elif found is None:
+            home.status = "created"
+            home.operations.append(f"create for uid {uid}")
+            plan.create.append((name, uid, gid))
+            owned.setdefault(uid, []).append(name)
+    _compute_archives(request, entries, archived, plan)
+    return plan
+
+
+def _compute_archives(
+    request: Request, entries: Mapping[str, Entry], archived: Callable[[str, int], bool], plan: Plan
+) -> None:
+    for raw in request.archive:
+        problem = _refused(raw)
+        name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
+        if name in plan.homes:
+            problem = "is both wanted and to be archived"
+        home = plan.homes[name] = UserReport("archived")
+        if request.archive_directory is None:
+            problem = "archive_directory is not set"
+        if problem:
+            home.status, home.problem = "conflict", problem
+            continue
+        uid = int(str(raw["uid"]))
+        found, rests = entries.get(name), [one for one in entries if archiving.is_rest(one, name)]
+        if found is not None and found != Entry("directory", uid):
+            home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
+        elif found is not None:
+            home.operations.append(f"archive to {request.archive_directory}, verify, delete")
+            plan.archive.append((name, uid))
+        elif rests:
+            home.operations.append("finish deleting the archived home, after packing what no archive has")
+            plan.archive.append((name, uid))
+        elif not archived(name, uid):
+            home.status = "absent"
+
+
+def _copy_skeleton(source: str, target: str, uid: int, gid: int) -> None:
+    """Copy files, directories and symlinks (as such) and give them away. Nobody else can enter ``target`` meanwhile."""
+    with os.scandir(source) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            path = os.path.join(target, entry.name)
+            mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), path)
+            elif entry.is_dir(follow_symlinks=False):
+                os.mkdir(path, 0o700)
+                _copy_skeleton(entry.path, path, uid, gid)
+                os.chmod(path, mode)
+            elif entry.is_file(follow_symlinks=False):
+                shutil.copyfile(entry.path, path, follow_symlinks=False)
+                os.chmod(path, mode & 0o777)
+            else:
+                continue
+            os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def _make_subvolume(root: str, name: str) -> None:
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(handle, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, name.encode())))
+    finally:
+        os.close(handle)
+
+
+def _make_root(path: str) -> None:
+    """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds homes and no more."""
+    parent = os.path.dirname(path)
+    if btrfs.subvolume(parent) is not None:
+        _make_subvolume(parent, os.path.basename(path))
+        os.chmod(path, 0o755)
+        sync_directory(parent)
+    else:
+        make_directory(path, 0o755)
+
+
+def _create(request: Request, wanted: Sequence[tuple[str, int, int]]) -> None:
+    """Build all homes beside their names, sync once, rename them into place."""
+    for name, uid, gid in wanted:
+        temporary = f".{name}{NEW}"
+        path = os.path.join(request.root, temporary)
+        if os.path.lexists(path):  # left by a cut: nobody has ever seen it as a home
+            shutil.rmtree(path)
+        if request.subvolume:
+            _make_subvolume(request.root, temporary)
+            os.chmod(path, 0o700)
+        else:
+            os.mkdir(path, 0o700)
+        if os.path.isdir(request.skeleton):
+            _copy_skeleton(request.skeleton, path, uid, gid)
+        os.chown(path, uid, gid, follow_symlinks=False)
+        os.chmod(path, 0o700)
+    sync_filesystem(request.root)
+    for name, _uid, _gid in wanted:
+        target = os.path.join(request.root, name)
+        if os.path.lexists(target):
+            raise NodeError(f"{target} has just appeared; nothing was replaced")
+        os.rename(os.path.join(request.root, f".{name}{NEW}"), target)
+    sync_directory(request.root)
+
+
+def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
+    """Archive a home in a unit of its own; return a problem or None."""
+    where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory),
+             "inode": archiving.decided(request.root, name)}  # fmt: skip
+    try:
+        jobs.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
+    except (NodeError, OSError) as error:  # the others' homes are archived all the same
+        return str(error)
+    left = os.path.lexists(os.path.join(request.root, name)) or archiving.rests(request.root, name)
+    return "the home is still there; run this again" if left else None
+
+
+def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, object]:
+    """Give somebody without a uid the ids that NSS knows on this host, if it knows them."""
+    name = raw.get("name")
+    if raw.get("uid") is not None or not isinstance(name, str) or not valid_name(name):
+        return raw
+    found = lookup(name)
+    if found is None:
+        return raw
+    # a directory's people often share a group below the human ones, such as `users`; a home is 0700 all the same
+    return {**raw, "uid": found[0], "gid": found[1] if found[1] >= FIRST_HUMAN_UID else found[0]}
+
+
+def converge(
+    request: Request, *, check: bool = False, mountinfo: str | None = None, run: Runner = run_command,
+    lock: str = RUN + "/homes.lock", lookup: Lookup = system_lookup,
+) -> Plan:  # fmt: skip
+    """Bring the home root there (unless ``check``) and return the plan: the same in both cases."""
+    request = replace(request, users=[_identified(raw, lookup) for raw in request.users])
+
+    def archived(name: str, uid: int) -> bool:
+        return bool(archiving.archives(str(request.archive_directory), name, uid))
+
+    def observe() -> Plan:
+        there = check_root(request, mounts.read_mountinfo() if mountinfo is None else mountinfo)
+        plan = compute(request, scan(request.root) if there else {}, archived)
+        plan.make_root = not there
+        return plan
+
+    try:
+        if check:
+            return observe()
+        with flocked(lock):
+            plan = observe()
+            if plan.make_root:
+                os.makedirs(os.path.dirname(request.root), mode=0o755, exist_ok=True)
+                _make_root(request.root)
+            if plan.create:
+                _create(request, plan.create)
+        for name, uid in plan.archive:  # hours, perhaps: nobody's new home waits for it
+            problem = _archive(request, name, uid, run)
+            if problem:
+                plan.homes[name].status, plan.homes[name].problem = "conflict", problem
+        return plan
+    except (OSError, shutil.Error, subprocess.SubprocessError) as error:
+        raise NodeError(str(error)) from error

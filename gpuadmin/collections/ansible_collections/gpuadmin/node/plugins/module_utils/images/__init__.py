@@ -1,0 +1,1 @@
+"""Images of a root: building, sending, switching to one on trial, and going back."""

@@ -1,0 +1,204 @@
+"""The manifest of an image: what it is, its streams and their digests, in JSON, signed with an ssh key.
+
+``{"format": 1, "name", "uuid", "parent": {"name", "uuid"} | null, "created": seconds since 1970, "by", "distribution",
+"version", "machine", "kernel", "size": bytes, "packages": {NAME: VERSION}, "changes": {"added", "removed", "changed"},
+"streams": [{"file", "parent": {"name", "uuid"} | null, "bytes", "stream_bytes", "sha256", "protocol"}]}``
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import NodeError
+from .places import FORMAT, check_name
+
+NAMESPACE = "gpuadmin-image"
+PRINCIPAL = "gpuadmin"
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+FILE = re.compile(r"[a-z0-9._-]+\.btrfs\.zst")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One way to send an image: whole (``parent`` None), or as the difference to a parent (name, uuid)."""
+
+    file: str
+    parent: tuple[str, str] | None
+    bytes: int
+    stream_bytes: int
+    sha256: str
+    protocol: int = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    name: str
+    uuid: str
+    parent: tuple[str, str] | None
+    created: float
+    distribution: str
+    machine: str
+    kernel: str
+    size: int
+    streams: tuple[Stream, ...]
+    raw: Mapping[str, object]
+
+
+def _parent(value: object) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not UUID.fullmatch(str(value.get("uuid"))):
+        raise ValueError("a parent without a name and a uuid")
+    return check_name(value.get("name")), str(value["uuid"])
+
+
+def parse(text: bytes, where: str = "the manifest") -> Manifest:
+    """Given the bytes, return the manifest. Raises NodeError that says what is wrong with it."""
+    try:
+        raw = json.loads(text.decode("utf-8"))
+        if raw["format"] != FORMAT:
+            raise NodeError(f"{where} has format {raw['format']!r}; this gpuadmin knows {FORMAT}")
+        streams = []
+        for item in raw["streams"]:
+            if not FILE.fullmatch(item["file"]) or not re.fullmatch("[0-9a-f]{64}", item["sha256"]):
+                raise ValueError(f"stream {item['file']!r}")
+            streams.append(
+                Stream(
+                    item["file"],
+                    _parent(item["parent"]),
+                    int(item["bytes"]),
+                    int(item["stream_bytes"]),
+                    item["sha256"],
+                    int(item.get("protocol", 1)),
+                )
+            )
+        if not UUID.fullmatch(raw["uuid"]) or not streams:
+            raise ValueError("no uuid, or no stream")
+        return Manifest(
+            check_name(raw["name"]), raw["uuid"], _parent(raw["parent"]), float(raw["created"]),
+            str(raw["distribution"]), str(raw["machine"]), str(raw["kernel"]), int(raw["size"]), tuple(streams), raw,
+        )  # fmt: skip
+    except NodeError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NodeError(f"{where} is damaged: {error!r}") from error
+
+
+def render(raw: Mapping[str, object]) -> bytes:
+    """The bytes that are signed."""
+    return (json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def choose_stream(manifest: Manifest, held: Mapping[str, str], *, full: bool = False, protocol: int = 2) -> Stream:
+    """Given what a node holds (image name → uuid), return the cheapest stream that it can receive.
+
+    ``protocol``: the highest version of a stream that it knows.
+
+    Raises NodeError that names what is missing.
+    """
+    usable = [
+        stream
+        for stream in manifest.streams
+        if stream.protocol <= protocol
+        and (stream.parent is None or (not full and held.get(stream.parent[0]) == stream.parent[1]))
+    ]
+    if usable:
+        return min(usable, key=lambda stream: (stream.bytes, stream.file))
+    if all(stream.protocol > protocol for stream in manifest.streams):
+        raise NodeError(
+            f"{manifest.name} was sent in version {manifest.streams[0].protocol} of btrfs streams, and this node knows "
+            f"{protocol}; a newer kernel and btrfs-progs are needed here"
+        )
+    wanted = [stream.parent for stream in manifest.streams if stream.parent is not None]
+    for name, uuid in wanted:
+        if name in held:
+            raise NodeError(
+                f"its image {name} is another one (uuid {held[name]}) than the parent of {manifest.name} "
+                f"(uuid {uuid}); make a full stream: gpuadmin build-image {manifest.name} --full"
+            )
+    names = ", ".join(name for name, _ in wanted) or "none"
+    raise NodeError(
+        f"the parent of {manifest.name} ({names}) is not on this node; push it first, "
+        f"or make a full stream: gpuadmin build-image {manifest.name} --full"
+    )
+
+
+def verify(text: bytes, signature: bytes, signers: str) -> None:
+    """Check the signature of a manifest against allowed signers (text as in ssh-keygen(1)). Raises NodeError."""
+    with tempfile.TemporaryDirectory(prefix="gpuadmin-verify-") as work:
+        allowed, signed = os.path.join(work, "allowed_signers"), os.path.join(work, "manifest.sig")
+        with open(allowed, "w", encoding="utf-8") as stream:
+            stream.write(signers)
+        with open(signed, "wb") as binary:
+            binary.write(signature)
+        done = subprocess.run(
+            ("ssh-keygen", "-Y", "verify", "-f", allowed, "-I", PRINCIPAL, "-n", NAMESPACE, "-s", signed),
+            input=text, capture_output=True, check=False,
+        )  # fmt: skip
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        raise NodeError(
+            "the image's signature is not by one of this site's keys; it is not used "
+            f"({said[-1] if said else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another one "
+            "now: gpuadmin verify-image, then gpuadmin prepare-root"
+        )
+
+
+def load(directory: str, signers: str | None) -> Manifest:
+    """Read and verify the manifest in an image's directory; ``signers`` None: without verifying."""
+    return load_text(directory, signers)[0]
+
+
+def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
+    """The same, with the very bytes that were verified: another reading could give others."""
+    path = os.path.join(directory, "manifest.json")
+    name = os.path.basename(directory)
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read()
+    except FileNotFoundError:
+        raise NodeError(f"the store has no complete image {name}: gpuadmin list-images shows what it has") from None
+    except OSError as error:
+        raise NodeError(f"the image store cannot be read: {error}") from error
+    if signers is not None:
+        try:
+            with open(path + ".sig", "rb") as stream:
+                signature = stream.read()
+        except FileNotFoundError:
+            raise NodeError(f"image {name} is not signed; it is not used") from None
+        verify(text, signature, signers)
+    manifest = parse(text, path)
+    if manifest.name != name:
+        raise NodeError(f"{path} is the manifest of {manifest.name}; the store was changed by hand")
+    return manifest, text
+
+
+def digest(path: str) -> str:
+    """The sha256 of a file, in hexadecimal."""
+    total = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while True:
+            block = stream.read(1 << 20)
+            if not block:
+                return total.hexdigest()
+            total.update(block)
+
+
+def package_changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    """Given two package lists (name → version), return what was added, removed and changed."""
+    return {
+        "added": {name: after[name] for name in sorted(after) if name not in before},
+        "removed": {name: before[name] for name in sorted(before) if name not in after},
+        "changed": {
+            name: [before[name], after[name]]
+            for name in sorted(after)
+            if name in before and before[name] != after[name]
+        },
+    }

@@ -1,0 +1,73 @@
+"""What a node says of its images and roots, and of who is on it. Changes nothing."""
+
+from __future__ import annotations
+
+from ..errors import NodeError
+from ..logins.occupants import gpu_work, people
+from . import prune, subvolumes
+from .grubenv import read
+from .manifest import Manifest, choose_stream
+from .places import ImageSettings, Places
+from .records import held_images, image_of, journal, known_manifests, records
+from .root_facts import packages, send_version
+
+
+def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, object]:
+    """What a node has and runs, and what it would receive for an image. The top level is mounted."""
+    running = subvolumes.running_root(places)
+    held = held_images(places)
+    words, known = read(places.boot), records(places)
+    report: dict[str, object] = {
+        "running": running.name,
+        "current": words.get("current", ""),
+        "trial": words.get("trial", ""),
+        "image": image_of(places, running.name),
+        "held": held,
+        "roots": sorted(subvolumes.listing(places.in_top("roots"))),
+        "confirmed": known.confirmed,
+        "refused": known.refused,
+        "last": {key: value for key, value in journal(places).items() if key != "before"},
+        "rollback": rollback_target(places),
+        "people": people(settings.uid_first, settings.uid_last),
+        "gpu_work": gpu_work(settings.uid_first),
+        "drift": drift(places),
+        "send_version": send_version(),
+    }
+    roots, images = prune.plan_node(places)
+    report["prunable"] = {"roots": roots, "images": images}
+    if manifest is not None:
+        try:
+            if held.get(manifest.name) == manifest.uuid:
+                report["receives"] = {"bytes": 0, "parent": None, "held": True}
+            else:
+                stream = choose_stream(manifest, held, protocol=send_version())
+                report["receives"] = {"bytes": stream.bytes, "parent": (stream.parent or (None,))[0], "held": False}
+        except NodeError as error:
+            report["problem"] = str(error)
+    return report
+
+
+def drift(places: Places) -> list[str]:
+    """In what the running root is not as its image: a sentence each. Nothing where the image's list is not known."""
+    found = []
+    root = subvolumes.inspect(places.root)
+    if root is not None and not root.read_only:
+        found.append("its root is writable")
+    manifest = known_manifests(places).get(image_of(places, subvolumes.running_root(places).name))
+    if manifest is None:
+        return found
+    wanted, there = dict(manifest.raw["packages"]), packages(places.root)  # type: ignore[call-overload]
+    other = sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
+    if other:
+        shown = ", ".join(other[:5]) + (" …" if len(other) > 5 else "")
+        found.append(f"{len(other)} packages differ from its image: {shown}")
+    return found
+
+
+def rollback_target(places: Places) -> str | None:
+    """The last confirmed root before the one that runs, if it is still there."""
+    running = subvolumes.running_root(places).name
+    for name in records(places).confirmed:
+        if name != running and subvolumes.inspect(places.in_top("roots", name)) is not None:
+            return name
+    return None

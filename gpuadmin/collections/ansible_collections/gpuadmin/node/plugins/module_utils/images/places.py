@@ -1,0 +1,117 @@
+"""Where images, roots and their records are on a node, and what the site wants there (images.json)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..errors import NodeError
+from ..files import read_bytes, write_atomic
+
+# An image's name becomes a path, a word in grubenv and a kernel argument. `+` is not in it: roots/NAME+2 is the second
+# root made from an image.
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Running:
+    """The subvolume that is mounted as the root: its id, and its path from the top level."""
+
+    id: int
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The root's name; empty where it is none of ours."""
+        return self.path[len("/roots/") :] if self.path.startswith("/roots/") else ""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Paths on a node. Tests put them elsewhere and say which root "runs"."""
+
+    top: str = "/run/gpuadmin/top"
+    root: str = "/"
+    var: str = "/var"
+    state: str = "/var/lib/gpuadmin"
+    boot: str = "/boot/grub"
+    store: str = "/run/gpuadmin/store"
+    run: str = "/run/gpuadmin"
+    early_deadline: str = "/run/gpuadmin-trial.pid"
+    running: Running | None = None
+    boot_id: str | None = None
+
+    def in_top(self, *parts: str) -> str:
+        return os.path.join(self.top, *parts)
+
+    def in_state(self, *parts: str) -> str:
+        return os.path.join(self.state, *parts)
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """What the site says. ``store``: SERVER:/PATH; ``deadline``: seconds a trial may take; ``settle``: seconds that
+    required checks are tried again before a trial has failed; ``identity``: further paths that belong to the node."""
+
+    store: str = ""
+    signers: str = ""
+    deadline: int = 600
+    settle: int = 60
+    identity: tuple[str, ...] = ()
+    uid_first: int = 20000
+    uid_last: int = 49999
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+def check_name(name: object, what: str = "image") -> str:
+    """Given a name, return it if it is one. Raises NodeError."""
+    if not isinstance(name, str) or len(name) > 64 or not NAME.fullmatch(name):
+        raise NodeError(f"{name!r} is no name of an {what}: lower-case letters, digits and . _ -, 64 at most")
+    return name
+
+
+def read_json(path: str) -> dict[str, object] | None:
+    """The object in a file; None if there is no file. Damage is an error, never an empty record."""
+    data = read_bytes(path)
+    if data is None:
+        return None
+    try:
+        value = json.loads(data.decode("utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise NodeError(f"{path} cannot be read ({error}); restore it or move it away") from error
+    if value.get("format", FORMAT) != FORMAT:
+        raise NodeError(
+            f"{path} has format {value.get('format')!r}; this code knows {FORMAT}: run gpuadmin prepare-root"
+        )
+    return value
+
+
+def write_json(path: str, value: Mapping[str, object], *, mode: int = 0o600) -> None:
+    """Replace a file by an object, durably."""
+    text = json.dumps({"format": FORMAT, **value}, indent=1, sort_keys=True) + "\n"
+    write_atomic(path, text.encode(), mode=mode)
+
+
+def load_settings(places: Places) -> ImageSettings:
+    """The site's settings on this node. Raises NodeError where prepare-root has not been."""
+    raw = read_json(places.in_state("images.json"))
+    if raw is None:
+        raise NodeError("this node is not prepared for images: run gpuadmin prepare-root")
+    known = {key: raw[key] for key in ("store", "signers", "deadline", "settle", "uid_first", "uid_last") if key in raw}
+    identity = raw.get("identity") or []
+    assert isinstance(identity, list)
+    return ImageSettings(**known, identity=tuple(str(path) for path in identity))  # type: ignore[arg-type]
+
+
+def boot_id(places: Places) -> str:
+    """An id that is another one after every boot."""
+    if places.boot_id is not None:
+        return places.boot_id
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        return stream.read().strip()

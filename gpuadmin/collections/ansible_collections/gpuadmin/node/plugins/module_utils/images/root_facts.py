@@ -1,0 +1,125 @@
+"""What a root or a node is: whether it can boot, its system, its space, its units and GPUs. Looks, changes nothing."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from ..errors import NodeError
+from ..run import run
+
+#: Reboots a trial that is not confirmed in time, from before the root is mounted (role btrfs_root).
+EARLY = "etc/initramfs-tools/scripts/init-top/gpuadmin-trial"
+
+
+def check_boots(root: str, name: str) -> None:
+    """Refuse an image without kernel and initramfs, or without the modules of that kernel."""
+    for link in ("vmlinuz", "initrd.img"):
+        target = os.path.join(root, link)
+        if os.path.islink(target):
+            target = os.path.join(root, os.readlink(target).lstrip("/"))
+        if not os.path.isfile(target) or os.path.getsize(target) == 0:
+            raise NodeError(f"image {name} has no {link} to boot; it is not used")
+    if not os.path.lexists(os.path.join(root, "etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service")):
+        raise NodeError(f"image {name} has no unit that would judge its trial (gpuadmin-trial.service); it is not used")
+    if os.path.isdir(os.path.join(root, "etc/initramfs-tools")) and not os.path.exists(os.path.join(root, EARLY)):
+        raise NodeError(f"image {name} has nothing that would end a trial that hangs (/{EARLY}); it is not used")
+    version = kernel_version(root)
+    if not os.path.isfile(os.path.join(root, "usr/lib/modules", version, "modules.dep")):
+        raise NodeError(f"image {name} has no modules for its kernel {version}; it is not used")
+
+
+def kernel_version(root: str) -> str:
+    """The version of the kernel that a root boots, by the name that /vmlinuz points to."""
+    path = os.path.join(root, "vmlinuz")
+    name = os.path.basename(os.readlink(path)) if os.path.islink(path) else ""
+    return name.partition("-")[2] or (sorted(os.listdir(os.path.join(root, "usr/lib/modules"))) or [""])[-1]
+
+
+def os_release(root: str) -> dict[str, str]:
+    """os-release(5) of a root."""
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        try:
+            with open(os.path.join(root, name), encoding="utf-8") as stream:
+                pairs = (line.strip().partition("=") for line in stream)
+                return {key: value.strip("\"'") for key, equals, value in pairs if equals}
+        except OSError:
+            continue
+    return {}
+
+
+def free_bytes(top: str) -> dict[str, int]:
+    """Bytes that data and metadata can still take, from `btrfs filesystem usage`."""
+    known = {}
+    for line in run(("btrfs", "filesystem", "usage", "-b", top)).splitlines():
+        key, colon, value = line.strip().partition(":")
+        if colon and value.split():
+            known[key] = value.split()[0] if not key.startswith(("Data,", "Metadata,")) else value
+    unallocated = int(known.get("Device unallocated", "0"))
+    left = 0
+    for key, value in known.items():
+        if key.startswith("Metadata,"):
+            words = dict(word.strip(" ,").split(":", 1) for word in value.replace(", ", ",").split(",") if ":" in word)
+            left = int(words.get("Size", "0").split()[0]) - int(words.get("Used", "0").split()[0])
+    copies = float(known.get("Metadata ratio", "1"))  # 2 where it is kept twice (DUP, RAID1)
+    # not statvfs, which says that nothing is free where metadata is full
+    return {"data": int(known.get("Free (estimated)", "0")), "metadata": left + int(unallocated / copies)}
+
+
+def baseline() -> dict[str, object]:
+    """How the node is before a switch, for the health checks to compare with."""
+    return {"failed_units": failed_units(), "gpus": gpus()}
+
+
+def send_version() -> int:
+    """The highest version of send streams that kernel and btrfs-progs here can take (2: kernel 6.0, progs 6.0)."""
+    try:
+        with open("/sys/fs/btrfs/features/send_stream_version", encoding="ascii") as stream:
+            kernel = int(stream.read())
+    except (OSError, ValueError):
+        return 1
+    progs = re.search(r"v(\d+)\.", run(("btrfs", "--version")))
+    return min(kernel, 2) if progs and int(progs.group(1)) >= 6 else 1
+
+
+def failed_units() -> list[str]:
+    if not os.path.isdir("/run/systemd/system"):
+        return []
+    said = run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
+    return sorted(line.split()[0] for line in said.splitlines() if line.split())
+
+
+def gpus() -> list[str]:
+    """The GPUs on the PCI bus (NVIDIA and AMD display controllers), each with the driver that it has."""
+    found = []
+    for path in sorted(glob.glob("/sys/bus/pci/devices/*/class")):
+        with open(path, encoding="ascii") as stream:
+            kind = stream.read().strip()
+        device = os.path.dirname(path)
+        with open(os.path.join(device, "vendor"), encoding="ascii") as stream:
+            vendor = stream.read().strip()
+        if kind.startswith(("0x0302", "0x0300")) and vendor in ("0x10de", "0x1002"):
+            driver = os.path.join(device, "driver")
+            name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else "none"
+            found.append(f"{os.path.basename(device)} {name}")
+    return found
+
+
+def packages(root: str) -> dict[str, str]:
+    """The packages of a root that are installed: name → version."""
+    base = os.path.join(root, "usr/lib/sysimage")
+    if os.path.isdir(f"{base}/dpkg"):
+        form = "${Package} ${Version} ${db:Status-Status}\n"
+        command: tuple[str, ...] = ("dpkg-query", f"--admindir={base}/dpkg", "-W", "-f", form)
+    elif os.path.isdir(f"{base}/pacman"):
+        command = ("pacman", "-Q", "-b", f"{base}/pacman")
+    elif os.path.isdir(f"{base}/rpm"):
+        command = ("rpm", "--root", root, "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n")
+    else:
+        return {}
+    # dpkg knows the version, too, of what was removed but for its settings
+    lines = (line.split() for line in run(command).splitlines())
+    return {
+        words[0]: words[1] for words in lines if len(words) > 1 and words[-1] not in ("config-files", "not-installed")
+    }

@@ -1,0 +1,271 @@
+"""The image switch: a list of steps, each of which can be cut off at any moment and done again.
+
+STEPS is the one place that lists them: the engine runs them in this order, tests cut the power at each, the docs and
+the picture are held against it. What decides what boots is one word in grubenv; roots never move.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from .. import faults
+from ..errors import NodeError
+from ..files import flocked
+from ..words import size_words
+from . import chain_key, grubenv, identity, relay, subvolumes
+from .follower import Follower
+from .manifest import Manifest, Stream
+from .places import ImageSettings, Places, boot_id, write_json
+from .preflight import preflight, preflight_image
+from .records import image_of, journal, records
+from .root_facts import baseline, check_boots
+from .stream import Say, clean, fetch, receive, stream_path
+
+EARLY_SLACK = 120  # seconds that the initramfs gives a trial beyond what the node itself gives it
+
+
+@dataclass
+class Switch:
+    """A switch in progress. ``manifest`` None: back to a root that is there (rollback, or the golden node's own)."""
+
+    places: Places
+    settings: ImageSettings
+    manifest: Manifest | None = None
+    full: bool = False
+    target: str = ""  # the root to switch to; made by the step `root`
+    kind: str = "push"
+    stream: Stream | None = None
+    link: relay.Link | None = None  # this node's place in a chain that brings the stream
+    follower: Follower | None = None  # the next node there, where it is this process that passes the stream on
+    say: Say = lambda text: None
+    done: list[str] = field(default_factory=list)  # what was done, in words
+    seconds: dict[str, float] = field(default_factory=dict)
+    armed: str | None = None  # the root that the next boot takes, or the trial that runs
+    booted: bool = False  # that root runs already
+
+
+def _preflight(work: Switch) -> None:
+    """Refuse before anything is touched."""
+    preflight(work.places, work.settings)
+    if work.manifest is not None:
+        work.stream = preflight_image(work.places, work.manifest, full=work.full)
+
+
+def _clean(work: Switch) -> None:
+    """Delete what earlier attempts left."""
+    removed = clean(work.places, work.stream)
+    if removed:
+        work.done.append(f"removed what an earlier attempt left: {', '.join(removed)}")
+
+
+def _fetch(work: Switch) -> None:
+    """Copy the stream from the store, and prove it."""
+    if work.manifest is None or work.stream is None:
+        return
+    path = stream_path(work.places, work.stream)
+    otherwise = "was here already"
+    link = work.link if work.stream.parent is None else None
+    head = link is not None and link.previous is None
+    if link is not None and not head:
+        if not os.path.exists(path):
+            otherwise = "along the chain"
+        # also where it is here: the node passes it on
+        relay.await_end(work.say, relay.relay_path(work.places, work.stream), work.stream.bytes)
+        # one whose relay brought not all of it is the first of the nodes that still wait
+        head = not relay.adopt(work.places, work.stream)
+        work.done += relay.remarks(work.places)
+    if link is not None and head:
+        work.follower = _follower(work, link, work.stream.bytes)
+    rate = fetch(work.places, work.manifest, work.stream, work.say, work.follower)
+    kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
+    from_store = f"{size_words(rate)}/s" if rate else otherwise
+    work.done.append(f"fetched {size_words(work.stream.bytes)}, {kind}, {from_store}")
+
+
+def _follower(work: Switch, link: relay.Link, size: int) -> Follower | None:
+    """The next node of the chain; None where there is none, or no key to prove it with."""
+    if link.next is None:
+        return None
+    try:
+        return Follower(link.next, link.port, size, chain_key.load(work.places))
+    except NodeError as error:
+        work.done.append(f"the image is not passed on: {error}")
+        return None
+
+
+def _receive(work: Switch) -> None:
+    """Receive it into incoming/, prove its uuid, move it to images/."""
+    if work.manifest is None:
+        return
+    if work.stream is not None:
+        work.say(f"receiving {work.manifest.name}")
+        receive(work.places, work.manifest, work.stream)
+        work.done.append(f"received image {work.manifest.name}")
+    check_boots(work.places.in_top("images", work.manifest.name), work.manifest.name)
+
+
+def _root(work: Switch) -> None:
+    """A writable snapshot with the node's identity: synced, read back, read-only, and then named."""
+    if work.manifest is None:
+        if subvolumes.inspect(work.places.in_top("roots", work.target)) is None:
+            raise NodeError(f"this node has no root {work.target} any more")
+        return
+    places, name = work.places, work.manifest.name
+    identity.capture(places.root, places.state, work.settings.identity)
+    known = records(places)
+    running = subvolumes.running_root(places).name
+    work.target = free_root(places, name)
+    new = places.in_top("roots", f"{work.target}.new")
+    subvolumes.snapshot(places.in_top("images", name), new)
+    identity.apply(new, places.state, work.settings.identity)
+    subvolumes.sync(places.top)
+    wrong = identity.differences(new, places.state, work.settings.identity)
+    if wrong:
+        raise NodeError(f"the new root does not read back with this node's identity: {', '.join(wrong)}")
+    faults.at("root:written")
+    # both in one transaction: a root of this name is complete and read-only, or not there
+    subvolumes.set_read_only(new, True)
+    os.rename(new, places.in_top("roots", work.target))
+    subvolumes.sync(places.top)
+    replace(known, images={**known.images, work.target: name}).write(places)
+    work.done.append(f"made root {work.target} of it, beside {running}")
+
+
+def _record(work: Switch) -> None:
+    """Write down what is about to be tried, and how the node was before."""
+    places = work.places
+    running = subvolumes.running_root(places).name
+    write_json(
+        places.in_state("switch.json"),
+        {
+            "stage": "pending",
+            "kind": work.kind,
+            "image": work.manifest.name if work.manifest else image_of(places, work.target),
+            "root": work.target,
+            "previous": running,
+            "boot_id": boot_id(places),
+            "time": time.time(),
+            "deadline": work.settings.deadline,
+            "before": baseline(),
+        },
+    )
+
+
+def _trial(work: Switch) -> None:
+    """Set `trial` in grubenv: the next boot, and only that one, takes the new root."""
+    grubenv.write(work.places.boot, trial=work.target, deadline=str(work.settings.deadline + EARLY_SLACK))
+    work.armed = work.target
+    work.done.append(f"the next boot tries {work.target}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its name, what does it (None: the controller or GRUB), and what a power cut after it leaves.
+
+    ``within``: what happens inside of it that a power cut can fall before or after.
+    """
+
+    name: str
+    action: Callable[[Switch], None] | None
+    where: str  # engine | controller | boot
+    cut_leaves: str
+    within: tuple[str, ...] = ()
+
+    @property
+    def points(self) -> list[str]:
+        """Where tests cut the power, in the order in which they are passed."""
+        return [f"{self.name}:{when}" for when in ("before", *self.within, "after")]
+
+
+STEPS: tuple[Step, ...] = (
+    Step("preflight", _preflight, "engine", "the old root"),
+    Step("clean", _clean, "engine", "the old root"),
+    Step("fetch", _fetch, "engine", "the old root, and a stream or a part of one", ("middle",)),
+    Step("receive", _receive, "engine", "the old root, and the image or a part of it", ("moved",)),
+    Step("root", _root, "engine", "the old root, and the new one beside it", ("written",)),
+    Step("record", _record, "engine", "the old root; the switch counts as failed"),
+    Step("trial", _trial, "engine", "the new root, on trial"),
+    Step("reboot", None, "controller", "the new root, on trial; the old one if it does not come up"),
+    Step("health", None, "boot", "the old root; the switch counts as failed"),
+    Step("commit", None, "boot", "the new root"),
+    Step("prune", None, "boot", "the new root, and a subvolume too many"),
+)
+
+
+def fault_points(*where: str) -> list[str]:
+    """The points of all steps that run on the node, in their order; of some, as ``engine`` or ``boot``."""
+    return [point for step in STEPS if step.where in (where or ("engine", "boot")) for point in step.points]
+
+
+def run_switch(work: Switch) -> Switch:
+    """Take all steps up to the reboot. Raises NodeError; what was done then is harmless, and the next try cleans it."""
+    os.makedirs(work.places.run, mode=0o755, exist_ok=True)
+    with flocked(os.path.join(work.places.run, "image.lock"), 5.0):
+        if already_there(work) or waiting(work):
+            return work
+        try:
+            for step in STEPS:
+                if step.where != "engine" or step.action is None:
+                    continue
+                faults.at(f"{step.name}:before")
+                begin = time.monotonic()
+                work.say(step.name)
+                step.action(work)
+                work.seconds[step.name] = round(time.monotonic() - begin, 2)
+                faults.at(f"{step.name}:after")
+        finally:
+            _take_leave(work)
+    return work
+
+
+def _take_leave(work: Switch) -> None:
+    """Let the next node of the chain have the rest; this node is ready, and waits for it within limits."""
+    if work.follower is None:
+        return
+    work.say("passing the rest of the image on")
+    work.follower.close()
+    if work.follower.problem:
+        work.done.append(work.follower.problem)
+
+
+def already_there(work: Switch) -> bool:
+    """Whether the wanted image runs and is confirmed."""
+    running = subvolumes.running_root(work.places).name
+    if grubenv.read(work.places.boot).get("current") != running:
+        return False
+    if work.manifest is None:
+        return running == work.target
+    image = subvolumes.inspect(work.places.in_top("images", work.manifest.name))
+    return (
+        image_of(work.places, running) == work.manifest.name
+        and image is not None
+        and image.is_image(work.manifest.uuid)
+    )
+
+
+def waiting(work: Switch) -> bool:
+    """Whether an earlier run got as far as the reboot for the very same: nothing is done then but what follows it."""
+    last = journal(work.places)
+    if last.get("stage") != "pending":
+        return False
+    wanted = work.manifest.name if work.manifest is not None else work.target
+    if last.get("image" if work.manifest is not None else "root") != wanted:
+        return False
+    root = str(last.get("root"))
+    work.booted = subvolumes.running_root(work.places).name == root
+    ready = last.get("boot_id") == boot_id(work.places) and grubenv.read(work.places.boot).get("trial") == root
+    if ready or work.booted:
+        work.armed = root
+    return ready or work.booted
+
+
+def free_root(places: Places, image: str) -> str:
+    """A name for a root of an image that none has: NAME, NAME+2, NAME+3 …"""
+    name, number = image, 1
+    while os.path.lexists(places.in_top("roots", name)):
+        number += 1
+        name = f"{image}+{number}"
+    return name

@@ -1,0 +1,254 @@
+"""What a node does by itself at boot: takes its identity, tries a new root, and confirms it or goes back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from .. import faults
+from ..errors import NodeError
+from ..files import read_bytes, sync_filesystem
+from ..root.guard import open_root
+from . import grubenv, health, identity, subvolumes
+from .places import ImageSettings, Places, boot_id, write_json
+from .prune import prune_node
+from .records import journal, records
+from .root_facts import failed_units, gpus
+
+CHECK_SECONDS = 60
+FACTORY = "usr/share/gpuadmin/factory-var"
+WRITABLE = ("var", "local")  # what belongs to the node, below the root
+
+
+def take_identity(places: Places, settings: ImageSettings) -> list[str]:
+    """Bring the running root to the node's identity, and /var to having what the image's packages expect there.
+
+    The root is opened only if it differs.
+    """
+    done = []
+    if os.path.isdir(places.in_state("identity")) and identity.differences(
+        places.root, places.state, settings.identity
+    ):
+        with open_root(places.root, state=places.state, run=places.run):
+            done += [f"/{name}" for name in identity.apply(places.root, places.state, settings.identity)]
+            sync_filesystem(places.root)
+    done += fill_var(os.path.join(places.root, FACTORY), places.var)
+    return done
+
+
+def fill_var(factory: str, var: str) -> list[str]:
+    """Copy what the image's packages put into /var and this node has not. What is there is never touched."""
+    done = []
+    for directory, names, files in os.walk(factory):
+        relative = os.path.relpath(directory, factory)
+        for name in sorted([*names, *files]):
+            source, target = os.path.join(directory, name), os.path.normpath(os.path.join(var, relative, name))
+            if os.path.lexists(target):
+                continue
+            facts = os.lstat(source)
+            if os.path.isdir(source) and not os.path.islink(source):
+                os.mkdir(target, 0o700)
+                shutil.copystat(source, target)
+            else:
+                shutil.copy2(source, target, follow_symlinks=False)
+            os.chown(target, facts.st_uid, facts.st_gid, follow_symlinks=False)
+            done.append(target)
+    if done:
+        sync_filesystem(var)
+    return done
+
+
+def on_trial(places: Places) -> bool:
+    """Whether the root that runs is one that is being tried."""
+    last = journal(places)
+    return last.get("stage") == "pending" and subvolumes.running_root(places).name == last.get("root")
+
+
+def checks(places: Places, kind: str) -> list[str]:
+    """The scripts of required.d or wanted.d, in order of their names."""
+    directory = places.in_state("checks", f"{kind}.d")
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    return [path for path in (os.path.join(directory, name) for name in names) if os.access(path, os.X_OK)]
+
+
+def run_checks(scripts: Sequence[str]) -> dict[str, str]:
+    """Run scripts; return name → last line of what it said, of those that failed."""
+    failed = {}
+    for script in scripts:
+        name = os.path.basename(script)
+        try:
+            done = subprocess.run(
+                (script,), stdin=subprocess.DEVNULL, capture_output=True, timeout=CHECK_SECONDS, check=False
+            )
+            if done.returncode != 0:
+                said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
+                failed[name] = said[-1] if said else f"status {done.returncode}"
+        except subprocess.TimeoutExpired:
+            failed[name] = f"no answer in {CHECK_SECONDS} s"
+        except OSError as error:
+            failed[name] = str(error)
+    return failed
+
+
+def gate(places: Places, settings: ImageSettings) -> str:
+    """At the end of every boot: judge a trial, or note that one did not come up. Returns what was found, in words.
+
+    A trial that fails reboots at once.
+    """
+    last = journal(places)
+    if last.get("stage") != "pending":
+        return "no switch is going on"
+    running = subvolumes.running_root(places).name
+    if running != last.get("root"):
+        if last.get("boot_id") == boot_id(places):
+            return f"{last.get('root')} waits for the reboot"
+        reason = (
+            last.get("reason") or f"{last.get('root')} did not come up, or was cut off; the node is back on {running}"
+        )
+        _finish(places, "failed", str(reason))
+        return str(reason)
+    if grubenv.read(places.boot).get("current") == running:  # cut between the commit and its record
+        end_early_deadline(places)
+        _confirmed(places, running)
+        return f"{running} is confirmed"
+    faults.at("health:before")
+    scripts = checks(places, "required")
+    failed = {} if scripts else {"required.d": "this node has no required checks: run gpuadmin prepare-root"}
+    end = time.monotonic() + settings.settle
+    while scripts:
+        failed = run_checks(scripts)
+        if not failed or time.monotonic() > end:
+            break
+        time.sleep(2)
+    if failed:
+        words = "; ".join(f"{name}: {said}" for name, said in failed.items())
+        give_up(places, f"a required check failed on {running}: {words}")
+        return f"{running} has failed: {words}"
+    faults.at("health:after")
+    faults.at("commit:before")
+    grubenv.write(places.boot, current=running)
+    end_early_deadline(places)  # before anything that a disk which people have filled can stop
+    wanted = run_checks(checks(places, "wanted"))
+    _confirmed(places, running, wanted)
+    faults.at("commit:after")
+    faults.at("prune:before")
+    try:
+        prune_node(places)
+    except (NodeError, OSError) as error:
+        print(f"pruning is left to the next time: {error}", file=sys.stderr)
+    faults.at("prune:after")
+    return f"{running} is confirmed"
+
+
+def _confirmed(places: Places, running: str, wanted: dict[str, str] | None = None) -> None:
+    known = records(places)
+    before = [name for name in known.confirmed if name != running]
+    previous = str(journal(places).get("previous") or "")
+    if previous and previous not in before and previous != running:
+        before.insert(0, previous)
+    image = str(journal(places).get("image"))
+    # an attempt that a power cut ended counted as failed; this one says otherwise
+    refused = {name: why for name, why in known.refused.items() if name != image}
+    replace(known, confirmed=(running, *before), refused=refused).write(places)
+    words = "; ".join(f"{name}: {said}" for name, said in (wanted or {}).items())
+    _finish(places, "confirmed", f"not as wanted: {words}" if words else "")
+
+
+def _finish(places: Places, stage: str, reason: str) -> None:
+    last = journal(places)
+    # with the time since the kernel began: how long the trial took
+    ended = {"ended": time.time(), "uptime": round(time.clock_gettime(time.CLOCK_BOOTTIME), 1)}
+    write_json(places.in_state("switch.json"), {**last, "stage": stage, "reason": reason, **ended})
+    if stage == "failed":
+        known = records(places)
+        replace(known, refused={**known.refused, str(last.get("image")): reason}).write(places)
+
+
+def call_off(places: Places) -> str:
+    """Undo what a switch has set for the next boot, on the root that it was made on. Returns what was done."""
+    root = journal(places).get("root")
+    grubenv.write(places.boot, trial="")
+    _finish(places, "called off", "")
+    return f"called off the switch to {root}"
+
+
+def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
+    """Note why a trial failed and reboot; GRUB takes the confirmed root. ``hard``: without asking anything to stop."""
+    print(reason, file=sys.stderr, flush=True)
+    try:
+        _finish(places, "failed", reason)
+        sync_filesystem(places.state)
+    except (NodeError, OSError) as error:  # a full disk: the confirmed root finds an attempt that did not come up
+        print(f"that could not be noted: {error}", file=sys.stderr, flush=True)
+    how = ("--force", "--force") if hard else ("--force",)
+    subprocess.run(("systemctl", *how, "reboot"), check=False, stdin=subprocess.DEVNULL)
+
+
+def deadline(places: Places, settings: ImageSettings) -> None:
+    """Early at boot: wait for as long as a trial may take, and go back if it is not confirmed by then."""
+    if not on_trial(places) or grubenv_current(places) == subvolumes.running_root(places).name:
+        return
+    seconds = int(str(journal(places).get("deadline") or settings.deadline))
+    time.sleep(seconds)
+    # what GRUB knows decides: the record of it may not have been written, on a disk that is full
+    if on_trial(places) and grubenv_current(places) != subvolumes.running_root(places).name:
+        give_up(places, f"{journal(places).get('root')} was not confirmed within {seconds} s", hard=True)
+
+
+def end_early_deadline(places: Places, proc: str = "/proc") -> None:
+    """End the process that the initramfs left to reboot a trial that is never confirmed. It has to go."""
+    data = read_bytes(places.early_deadline)
+    if data is None:
+        return
+    pid = int(data)
+    with suppress(FileNotFoundError, ProcessLookupError):
+        words = read_proc(f"{proc}/{pid}/cmdline")
+        if b"gpuadmin-trial" in words:  # the number may be another process's by now
+            os.kill(pid, signal.SIGKILL)
+    os.unlink(places.early_deadline)
+
+
+def read_proc(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def grubenv_current(places: Places) -> str:
+    """The confirmed root; empty where it cannot be read yet."""
+    try:
+        return grubenv.read(places.boot).get("current", "")
+    except NodeError:
+        return ""
+
+
+def check(places: Places, settings: ImageSettings, what: str) -> str | None:
+    """One of the built-in checks that the scripts call; None: all is well."""
+    before = journal(places).get("before") or {}
+    assert isinstance(before, dict)
+    if what == "root":
+        wanted, running = journal(places).get("root"), subvolumes.running_root(places).name
+        return None if running == wanted else f"{running} runs, {wanted} was to be tried"
+    if what == "identity":
+        wrong = identity.differences(places.root, places.state, settings.identity)
+        return f"not this node's own: {', '.join(wrong)}" if wrong else None
+    if what == "units":
+        known = set(before.get("failed_units") or [])
+        new = sorted(unit for unit in failed_units() if unit not in known and not health.of_people(unit))
+        return f"failed since the switch: {', '.join(new)}" if new else None
+    if what == "gpus":
+        wanted_gpus, now = list(before.get("gpus") or []), gpus()
+        lost = [gpu for gpu in wanted_gpus if gpu not in now]
+        return f"GPUs are not as before: {', '.join(lost)}" if lost else None
+    if what == "writable":
+        wrong = [problem for name in WRITABLE if (problem := health.cannot_write(os.path.join(places.root, name)))]
+        return "; ".join(wrong) or None
+    if what == "sshd":
+        return health.sshd_problem()
+    return f"there is no check {what}"

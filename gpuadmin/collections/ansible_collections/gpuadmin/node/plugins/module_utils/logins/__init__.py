@@ -1,0 +1,1 @@
+"""Who is logged in, who may log in, and their terminals."""

@@ -1,0 +1,56 @@
+"""Who is on a node: people who are logged in, and people's processes that hold a GPU."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from ..lookup import name_of
+from ..run import run
+
+#: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
+GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w\d+)")
+#: Since systemd 256 a user's own manager, which lingers without anybody there, is listed as a session.
+NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
+
+
+def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
+    """Names of people with a session (loginctl), without system accounts. NodeError where that cannot be asked."""
+    if text is None:
+        text = run(("loginctl", "list-sessions", "--no-legend"), what="it is not known who is logged in")
+    names = set()
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 3 or not words[1].isdigit() or NO_SESSIONS & set(words[3:]):
+            continue
+        if uid_first <= int(words[1]) <= uid_last:
+            names.add(words[2])
+    return sorted(names)
+
+
+def gpu_work(uid_first: int, proc: str = "/proc") -> list[str]:
+    """Names of people whose processes hold a GPU; those of system accounts do not count.
+
+    In a rootless container a process has a subuid: its owner is then in the path of its cgroup.
+    """
+    names = set()
+    for path in glob.glob(f"{proc}/[0-9]*"):
+        try:
+            uid = os.stat(path).st_uid
+            if uid < uid_first or not any(_is_gpu(one) for one in glob.iglob(f"{path}/fd/*")):
+                continue
+            with open(f"{path}/cgroup", encoding="ascii", errors="replace") as stream:
+                owner = re.search(r"/user-(\d+)\.slice/", stream.read())
+        except OSError:
+            continue  # it has ended meanwhile
+        number = int(owner.group(1)) if owner else uid
+        names.add(name_of(number) or f"uid {number}")
+    return sorted(names)
+
+
+def _is_gpu(path: str) -> bool:
+    try:
+        return GPU_DEVICE.fullmatch(os.readlink(path)) is not None
+    except OSError:
+        return False  # this file was closed meanwhile; the process has others

@@ -1,0 +1,202 @@
+"""Ending what people still run on a host, containers included, and making sure that nothing of theirs is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ..files import sync_directory
+from ..people import Person, owner
+from ..report import Reports, UserReport
+from ..run import Runner, run_command
+from . import terminals
+
+PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
+POLL = 0.3
+AT_ONCE = 16  # people whose sessions are ended at the same time
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    uid: int
+    command: str
+    state: str
+
+
+@dataclass
+class Plan(Reports[UserReport]):
+    """``status``: ended (there was something), ok (there was nothing), conflict (something is left)."""
+
+    KEY = "sessions"
+
+
+def processes(proc: str = "/proc") -> list[Process]:
+    """All processes with their real uid (proc_pid_status(5)); those that have ended but were not waited for are not."""
+    found = []
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"{proc}/{name}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
+                fields = dict(line.split(":\t", 1) for line in stream if ":\t" in line)
+            uids = [int(one) for one in fields["Uid"].split()]
+        except (OSError, KeyError, ValueError):
+            continue  # it ended while we looked
+        state = fields.get("State", "?")[:1]
+        if state not in "ZX":
+            uid = next((one for one in uids if one >= 1000), uids[0])
+            found.append(Process(int(name), uid, fields.get("Name", "?").strip(), state))
+    return found
+
+
+def of_people(people: Sequence[Person], found: Sequence[Process]) -> dict[str, list[Process]]:
+    """Who runs what, a person's containers included: their processes have subordinate ids."""
+    mine: dict[str, list[Process]] = {one.name: [] for one in people}
+    for process in found:
+        person = owner(people, process.uid)
+        if person is not None:
+            mine[person.name].append(process)
+    return mine
+
+
+def _commands(mine: Sequence[Process]) -> str:
+    counts: dict[str, int] = {}
+    for process in mine:
+        counts[process.command] = counts.get(process.command, 0) + 1
+    names = [name if count == 1 else f"{count} × {name}" for name, count in sorted(counts.items())]
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def compute(people: Sequence[Person], found: Sequence[Process], linger: Sequence[str]) -> Plan:
+    """Decide, by who runs what. Who is not named is not looked at."""
+    plan = Plan()
+    mine = of_people(people, found)
+    for one in people:
+        entry = plan.entries[one.name] = UserReport()
+        if one.name in linger:
+            entry.operations.append("end linger")
+        if mine[one.name]:
+            count = len(mine[one.name])
+            entry.operations.append(f"end {count} process{'' if count == 1 else 'es'} ({_commands(mine[one.name])})")
+        if entry.operations:
+            entry.status = "ended"
+    return plan
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where things are, and how commands are run; tests give others."""
+
+    linger: str = "/var/lib/systemd/linger"
+    run: Runner = run_command
+    processes: Callable[[], list[Process]] = processes
+    patience: float = PATIENCE
+
+    def lingering(self) -> list[str]:
+        return sorted(os.listdir(self.linger)) if os.path.isdir(self.linger) else []
+
+
+def converge(
+    people: Sequence[Person], *, message: str = "", grace: float = 0, check: bool = False, host: Host | None = None
+) -> Plan:
+    """End what these people run (unless ``check``), and return the plan.
+
+    ``grace``: seconds between the message on everybody's terminals and the end; over when nobody is there any more.
+    """
+    host = host or Host()
+    plan = compute(people, host.processes(), host.lingering())
+    if check or not plan.operations:
+        return plan
+    if message and grace > 0:
+        terminals.tell(message)
+        _wait(people, host, grace)
+    ending = [one for one in people if plan.entries[one.name].status == "ended"]
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # whose services do not stop for minutes keeps few others waiting
+        list(pool.map(lambda one: _end(one, host), ending))
+    if os.path.isdir(host.linger):
+        sync_directory(host.linger)
+    _kill_rest(people, host)
+    left = of_people(people, host.processes())
+    for name, mine in left.items():
+        if mine:
+            stuck = " (the kernel does not let them go; reboot the host)" if any(p.state == "D" for p in mine) else ""
+            plan.entries[name].status = "conflict"
+            plan.entries[name].problem = f"still runs {_commands(mine)}{stuck}"
+    return plan
+
+
+def _wait(people: Sequence[Person], host: Host, seconds: float) -> bool:
+    """Whether nothing of these people is left before the time is over."""
+    deadline = time.monotonic() + seconds
+    while any(of_people(people, host.processes()).values()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
+
+
+def commands(person: Person) -> list[tuple[str, ...]]:
+    """What systemd is asked for one person. Their user manager and all containers live in their slice."""
+    return [
+        ("loginctl", "disable-linger", person.name),
+        ("loginctl", "terminate-user", str(person.uid)),
+        ("systemctl", "stop", f"user@{person.uid}.service"),
+        ("systemctl", "kill", "--signal=SIGKILL", f"user-{person.uid}.slice"),
+    ]
+
+
+def _end(person: Person, host: Host) -> None:
+    for command in commands(person):
+        host.run(command)  # one that fails has nothing to end; what counts is what is left
+    try:
+        os.unlink(os.path.join(host.linger, person.name))
+    except FileNotFoundError:
+        pass
+
+
+def _kill_rest(people: Sequence[Person], host: Host) -> None:
+    """Kill what is left one by one, until nothing is, or the patience is over: what forks is met again."""
+    deadline = time.monotonic() + host.patience
+    while True:
+        rest = [process for mine in of_people(people, host.processes()).values() for process in mine]
+        if not rest or time.monotonic() > deadline:
+            return
+        for process in rest:
+            _kill(process, people)
+        time.sleep(POLL)
+
+
+def _kill(process: Process, people: Sequence[Person]) -> None:
+    """Kill one process, sure that its number has not been given to another one meanwhile."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return
+    try:
+        if owner(people, os.stat(f"/proc/{process.pid}").st_uid) is not None or _uid(process.pid) == process.uid:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def _uid(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
+            for line in stream:
+                if line.startswith("Uid:"):
+                    return next((int(one) for one in line.split()[1:] if int(one) >= 1000), None)
+    except OSError:
+        pass
+    return None
+
+
+def counts(people: Sequence[Person], found: Sequence[Process]) -> Mapping[str, int]:
+    """How many processes each person has; who has none is left out."""
+    return {name: len(mine) for name, mine in of_people(people, found).items() if mine}

@@ -1,0 +1,262 @@
+"""Wiping homes: each is moved out of sight by one rename, so it is empty for its owner at once, whatever is in it.
+
+What was moved is deleted afterwards, each entry only if the verified backup has it. All is by names and uids that were
+decided; a home is left alone if it is not the very directory that the backup holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .. import btrfs, mounts
+from ..backups import backup_set
+from ..backups.backup_set import Backup
+from ..errors import NodeError
+from ..fields import home_owner, shown, whole_number
+from ..files import flocked, sync_filesystem
+from ..homes import directories
+from ..homes.trash import TRASH
+from ..purge import Purged, Twin, purge
+from ..report import Reports, UserReport
+
+LOCK = "/run/gpuadmin/homes.lock"
+
+
+@dataclass(frozen=True)
+class Request:
+    """``users``: {name, uid} of homes that go, and of what restores made beside them; unchecked, as they came."""
+
+    root: str
+    directory: str
+    backup: str
+    users: Sequence[Mapping[str, object]] = ()
+    mountpoint: str | None = None
+
+
+@dataclass
+class Home(UserReport):
+    """``status``: wiped, absent (nothing is left to do), conflict (kept, for the reason in ``problem``)."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "files": self.files, "bytes": self.bytes}
+
+
+@dataclass
+class Plan(Reports[Home]):
+    KEY, PREFIX = "homes", "home "
+
+    move: list[str] = field(default_factory=list)
+
+
+def _why_not(name: str, uid: int, backup: Backup) -> str | None:
+    """Why the backup does not allow that this home goes."""
+    saved = backup.homes.get(name)
+    if saved is None:
+        return f"is not in the backup {backup.name}" + (
+            f" ({backup.problems[name]})" if name in backup.problems else ""
+        )
+    if saved.verified is None:
+        return f"was not verified in the backup {backup.name}"
+    if saved.uid != uid:
+        return f"belonged to uid {saved.uid} when it was backed up, not {uid}"
+    return None
+
+
+def _changed_hands(request: Request, name: str, uid: int, backup: Backup, table: list[mounts.Mount]) -> str | None:
+    """Why what lies there is not the directory that was backed up."""
+    path = os.path.join(request.root, name)
+    facts = os.lstat(path)
+    if stat.S_ISLNK(facts.st_mode):
+        return "is a symbolic link; it is not followed"
+    if not stat.S_ISDIR(facts.st_mode):
+        return "is not a directory"
+    if facts.st_uid != uid:
+        return f"belongs to uid {facts.st_uid}, not {uid}"
+    inside = mounts.below(path, table)
+    if inside:
+        return f"{inside[0].point} is mounted inside"
+    saved = backup.homes[name]
+    volume = btrfs.subvolume(path)
+    own = volume.uuid if volume is not None and facts.st_ino == btrfs.SUBVOLUME_INODE else ""
+    if facts.st_ino != saved.inode or own != saved.volume:
+        return "is another directory than the one that was backed up"
+    return None
+
+
+def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
+    """Decide for each home, by what is there now."""
+    plan = Plan()
+    table = mounts.parse_mountinfo(mountinfo)
+    seen: dict[int, str] = {}
+    for raw in request.users:
+        uid = whole_number(raw.get("uid"))
+        owner = home_owner(raw.get("name"))
+        name = str(raw.get("name")) if owner else shown(raw.get("name"))
+        home = Home("wiped")
+        if name in plan.entries:
+            home = plan.entries[name]
+            home.status, home.problem = "conflict", "is named twice"
+            if name in plan.move:
+                plan.move.remove(name)
+            continue
+        plan.entries[name] = home
+        if owner is None or uid is None or uid < directories.FIRST_HUMAN_UID:
+            home.status, home.problem = "conflict", f"{shown(raw.get('name'))}, uid {shown(raw.get('uid'))} is refused"
+            continue
+        if seen.setdefault(uid, owner) != owner:
+            home.status, home.problem = "conflict", f"uid {uid} is {seen[uid]}'s, too"
+            continue
+        if not os.path.lexists(os.path.join(request.root, name)):
+            waiting = os.path.lexists(trash(request.root, request.backup, name))
+            home.status = "wiped" if waiting else "absent"
+            continue
+        try:
+            problem = _why_not(name, uid, backup) or _changed_hands(request, name, uid, backup, table)
+        except OSError as error:  # the others' homes go all the same
+            problem = f"cannot be looked at: {error.strerror}"
+        if problem:
+            home.status, home.problem = "conflict", problem
+            continue
+        saved = backup.homes[name]
+        home.files, home.bytes = saved.files, saved.bytes
+        home.operations.append(f"wipe (uid {uid}, {saved.files} files, {saved.bytes} bytes; in backup {backup.name})")
+        plan.move.append(name)
+    return plan
+
+
+def trash(root: str, backup: str, name: str) -> str:
+    return os.path.join(root, TRASH, backup, name)
+
+
+def _checked(request: Request, mountinfo: str) -> Backup:
+    homes_request = directories.Request(request.root, mountpoint=request.mountpoint)
+    if not directories.check_root(homes_request, mountinfo):
+        raise NodeError(f"there is no {request.root}")
+    backup_set.check_directory(request.directory)
+    backup = backup_set.load(request.directory, request.backup)
+    if backup is None:
+        raise NodeError(f"there is no complete backup {request.backup} in {request.directory}: nothing is wiped")
+    if backup.root != request.root:
+        raise NodeError(f"the backup {request.backup} is of {backup.root}, not of {request.root}: nothing is wiped")
+    return backup
+
+
+def converge(request: Request, *, check: bool = False, mountinfo: str | None = None, lock: str = LOCK) -> Plan:
+    """Move the homes out of sight (unless ``check``) and return the plan: the same in both cases."""
+    try:
+        table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+        backup = _checked(request, table)
+        if check:
+            return compute(request, backup, table)
+        with flocked(lock):
+            plan = compute(request, backup, table)
+            if plan.move:
+                _move(request, plan, backup)
+            return plan
+    except OSError as error:
+        raise NodeError(str(error)) from error
+
+
+def _private(path: str) -> None:
+    """A directory that root alone can enter: whoever has something open in it may go on, nobody new comes in."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        facts = os.lstat(path)
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+            raise NodeError(f"{path} is not a directory of root's own") from None
+
+
+def _move(request: Request, plan: Plan, backup: Backup) -> None:
+    source = btrfs.open_directory(request.root)
+    try:
+        for name in list(plan.move):
+            try:
+                problem = _move_or_delete(request, source, name, backup)
+            except (OSError, NodeError) as error:
+                problem = f"could not be wiped: {error}"
+            if problem:
+                plan.entries[name].status, plan.entries[name].problem = "conflict", problem
+                plan.entries[name].operations.clear()
+                plan.move.remove(name)
+    finally:
+        os.close(source)
+    sync_filesystem(request.root)
+
+
+def _move_or_delete(request: Request, source: int, name: str, backup: Backup) -> str | None:
+    try:
+        return _move_one(request, source, name)
+    except OSError as error:
+        if error.errno not in (errno.EDQUOT, errno.ENOSPC):
+            raise
+        # where nothing new fits, a rename fails and unlinking does not
+        return _delete_in_place(source, name, backup)
+
+
+def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
+    with Twin(*backup_set.source(backup, name), backup.begun) as twin:
+        done = purge(source, os.fsencode(name), twin.judge, itself=lambda entry: None)
+    return f"was deleted but for {', '.join(done.words)}" if done.kept else None
+
+
+def _move_one(request: Request, source: int, name: str) -> str | None:
+    handle = btrfs.open_directory(name, source)
+    try:
+        btrfs.make_movable(handle)
+    finally:
+        os.close(handle)
+    place = os.path.dirname(trash(request.root, request.backup, name))
+    _private(os.path.dirname(place))
+    _private(place)
+    target = btrfs.open_directory(place)
+    try:
+        os.stat(name, dir_fd=target, follow_symlinks=False)
+        return "the rest of an earlier home of that name is still there"
+    except FileNotFoundError:
+        os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)  # on disk with all the others, at the end
+        return None
+    finally:
+        os.close(target)
+
+
+def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
+    """Delete one home out of sight. Whoever is still at work in it keeps what is left of it, and nothing of others."""
+    try:
+        with Twin(*backup_set.source(backup, name), backup.begun) as twin:
+            return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
+    except (OSError, NodeError) as error:
+        done = Purged()
+        done.keep(os.fsencode(name), f"stays, wholly or in part: {error}")
+        return done
+
+
+def empty_trash(request: Request) -> dict[str, Purged]:
+    """Delete what was moved out of sight under this backup, as far as the backup has it; return what was done."""
+    backup = _checked(request, mounts.read_mountinfo())
+    done: dict[str, Purged] = {}
+    place = os.path.join(request.root, TRASH, request.backup)
+    if not os.path.isdir(place):
+        return done
+    handle = btrfs.open_directory(place)
+    try:
+        for name in sorted(os.listdir(handle)):
+            if name not in backup.homes:
+                continue
+            if backup.homes[name].verified is None:  # somebody has verified it again since
+                done[name] = Purged()
+                done[name].keep(os.fsencode(name), f"stays: it is not verified in the backup {backup.name} any more")
+                continue
+            done[name] = _empty_one(backup, handle, name)
+    finally:
+        os.close(handle)
+    backup_set.leave_trash(place)
+    sync_filesystem(request.root)  # nobody looks for it again
+    return done

@@ -1,0 +1,132 @@
+"""What a wipe left because no backup had it: found, packed into archives, and only then deleted.
+
+It lies under ``.gpuadmin-wiping/BACKUP/USER`` in the home root, where no later backup looks. An archive is read back
+and compared before anything goes, and what was changed since it was begun stays.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import btrfs, mounts
+from ..backups import backup_set
+from ..backups.backup_set import NAME
+from ..descend import same_mount, walk
+from ..errors import NodeError
+from ..fields import home_owner
+from ..files import flocked
+from ..homes import directories, packing
+from ..homes.trash import TRASH, names
+from ..purge import Purged
+
+LOCK = "/run/gpuadmin/homes.lock"
+
+
+@dataclass(frozen=True)
+class Request:
+    """``only``: those that were decided, as BACKUP/USER; None: all. ``archive``: the directory of archives."""
+
+    root: str
+    archive: str
+    only: Sequence[str] | None = None
+    mountpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What is left of somebody's home. ``bytes``: of regular files, a further hard link counts again."""
+
+    backup: str
+    user: str
+    uid: int
+    entries: int
+    bytes: int
+    problem: str | None = None  # why it could not be counted
+
+    @property
+    def name(self) -> str:
+        return f"{self.backup}/{self.user}"
+
+    @property
+    def operation(self) -> str:
+        size = f"{self.entries} entries, {self.bytes} bytes" if self.problem is None else self.problem
+        return f"pack what is left of {self.user} ({self.name}: {size}), and delete it"
+
+
+def _path(request: Request, name: str) -> str:
+    return os.path.join(request.root, TRASH, name)
+
+
+def observe(request: Request) -> list[Leftover]:
+    """What is left, as far as it was asked for. Raises NodeError where the home root is not what it should be."""
+    table = mounts.read_mountinfo()
+    if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
+        raise NodeError(f"there is no {request.root}")
+    found = []
+    for name in names(request.root):
+        backup, _, user = name.partition("/")
+        if not NAME.match(backup) or home_owner(user) is None:
+            continue
+        if request.only is not None and name not in request.only:
+            continue
+        path = _path(request, name)
+        try:
+            facts = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        try:
+            entries, size = _count(path) if stat.S_ISDIR(facts.st_mode) else (1, facts.st_size)
+            found.append(Leftover(backup, user, facts.st_uid, entries, size))
+        except (NodeError, OSError) as error:
+            found.append(Leftover(backup, user, facts.st_uid, 0, 0, f"not counted: {error}"))
+    return found
+
+
+def _count(path: str) -> tuple[int, int]:
+    """Entries with the directory itself, and bytes of regular files."""
+    entries, size = 1, 0
+    handle = btrfs.open_directory(path)
+    try:
+        for entry in walk(handle, same_mount):
+            entries += 1
+            size += entry.facts.st_size if stat.S_ISREG(entry.facts.st_mode) else 0
+    finally:
+        os.close(handle)
+    return entries, size
+
+
+def clear(request: Request) -> dict[str, dict[str, object]]:
+    """Pack and delete; return for each where its archive is (None: it was not packed) and what could not be deleted.
+
+    What cannot be packed is kept and named, and the others are packed. Nobody's new home waits for that.
+    """
+    done: dict[str, dict[str, object]] = {}
+    for one in observe(request):  # no lock: it counts what somebody made, and that may take long
+        archive, deleted = None, Purged()
+        try:
+            archive = _pack(request, one)
+            deleted = _delete(request, one, archive)
+        except (NodeError, OSError) as error:
+            deleted.kept += 1
+            deleted.words.append(str(error))
+        done[one.name] = {"archive": archive, **deleted.as_dict()}
+    return done
+
+
+def _pack(request: Request, one: Leftover) -> str:
+    target = packing.archive_path(request.archive, one.user, one.uid, "-leftover")
+    backup_set.check_directory(request.archive)
+    packing.clear_debris(request.archive, one.user, one.uid, "-leftover")
+    packing.pack(_path(request, one.name), target)
+    return target
+
+
+def _delete(request: Request, one: Leftover, archive: str) -> Purged:
+    path = _path(request, one.name)
+    deleted = packing.delete(path, archive)
+    with flocked(LOCK):  # a wipe may just be making these directories
+        backup_set.leave_trash(os.path.dirname(path))
+    return deleted
