@@ -12,10 +12,10 @@ PYTEST := $(BIN)/python -m pytest
 # Without root the tests that need it are left out by their mark, and `make test-root` asks for it.
 UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
-# Light hosts need root; without it all of the lab is virtual machines, which takes longer (tests/where.py).
-# Beside the virtual cluster, which mostly waits for one guest, a second process does what needs none.
-TWO_LANES := -n 2 --dist loadgroup --no-loadscope-reorder
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
+# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/where.py). Beside
+# the virtual cluster, which mostly waits for one guest, a second process does what needs none.
+TWO_LANES := -n 2 --dist loadgroup --no-loadscope-reorder
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gpuadmin.cli import VERBS
 from tests import where
+from tests.e2e.conftest import pytest_collection_modifyitems
 
 ROOT = Path(__file__).resolve().parents[2]
 E2E = ROOT / "tests/e2e"
@@ -116,3 +119,35 @@ def test_without_root_it_is_virtual_machines(monkeypatch: pytest.MonkeyPatch) ->
     assert "need root" in where.why_virtual()
     monkeypatch.setenv(where.VARIABLE, "1")
     assert where.VARIABLE in where.why_virtual()
+
+
+def item(name: str, hosts: str = "", *marks: pytest.MarkDecorator) -> Any:
+    """A test on the lab, as far as pytest is asked about it here."""
+    found = SimpleNamespace(name=name, marks=[pytest.mark.lab.mark, *(one.mark for one in marks)])
+    found.get_closest_marker = lambda kind: next((one for one in found.marks if one.name == kind), None)
+    found.add_marker = lambda one: found.marks.append(one.mark)
+    if hosts:
+        found.callspec = SimpleNamespace(params={"hosts": hosts})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "lanes"),
+    [
+        ("", {"on light hosts": "light", "with a lab of its own": "light", "on the virtual cluster": "virtual"}),
+        ("1", dict.fromkeys(("on light hosts", "with a lab of its own", "on the virtual cluster"), "virtual")),
+    ],
+)
+def test_the_virtual_cluster_has_a_process_of_its_own(
+    asked: str, lanes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And light hosts come first where there is one process. Where all is virtual, one process has it all."""
+    monkeypatch.setattr(where, "why_virtual", lambda: asked)
+    items = [
+        item("on the virtual cluster", where.VIRTUAL, pytest.mark.virtual(where.NFS)),
+        item("with a lab of its own", "", pytest.mark.virtual(where.MACHINES)),
+        item("on light hosts", where.LIGHT),
+    ]
+    pytest_collection_modifyitems(items)
+    assert items[0].name == "on light hosts"
+    assert {one.name: one.get_closest_marker("xdist_group").args[0] for one in items} == lanes

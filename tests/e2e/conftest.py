@@ -23,13 +23,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Light hosts first. For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if item.get_closest_marker("lab"):
-                whole = bool(where.why_virtual()) or on_virtual_cluster(item)
-                item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if whole else where.LIGHT))
+    for item in items:
+        if item.get_closest_marker("lab"):
+            whole = bool(where.why_virtual()) or on_virtual_cluster(item)
+            item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if whole else where.LIGHT))
     items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
 
 
