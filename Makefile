@@ -23,7 +23,7 @@ export ANSIBLE_HOME := $(CURDIR)/.ansible
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, an image on all nodes, and a semester's end
