@@ -58,5 +58,5 @@ Metadata,{profile}: Size:268435456, Used:168435456 (62.75%)
 @pytest.mark.parametrize(("profile", "ratio", "more"), [("single", "1.00", 5863636992), ("DUP", "2.00", 2931818496)])
 def test_room_on_a_disk(monkeypatch: pytest.MonkeyPatch, profile: str, ratio: str, more: int) -> None:
     """Metadata that is kept twice takes twice the space; what df says is not asked."""
-    monkeypatch.setattr(root_facts.subvolumes, "run", lambda command: USAGE.format(profile=profile, ratio=ratio))
+    monkeypatch.setattr(root_facts, "run", lambda command: USAGE.format(profile=profile, ratio=ratio))
     assert root_facts.free_bytes("/") == {"data": 6300000000, "metadata": 100000000 + more}

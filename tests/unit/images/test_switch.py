@@ -576,13 +576,13 @@ def test_a_writable_image_is_none(node: Node) -> None:
 
 
 def test_a_disk_with_errors_gets_no_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = subvolumes.run
+    real = preflight.run
 
     def counted(command: tuple[str, ...], **more: object) -> str:
         said = real(command, **more)  # type: ignore[arg-type]
         return re.sub(r"(read_io_errs +)0", r"\g<1>3", said) if command[1:3] == ("device", "stats") else said
 
-    monkeypatch.setattr(subvolumes, "run", counted)
+    monkeypatch.setattr(preflight, "run", counted)
     with pytest.raises(NodeError, match=r"disk has errors \(\S*read_io_errs 3\)"):
         node.push("one")
     node.intact()

@@ -95,7 +95,7 @@ def test_a_name_that_is_taken_for_a_moment_is_tried_again(monkeypatch: pytest.Mo
             raise answer
         return ""
 
-    monkeypatch.setattr(units.subvolumes, "run", run)
+    monkeypatch.setattr(units, "run", run)
     units.start_unit("x.service", "yes", "x", ("true",))
     assert answers == []
     answers.append(NodeError("no such property"))

@@ -66,8 +66,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import clear_leftovers
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -85,7 +85,8 @@ def main() -> None:
         cleared: dict[str, Any] = {}
         if found and not module.check_mode:
             arguments = {**module.params, "only": [one.name for one in found]}
-            cleared = dict(jobs.perform("clear-leftovers", work.clear_leftovers, arguments))
+            done: Any = jobs.perform("clear-leftovers", clear_leftovers, arguments)
+            cleared = dict(done)
         problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
         kept = [f"{name}: {', '.join(one['words'])}" for name, one in cleared.items() if one["archive"] is None]
         operations = [one.operation for one in found if cleared.get(one.name, {}).get("archive", "") is not None]

@@ -94,8 +94,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import fetch_backup, remote_of, restore_home
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -121,7 +121,7 @@ def main() -> None:
         subids = tuple(given["subids"]) if given["subids"] else None
         request = restore_plan.Request(**{**given, "subids": subids})
         restore_plan.refuse_nonsense(request)
-        backup, fetch = restore_plan.locate(request, None if remote is None else work.remote_of(remote))
+        backup, fetch = restore_plan.locate(request, None if remote is None else remote_of(remote))
         plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
         operations = list(plan.operations)
         if fetch:
@@ -133,9 +133,9 @@ def main() -> None:
         if not module.check_mode:
             if fetch:
                 wanted = {**remote, "directory": given["directory"], "backup": backup.name}
-                jobs.perform("backup-fetch", work.fetch_backup, wanted)
+                jobs.perform("backup-fetch", fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
-            restored = jobs.perform(f"restore-{given['user']}", work.restore_home, arguments)
+            restored = jobs.perform(f"restore-{given['user']}", restore_home, arguments)
         return Answer(operations, {"restored": restored, "problems": []})
 
     give(module, restore)

@@ -75,8 +75,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import empty_trash
 
 ARGUMENTS = {
     "root": {"type": "path", "required": True},
@@ -94,7 +94,7 @@ def main() -> None:
         plan = homes.converge(homes.Request(**module.params), check=module.check_mode)
         if module.check_mode:
             return Answer.of(plan)
-        return Answer.of(plan, deleted=jobs.perform("wipe-homes", work.empty_trash, {**module.params, "users": []}))
+        return Answer.of(plan, deleted=jobs.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
 
     give(module, wipe_them, key="homes")
 

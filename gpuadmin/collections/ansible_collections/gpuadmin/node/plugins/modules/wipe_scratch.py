@@ -71,12 +71,14 @@ report:
   sample: {scratch: {/local/.docker/minji: {status: wiped, operations: [], problem: null, user: minji}}, problems: []}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import wipe_scratch
 
 ARGUMENTS = {
     "people": {"type": "list", "elements": "dict", "required": True},
@@ -93,7 +95,7 @@ def main() -> None:
         if module.check_mode:
             request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
             return Answer.of(scratch.observe_and_compute(request), deleted={})
-        done = dict(jobs.perform("wipe-scratch", work.wipe_scratch, given))
+        done: Any = jobs.perform("wipe-scratch", wipe_scratch, given)
         return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
 
     give(module, wipe_it, key="scratch")

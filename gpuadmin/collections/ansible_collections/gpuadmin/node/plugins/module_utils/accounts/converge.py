@@ -91,7 +91,9 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
         data = read_bytes(host.path(f"etc/{name}"))
         files[name] = None if data is None else decode(data)
     settings = request.settings
-    exists, problem, docker = False, None, {}
+    exists = False
+    problem: str | None = None
+    docker: dict[str, tuple[str, int]] = {}
     if settings.docker_data is not None and settings.login:
         parent = host.path(settings.docker_data)
         exists, problem = _docker_parent_problem(parent, host)
@@ -104,10 +106,11 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
     linger = host.path("var/lib/systemd/linger")
     identities: dict[str, tuple[int, int]] = {}
     if settings.source == "directory":
-        for name in [*(user.get("name") for user in request.users), *(name for name, _uid in request.docker)]:
-            found = (host.lookup or system_lookup)(name) if isinstance(name, str) else None
+        asked = [*(user.get("name") for user in request.users), *(name for name, _uid in request.docker)]
+        for name in (one for one in asked if isinstance(one, str)):
+            found = (host.lookup or system_lookup)(name)
             if found is not None:
-                identities[str(name)] = found
+                identities[name] = found
     return Observed(
         files, truth, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),

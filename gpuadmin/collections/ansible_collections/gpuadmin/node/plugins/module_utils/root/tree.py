@@ -104,7 +104,8 @@ def _attributes_differ(status: os.stat_result, mode: int) -> bool:
 
 def plan_directories(request: Request) -> list[Operation]:
     found = []
-    wanted = {entry.path for entry in (*request.directories, *request.files, *request.links)}
+    entries: list[Directory | File | Link] = [*request.directories, *request.files, *request.links]
+    wanted = {entry.path for entry in entries}
     for entry in request.directories:
         status = _status(entry.path)
         if status is None:
