@@ -32,9 +32,9 @@ GOAL = 1.3
 # it has all of it, as every node does.
 NODE = """
 import hashlib, os, sys, urllib.request
-from ansible_collections.gpuadmin.node.plugins.module_utils import chain_door, chain_key, follower, relay, stream
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import Stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, follower, relay, stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Stream
 url, base, key, size, previous, following, port = sys.argv[1:]
 size, port = int(size), int(port)
 places = Places(top=base, run=base)
@@ -60,8 +60,8 @@ else:
 
 HOP = """
 import os, subprocess, time
-from ansible_collections.gpuadmin.node.plugins.module_utils import chain_door, chain_key, follower, relay
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, follower, relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 key, base, size = sys.argv[1], sys.argv[2] + "/hop", int(sys.argv[3])
 places = Places(top=base, run=base)
 os.makedirs(base)

@@ -403,10 +403,10 @@ def test_a_next_node_that_does_not_confirm_has_not_got_it(content: Path, ours: C
 
 NODE = """
 import sys
-from ansible_collections.gpuadmin.node.plugins.module_utils import chain_door, chain_key, relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.image_places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.manifest import Stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Stream
 base, after, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 places = Places(top=base + "/top", run=base + "/run")
 listener = chain_door.listen(0)

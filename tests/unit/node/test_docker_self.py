@@ -27,7 +27,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth impor
 
 pytestmark = pytest.mark.root  # acts as other users
 ROLE = Path(__file__).resolve().parents[3] / "roles/rootless_docker"
-UTILS = Path(accounts.__file__).parent
+UTILS = Path(accounts.__file__).parents[1]
 SETTINGS = Settings(docker_data="/local/.docker")
 MINJI = {"name": "minji", "uid": 20001}
 JUNHO = {"name": "junho", "uid": 20002, "docker": False}

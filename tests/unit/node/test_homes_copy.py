@@ -617,7 +617,7 @@ def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFix
         "ordinary": 3, "home_seconds": 600, "home_entries": 1000,
     }, SECOND)  # fmt: skip
     said = capsys.readouterr()
-    assert "Warning: minji holds more than 1000 entries (making.home_entries): not backed up" in said.err
+    assert "Warning: minji holds more than 1000 entries (backups.home_entries): not backed up" in said.err
     assert "1 homes" in said.out
 
 

@@ -23,6 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import jobs as wipe_jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -701,6 +702,7 @@ def test_the_policy() -> None:
 
 
 def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
+    assert wipe_jobs.__name__ in sys.modules, "what a module has imported is what is shipped"
     jobs.ship_package(str(tmp_path))
     imports = "from gpuadmin_node import jobs; from gpuadmin_node.backups.jobs import make_backup; "
     imports += "from gpuadmin_node.wipe.jobs import empty_trash; from gpuadmin_node.homes.archiving import archive"

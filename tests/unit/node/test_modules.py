@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
 
-PLUGINS = Path(session.__file__).resolve().parents[1]
+PLUGINS = Path(session.__file__).resolve().parents[2]
 MODULES = (
     "accounts", "files", "homes", "host_facts", "packages", "root_session",
     "backup", "doors", "leftovers", "restore_home", "sessions", "term_facts", "wipe_homes", "wipe_scratch",

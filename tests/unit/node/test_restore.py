@@ -278,7 +278,7 @@ def test_in_place_into_a_subvolume_moves_nothing_away(storage: Storage) -> None:
 PROGRAM = """
 import sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils import backup_set, copy_server
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, copy_server
 import os
 backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
@@ -289,7 +289,7 @@ sys.exit(copy_server.main({directory!r}, 1))
 @pytest.fixture
 def remote(storage: Storage, tmp_path: Path) -> Iterator[tuple[transfer.Remote, Path]]:
     """Another host: another btrfs, and the forced command without the ssh in front of it."""
-    collections = str(Path(transfer.__file__).parents[5])
+    collections = str(Path(transfer.__file__).parents[6])
     with mounted(tmp_path / "disk2", tmp_path / "other", 256) as point:
         program = PROGRAM.format(collections=collections, directory=str(point / "copies"))
         yield transfer.Remote("nas2", (sys.executable, "-c", program)), point / "copies"

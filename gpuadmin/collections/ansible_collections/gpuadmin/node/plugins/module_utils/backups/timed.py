@@ -16,7 +16,7 @@ FILE = "backups.json"
 
 
 def main(state: str) -> int:
-    """Settings lie in making.json of the state directory, as the role wrote them."""
+    """Settings lie in backups.json of the state directory, as the role wrote them."""
     try:
         data = read_bytes(os.path.join(state, FILE))
         if data is None:
