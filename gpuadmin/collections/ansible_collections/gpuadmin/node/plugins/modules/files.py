@@ -84,12 +84,11 @@ options:
     elements: list
     default: []
 attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
   diff_mode:
     description: Texts before and after.
     support: full
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
 author:
   - The gpuadmin authors
 """

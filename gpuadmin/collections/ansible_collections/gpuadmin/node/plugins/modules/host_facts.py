@@ -17,13 +17,8 @@ options:
     type: list
     elements: path
     default: []
-attributes:
-  check_mode:
-    description: It only looks.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """
