@@ -10,6 +10,10 @@ options:
     description: Directory of homes.
     type: path
     required: true
+"""
+
+    MOUNTPOINT = r"""
+options:
   mountpoint:
     description: Mount point that must be mounted.
     type: path

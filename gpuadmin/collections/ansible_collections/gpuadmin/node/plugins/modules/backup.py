@@ -24,9 +24,6 @@ options:
   root:
     description: Directory of homes, for O(action=make).
     type: path
-  mountpoint:
-    description: Mount point that must be mounted.
-    type: path
   users:
     description: Whose homes are verified; without it everybody's.
     type: list
@@ -61,6 +58,7 @@ extends_documentation_fragment:
   - gpuadmin.node.attributes
   - gpuadmin.node.backups
   - gpuadmin.node.remote
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """

@@ -97,6 +97,7 @@ attributes:
 extends_documentation_fragment:
   - gpuadmin.node.attributes
   - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """

@@ -24,6 +24,7 @@ options:
 extends_documentation_fragment:
   - gpuadmin.node.attributes
   - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """

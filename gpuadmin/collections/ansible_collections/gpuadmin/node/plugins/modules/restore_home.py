@@ -47,6 +47,7 @@ extends_documentation_fragment:
   - gpuadmin.node.attributes
   - gpuadmin.node.backups
   - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
   - gpuadmin.node.remote
 author:
   - The gpuadmin authors

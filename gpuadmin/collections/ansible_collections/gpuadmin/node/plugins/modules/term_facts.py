@@ -18,9 +18,6 @@ options:
   home_root:
     description: Directory of homes, on the storage host.
     type: path
-  mountpoint:
-    description: Mount point that must be mounted.
-    type: path
   backup_directory:
     description: Directory of backups.
     type: path
@@ -40,6 +37,7 @@ options:
 extends_documentation_fragment:
   - gpuadmin.node.attributes.look
   - gpuadmin.node.people
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """

@@ -40,6 +40,7 @@ extends_documentation_fragment:
   - gpuadmin.node.attributes
   - gpuadmin.node.backups
   - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """
