@@ -32,6 +32,23 @@ REMOTE: dict[str, Any] = {
         },
     }
 }
+# Directories on the controller, which the action plugin of gpuadmin.node.files expands.
+SOURCE: dict[str, Any] = {
+    "source": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "path": {"type": "path", "required": True},
+            "target": {"type": "path", "required": True},
+            "patterns": {"type": "list", "elements": "str", "default": ["**/*"]},
+            "mode": {"type": "str", "default": "0644"},
+            "template": {"type": "bool", "default": False},
+            "exclusive": {"type": "bool", "default": False},
+            "show_diff": {"type": "bool", "default": True},
+        },
+    }
+}
 STATE: dict[str, Any] = {"state_directory": {"type": "path", "default": "/var/lib/gpuadmin"}}
 UNIT: dict[str, Any] = {
     "code": {"type": "path", "default": "/var/lib/gpuadmin/lib/gpuadmin_node"},
