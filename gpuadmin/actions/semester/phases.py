@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuadmin.cli import _semester_data as data
-from gpuadmin.cli import _semester_people as people
-from gpuadmin.cli._semester import Outcome, Reset, proven
+from gpuadmin.accounts import desired
+from gpuadmin.actions.semester import data, people
+from gpuadmin.actions.semester.reset import Outcome, Reset, proven
+from gpuadmin.actions.shared.mails import Post, mails_document
+from gpuadmin.config.schema import User
+from gpuadmin.mail.ledger import Ledger
+from gpuadmin.notices import plan_closing
+from gpuadmin.plan import Plan
+from gpuadmin.results import HostResult
 from gpuadmin.semester import plans
+from gpuadmin.semester.report import until
 
-if TYPE_CHECKING:
-    from gpuadmin.events import HostResult
-    from gpuadmin.plan import Plan
-
-Phase = tuple[Callable[[Reset], "Plan"], Callable[[Reset], Outcome]]
+Phase = tuple[Callable[[Reset], Plan], Callable[[Reset], Outcome]]
 
 
 def _retiring(reset: Reset) -> list[str]:
@@ -28,13 +31,13 @@ def _retiring(reset: Reset) -> list[str]:
 
 
 def reopen_plan(reset: Reset) -> Plan:
-    settings = reset.verb.site.settings
+    settings = reset.session.site.settings
     following = settings.term.next.name if settings.term is not None and settings.term.next is not None else None
     return plans.reopen(reset.decision, _retiring(reset), reset.named("gpu", "storage"), following)
 
 
 def reopen(reset: Reset) -> Outcome:
-    site = reset.verb.site
+    site = reset.session.site
     names = _retiring(reset)
     registered = [name for name in names if reset.registry.find(name) is not None]
     if registered:
@@ -46,20 +49,14 @@ def reopen(reset: Reset) -> Outcome:
 
 def _closing(reset: Reset) -> dict[str, Any]:
     """Tell those who left that it is over, and until when their backup is kept."""
-    from gpuadmin.cli._mail import Post, mails_document
-    from gpuadmin.config.schema import User
-    from gpuadmin.mail.ledger import Ledger
-    from gpuadmin.notices import plan_closing
-    from gpuadmin.semester.report import until
-
-    site = reset.verb.site
+    site = reset.session.site
     if site.settings.mail is None:
         return {"mails": []}
     found = next((one for one in reset.facts.backups() if one["name"] == reset.decision.backup), None)
     last = None if found is None else date.fromisoformat(until(found["created"], site.settings.backups.days))
     users = [User(name=one.name, uid=one.uid, email=one.email) for one in reset.decision.leaving]
     notices = plan_closing(users, reset.decision.term, Ledger.of(site.directory), backup_until=last)
-    deliveries = Post.of(reset.verb, reset.mail).send(notices.letters, reset.console)
+    deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
     return {**mails_document(deliveries), **notices.document()}
 
 
@@ -76,11 +73,9 @@ HANDLERS: Mapping[str, Phase] = {
 
 def foresee(reset: Reset, phase: str) -> Mapping[str, HostResult]:
     """Run a phase in check mode as far as that says anything: hosts and what would change there."""
-    from gpuadmin.accounts import desired
-
     everybody, storage = reset.named("gpu", "storage"), reset.named("storage")
     if phase == "lock":
-        users = [desired(user, reset.verb.site.settings) for user in people.leaving_users(reset, locked=True)]
+        users = [desired(user, reset.session.site.settings) for user in people.leaving_users(reset, locked=True)]
         return reset.play("lock", hosts=everybody, gpuadmin_users=users, gpuadmin_term=reset.term()).hosts
     if phase == "end-sessions":
         return reset.play("end-sessions", hosts=everybody, gpuadmin_term=reset.term()).hosts

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuadmin.cli._semester_hosts import bad_hosts, gather, play
-from gpuadmin.cli._verb import Verb
+from gpuadmin.actions.semester.hosts import gather, play
+from gpuadmin.config.find import USERS_FILE
+from gpuadmin.config.registry import RegistryFile
 from gpuadmin.console import ask
+from gpuadmin.display import show_plan
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.options import MailOptions
+from gpuadmin.plan import Plan, Step
+from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
 from gpuadmin.semester.refusals import refuse_unknown
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from gpuadmin.cli._mail import MailOptions
-    from gpuadmin.config.registry import RegistryFile
-    from gpuadmin.plan import Plan, Step
-    from gpuadmin.records import Record
-    from gpuadmin.run import RunResult, Secrets
+from gpuadmin.session import Session
+from gpuadmin.term import current_term
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,10 @@ class Outcome:
 class Reset:
     """A reset in progress."""
 
-    verb: Verb
+    session: Session
     request: Request
     mail: MailOptions
     journal: Journal
-    console: Console
-    secrets: Secrets
-    record: Record
     decision: Decision
     facts: Facts
     phases: dict[str, Any] = field(default_factory=dict)
@@ -68,17 +62,14 @@ class Reset:
 
     def planned(self, name: str, plan: Plan) -> None:
         """Show a part of the plan, and record it before it is done."""
-        from gpuadmin.console import show_plan
-        from gpuadmin.plan import Plan
-
-        show_plan(self.console, plan, check=self.check)
+        show_plan(self.session.console, plan, check=self.check)
         self.phases.setdefault(name, {})["plan"] = plan.document()
         self.steps += plan.steps
-        self.record.plan(Plan(f"End of {self.decision.term}", tuple(self.steps), destroys=True).document())
+        self.session.planned(Plan(f"End of {self.decision.term}", tuple(self.steps), destroys=True))
 
     @property
     def check(self) -> bool:
-        return self.verb.options.check
+        return self.session.check
 
     @property
     def state(self) -> State:
@@ -87,23 +78,20 @@ class Reset:
     @property
     def registry(self) -> RegistryFile:
         """users.yml as it is now: a reset writes it more than once."""
-        from gpuadmin.config.load import USERS_FILE
-        from gpuadmin.config.registry import RegistryFile
-
-        return RegistryFile.load(self.verb.site.directory / USERS_FILE, self.verb.site.settings)
+        return RegistryFile.load(self.session.site.directory / USERS_FILE, self.session.site.settings)
 
     def named(self, *groups: str) -> list[str]:
-        return self.verb.named(*groups)
+        return self.session.named(*groups)
 
     @property
     def grace(self) -> int:
         """Seconds between the message and the end of sessions."""
         given = self.request.grace
-        return self.verb.site.settings.reset.grace if given is None else given
+        return self.session.site.settings.reset.grace if given is None else given
 
     def play(self, phase: str, *, hosts: Sequence[str], **variables: Any) -> RunResult:
         """Run one phase of the playbook on these hosts."""
-        return play(self.verb, self.console, self.secrets, self.record, phase, hosts, **variables)
+        return play(self.session, phase, hosts, check=self.check, **variables)
 
     def term(self, **more: Any) -> dict[str, Any]:
         """The variable gpuadmin_term: the people in question, and more."""
@@ -111,27 +99,22 @@ class Reset:
 
     def look(self) -> None:
         """Look at the hosts again, and bring the decision up to what is there."""
-        self.facts = gather(self.verb, self.console, self.secrets, self.record)
+        self.facts = gather(self.session)
         self.decision = with_facts(self.decision, self.facts)
 
 
 def proven(reset: Reset, run: RunResult, result: Mapping[str, Any]) -> Outcome:
     """A phase is done where the hosts say so; one that does not is pending, and stops the reset unless it may pend."""
-    pending = bad_hosts(run)
+    pending = run.bad
     if not pending or reset.request.leave_pending:
         return Outcome(result, pending)
     unreachable = all(run.hosts[name].status == "unreachable" for name in pending)
     return Outcome(result, pending, ExitCode.HOST_UNREACHABLE if unreachable else ExitCode.HOST_FAILED)
 
 
-def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console) -> Reset | None:
+def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset | None:
     """Find out where the reset stands, look at the hosts and decide. None: it was done before."""
-    from gpuadmin.cli._verb import ask_secrets, require_confirmation_possible
-    from gpuadmin.plan import PlanBuilder
-    from gpuadmin.records import Record
-    from gpuadmin.term import current_term
-
-    site, options = verb.site, verb.options
+    site = session.site
     term = current_term(site.settings)
     if request.term is not None and request.term != term.name:
         raise ConfigError(f"--term {request.term}: the running term is {term.name}", hint="`term` in gpuadmin.yml")
@@ -141,7 +124,7 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
         raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
     if state.finished:
         return None
-    if state.open and not (request.resume or request.phase or request.abort or options.check):
+    if state.open and not (request.resume or request.phase or request.abort or session.check):
         raise RefusedError(
             f"the reset of {term.name} was begun; next is {state.next_phase()}",
             hint="gpuadmin semester-reset --resume goes on, --abort takes it back (before wipe)",
@@ -149,31 +132,27 @@ def open_reset(verb: Verb, request: Request, mail: MailOptions, console: Console
     if (request.resume or request.abort) and not state.open:
         raise RefusedError(f"no reset of {term.name} is in the middle", hint="gpuadmin semester-reset begins one")
     refuse_unknown_keep(site.registry.registry, request.keep)
-    if not options.check:
-        require_confirmation_possible(options)
-    secrets = ask_secrets(options)
-    plan = PlanBuilder(f"End of {term.name}").build()
-    record = Record.begin(
-        site.runs, verb.name, arguments=sys.argv[1:], check=options.check, plan=plan.document()
-    )  # fmt: skip
-    console.print("Looking at the hosts…")
-    facts = gather(verb, console, secrets, record)
+    session.require_confirmation_possible()
+    session.planned(Plan(f"End of {term.name}"))
+    session.begun()
+    session.console.print("Looking at the hosts…")
+    facts = gather(session)
     if state.open and state.decision is not None:
-        if "wipe" in state.begun and not options.check:
+        if "wipe" in state.begun and not session.check:
             refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )
         if "backup" not in state.begun:  # its name says when it is made
             decision = replace(decision, backup=_new_backup(term.name))
-        if decision != state.decision and not options.check:
+        if decision != state.decision and not session.check:
             journal.write("narrowed", decision=decision.document())
         decision = with_facts(decision, facts)
     else:
         decision = decide(
             site.settings, site.registry.registry, facts, keep=request.keep, backup=_new_backup(term.name)
         )
-    return Reset(verb, request, mail, journal, console, secrets, record, decision, facts)
+    return Reset(session, request, mail, journal, decision, facts)
 
 
 def _new_backup(term: str) -> str:
@@ -204,9 +183,7 @@ def phases_to_do(reset: Reset) -> list[str]:
 
 def refuse_early(reset: Reset, phase: str, today: date) -> None:
     """Nobody is locked out before the term's last day unless the admin says so."""
-    from gpuadmin.term import current_term
-
-    term = current_term(reset.verb.site.settings)
+    term = current_term(reset.session.site.settings)
     if phase != "announce" and today < term.deadline and not reset.request.early:
         raise RefusedError(
             f"{term.name} ends on {term.deadline}; {phase} waits for that day",
@@ -229,13 +206,11 @@ def refuse_pending(reset: Reset, phase: str) -> None:
 
 def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
     """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
-    from gpuadmin.cli._verb import confirm
-
     if phase != "wipe":
-        confirm(replace(plan, question=f"{phase}: go ahead?"), reset.verb.options)
+        reset.session.confirm(f"{phase}: go ahead?")
         return
     name = reset.decision.term
-    if reset.verb.options.yes:
+    if reset.session.options.yes:
         if reset.request.term != name:
             raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
         return

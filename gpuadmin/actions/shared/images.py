@@ -5,18 +5,15 @@ from __future__ import annotations
 import secrets
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuadmin.errors import ConfigError, GpuadminError
-
-if TYPE_CHECKING:
-    from gpuadmin.cli._verb import Verb
-    from gpuadmin.config.load import Site
-    from gpuadmin.images import Facts
-    from gpuadmin.run import RunResult
-
+from gpuadmin.answers import Answers
+from gpuadmin.config.load import Site
+from gpuadmin.errors import ConfigError
+from gpuadmin.images import Facts
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session
 
 #: What people on a node read before it reboots.
 NOTICE = (
@@ -68,43 +65,19 @@ def variables(site: Site, **more: Any) -> dict[str, Any]:
     }
 
 
-def look(verb: Verb, image: str = "", *, playbook: str = "list-images") -> Facts:
+def look(session: Session, image: str = "") -> Facts:
     """Ask the storage host and the nodes. `image`: also ask what each node would receive for it."""
-    from gpuadmin.cli._verb import ask_secrets
-    from gpuadmin.console import Progress, make_console
-    from gpuadmin.run import Invocation, run
-
-    console = make_console(json=verb.options.json)
-    with Progress(console, verbose=verb.options.verbose) as progress:
-        result = run(
-            Invocation(
-                playbook=playbook,
-                inventory=verb.site.inventory.sources,
-                known_hosts=verb.site.known_hosts,
-                hosts=len(verb.site.inventory.hosts),
-                variables={
-                    "gpuadmin_site": verb.site.settings.model_dump(mode="json"),
-                    **variables(verb.site, gpuadmin_image=image),
-                },
-                check=True,
-                verbosity=verb.options.verbose,
-                secrets=ask_secrets(verb.options),
-            ),
-            on_task=progress.task,
-        )
-    if result.error or result.interrupted:
-        raise GpuadminError(result.error or "interrupted while looking; nothing was changed")
-    inventory = verb.site.inventory
+    inventory = session.site.inventory
+    run = session.look(
+        "list-images", [host.name for host in inventory.hosts], variables(session.site, gpuadmin_image=image)
+    )  # fmt: skip
     return facts(
-        result, [host.name for host in inventory.group("storage")], [host.name for host in inventory.group("gpu")]
-    )
+        run, [host.name for host in inventory.group("storage")], [host.name for host in inventory.group("gpu")]
+    )  # fmt: skip
 
 
 def facts(result: RunResult, storage: Sequence[str], gpu: Sequence[str]) -> Facts:
     """Given a run of list-images and the hosts that were asked, return what it found."""
-    from gpuadmin.answers import Answers
-    from gpuadmin.images import Facts
-
     stores = Answers.of(result.hosts, storage, "store")
     nodes = Answers.of(result.hosts, gpu, "node")
     store: dict[str, Any] = {}
@@ -125,14 +98,9 @@ def in_store(found: Facts, name: str) -> dict[str, Any]:
     return manifest
 
 
-def only(verb: Verb, hosts: list[str]) -> Verb:
-    """The verb, limited to the hosts that were planned."""
-    return replace(verb, options=replace(verb.options, limit=",".join(hosts))) if hosts else verb
-
-
-def require_storage(verb: Verb) -> None:
+def require_storage(session: Session) -> None:
     """Images need a storage host."""
-    if not verb.site.inventory.group("storage"):
+    if not session.site.inventory.group("storage"):
         raise ConfigError(
             "this site has no storage host, which keeps the images", hint="put one into the group storage"
         )

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuadmin.cli._semester import Outcome, Reset, proven
-from gpuadmin.cli._semester_hosts import bad_hosts
+from gpuadmin.accounts import desired, known
+from gpuadmin.actions.semester.hosts import persons
+from gpuadmin.actions.semester.reset import Outcome, Reset, proven
+from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
+from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
+from gpuadmin.mail.ledger import Ledger
+from gpuadmin.notices import Notices, never_told, plan_notices
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.results import RunResult
 from gpuadmin.semester import plans
-
-if TYPE_CHECKING:
-    from gpuadmin.config.schema import User
-    from gpuadmin.notices import Notices
-    from gpuadmin.plan import Plan
-    from gpuadmin.run import RunResult
+from gpuadmin.term import current_term
 
 
 def announce_plan(reset: Reset) -> Plan:
-    from gpuadmin.cli._mail import Post, plan_letters, show_letters
-    from gpuadmin.plan import PlanBuilder
-
     builder = PlanBuilder("Announce")
     notices = _notices(reset)
     if notices is None:
         builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
         return builder.build()
-    post = Post.of(reset.verb, reset.mail)  # a password that is missing is found before anything is done
-    if reset.mail.preview and not reset.verb.options.json:
+    post = Post.of(reset.session, reset.mail)  # a password that is missing is found before anything is done
+    if reset.mail.preview and not reset.session.options.json:
         show_letters(notices.letters, post.renderer)
     plan_letters(builder, notices.letters)
     for warning in notices.warnings:
@@ -37,10 +36,7 @@ def announce_plan(reset: Reset) -> Plan:
 
 def _notices(reset: Reset) -> Notices | None:
     """The reminders that are due; None where the site sends no mail."""
-    from gpuadmin.mail.ledger import Ledger
-    from gpuadmin.notices import plan_notices
-
-    site = reset.verb.site
+    site = reset.session.site
     if site.settings.mail is None:
         return None
     return plan_notices(
@@ -50,12 +46,10 @@ def _notices(reset: Reset) -> Notices | None:
 
 
 def announce(reset: Reset) -> Outcome:
-    from gpuadmin.cli._mail import Post, mails_document
-
     notices = _notices(reset)
     if notices is None or not notices.letters:
         return Outcome({"mails": []})
-    deliveries = Post.of(reset.verb, reset.mail).send(notices.letters, reset.console)
+    deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
     # an address that is refused keeps nobody else's reset; it is in the report
     return Outcome({**mails_document(deliveries), **notices.document()})
 
@@ -66,7 +60,7 @@ def leaving_users(reset: Reset, **fields: Any) -> list[User]:
 
 
 def by_registry(reset: Reset) -> bool:
-    return reset.verb.site.settings.accounts.source == "registry"
+    return reset.session.site.settings.accounts.source == "registry"
 
 
 def lock_plan(reset: Reset) -> Plan:
@@ -77,11 +71,7 @@ def lock_plan(reset: Reset) -> Plan:
 
 def _untold(reset: Reset) -> list[str]:
     """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
-    from gpuadmin.mail.ledger import Ledger
-    from gpuadmin.notices import never_told
-    from gpuadmin.term import current_term
-
-    site = reset.verb.site
+    site = reset.session.site
     if site.settings.mail is None:
         return []
     return never_told(leaving_users(reset), current_term(site.settings), Ledger.of(site.directory))
@@ -94,9 +84,7 @@ def lock(reset: Reset) -> Outcome:
 
 def _lock(reset: Reset, phase: str, locked: list[str]) -> RunResult:
     """Write who is locked into users.yml and onto the hosts, with the doors of `phase`."""
-    from gpuadmin.accounts import desired
-
-    site = reset.verb.site
+    site = reset.session.site
     users = [user.model_copy(update={"locked": user.name in locked}) for user in leaving_users(reset)]
     if by_registry(reset) and not reset.check:
         if phase == "lock" and not reset.state.unlocked_before:
@@ -138,10 +126,7 @@ def released(reset: Reset) -> list[str]:
 
 def release(reset: Reset, names: list[str]) -> Outcome:
     """Let them in again."""
-    from gpuadmin.accounts import desired, known
-    from gpuadmin.cli._semester_hosts import persons
-
-    site = reset.verb.site
+    site = reset.session.site
     users = [user.model_copy(update={"locked": False}) for user in known(reset.registry, names)]
     reset.registry.changed(site.settings, update=users).save()
     people = persons({user.name: user.uid for user in users if user.uid is not None}, site.settings)
@@ -156,4 +141,4 @@ def unlock(reset: Reset) -> Outcome:
     """What --abort does: those who were not locked before the reset can log in again."""
     before = reset.state.unlocked_before
     run = _lock(reset, "unlock", locked=[name for name in reset.decision.names if name not in before])
-    return Outcome({"people": list(before)}, bad_hosts(run), ExitCode.HOST_FAILED if bad_hosts(run) else ExitCode.DONE)
+    return Outcome({"people": list(before)}, run.bad, ExitCode.HOST_FAILED if run.bad else ExitCode.DONE)

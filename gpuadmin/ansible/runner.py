@@ -1,4 +1,7 @@
-"""Running a playbook: `Invocation` in, `RunResult` out. The only place that knows ansible-runner."""
+"""Running a playbook: `Invocation` in, `RunResult` out. The only place that knows ansible-runner.
+
+What a verb runs goes through `gpuadmin.session`, which knows the site, the passwords and the record.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuadmin import connections
+from gpuadmin.ansible import connections
+from gpuadmin.ansible.events import Collector
+from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.content import collections_path, content_path
 from gpuadmin.errors import GpuadminError
-from gpuadmin.events import Collector, HostResult
-from gpuadmin.interrupt import handed_on
+from gpuadmin.results import RunResult
 
 # What of the controller's environment Ansible and ssh may see. ansible-runner stores the environment of a run, so
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LIBEXEC = Path(__file__).resolve().parent / "libexec"
+_LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
 
 
 @dataclass(frozen=True)
@@ -49,16 +53,7 @@ class Invocation:
     check: bool = False
     verbosity: int = 0
     secrets: Secrets = Secrets()
-    log: Path | None = None
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What came of a run."""
-
-    hosts: dict[str, HostResult]
-    interrupted: bool = False
-    error: str | None = None
+    log: Path | None = None  # Ansible's output is added to it
 
 
 def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
@@ -183,7 +178,7 @@ def run(
         output = work / "artifacts" / str(runner.config.ident) / "stdout"
         text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
         if invocation.log is not None:
-            _write_private(invocation.log, text)
+            _append_private(invocation.log, text)
         interrupted = bool(signals) or runner.rc in (99, 250 + 5)
         if interrupted:
             connections.close(control)
@@ -200,8 +195,8 @@ def _quoted(path: Path) -> str:
     return f'"{path}"' if " " in str(path) else str(path)
 
 
-def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def _append_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpuadmin.actions.semester.hosts import play
+from gpuadmin.actions.semester.reset import Outcome, Reset, proven
 from gpuadmin.answers import Answers
-from gpuadmin.cli._semester import Outcome, Reset, proven
-from gpuadmin.cli._semester_hosts import bad_hosts
 from gpuadmin.errors import ExitCode, RefusedError
+from gpuadmin.plan import Plan
 from gpuadmin.semester import plans
 from gpuadmin.semester.refusals import refuse_running, refuse_stale, refuse_unbacked, refuse_unknown
-
-if TYPE_CHECKING:
-    from gpuadmin.plan import Plan
 
 
 def backup_plan(reset: Reset) -> Plan:
@@ -30,8 +28,8 @@ def backup(reset: Reset) -> Outcome:
     wanted = {"name": reset.decision.backup, "users": [name for _, name in reset.decision.going]}
     run = reset.play("backup", hosts=reset.named("storage"), gpuadmin_backup=wanted)
     made = next((host.reports["backup"] for host in run.hosts.values() if "backup" in host.reports), None)
-    if bad_hosts(run):
-        return Outcome({}, bad_hosts(run), ExitCode.HOST_FAILED)
+    if run.bad:
+        return Outcome({}, run.bad, ExitCode.HOST_FAILED)
     result = {"backup": reset.decision.backup, "homes": {} if made is None else _sums(made)}
     if not reset.named("backup"):
         return Outcome(result)
@@ -110,9 +108,9 @@ def _expired(reset: Reset) -> tuple[dict[str, list[str]], dict[str, str]]:
 
     It is asked in check mode, and only those are named afterwards.
     """
-    look = replace(reset, verb=replace(reset.verb, options=replace(reset.verb.options, check=True)))
-    run = look.play("prune", hosts=reset.named("storage", "backup"), gpuadmin_backup={"only": _all(reset)})
-    answers = Answers.of(run.hosts, reset.named("storage", "backup"), "pruned")
+    hosts = reset.named("storage", "backup")
+    run = play(reset.session, "prune", hosts, check=True, gpuadmin_backup={"only": _all(reset)})
+    answers = Answers.of(run.hosts, hosts, "pruned")
     return {host: list(names) for host, names in answers.known.items()}, dict(answers.unknown)
 
 

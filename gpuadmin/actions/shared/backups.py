@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gpuadmin.run import RunResult
+from gpuadmin.results import RunResult
 
 
 def backup_result(run: RunResult) -> dict[str, Any]:
@@ -14,5 +13,5 @@ def backup_result(run: RunResult) -> dict[str, Any]:
     for host in run.hosts.values():
         if host.reports.get("backup"):
             found["backup"] = host.reports["backup"]
-    problems = {name: host.reports["problems"] for name, host in run.hosts.items() if host.reports.get("problems")}
+    problems = {name: said for name, said in run.reported("problems").items() if said}
     return {**found, "problems": problems}

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from gpuadmin.cli._verb import Verb, Work
+import jinja2
+import yaml
+
+from gpuadmin.accounts import variables
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path
-
-if TYPE_CHECKING:
-    from gpuadmin.config.inventory import Host
-    from gpuadmin.config.schema import Settings
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.session import Session
 
 
 def roles_of(host: Host, settings: Settings) -> list[str]:
     """The roles that playbooks/provision.yml runs on a host: the playbook itself is asked, so plan and work agree."""
-    import jinja2
-    import yaml
-
     (play,) = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
     if not set(str(play["hosts"]).split(":")) & set(host.groups):
         return []
@@ -29,24 +29,20 @@ def roles_of(host: Host, settings: Settings) -> list[str]:
     ]
 
 
-def provision_work(verb: Verb, *, title: str) -> Work:
-    """Given a verb, return the work of running every role on every host that calls for it."""
-    from gpuadmin.accounts import variables
-    from gpuadmin.cli._accounts import account_result
-    from gpuadmin.plan import PlanBuilder
-
+def plan_roles(session: Session, title: str) -> Plan:
+    """Every role on every host that calls for it."""
     builder = PlanBuilder(title)
-    for host in verb.hosts:
-        names = roles_of(host, verb.site.settings)
+    for host in session.hosts:
+        names = roles_of(host, session.site.settings)
         if names:
             builder.add(host.name, f"roles: {', '.join(names)}")
         else:
             builder.warn(f"{host.name} is in no group that has roles; nothing is done there")
-    registry = verb.site.registry.registry
-    absent = [(entry.name, entry.uid) for entry in registry.retired]
-    return Work(
-        plan=builder.build(),
-        variables=variables(verb.site.registry, verb.site.settings, registry.users, absent),
-        result=account_result,
-        observe=True,
-    )
+    return builder.build()
+
+
+def everybody(session: Session) -> dict[str, Any]:
+    """What a playbook is told where all accounts are its business: those registered, and those that stay removed."""
+    site = session.site
+    absent = [(entry.name, entry.uid) for entry in site.registry.registry.retired]
+    return variables(site.registry, site.settings, site.registry.registry.users, absent)

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.results import HostResult
+
 _LONGEST_MESSAGE = 600
-
-
-@dataclass
-class HostResult:
-    """What a run did on one host."""
-
-    status: str = "skipped"  # ok | changed | failed | unreachable | skipped
-    changed: list[str] = field(default_factory=list)
-    message: str | None = None
-    reports: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def bad(self) -> bool:
-        return self.status in ("failed", "unreachable")
 
 
 class Collector:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuadmin.cli._accounts import uids_elsewhere
-from gpuadmin.cli._mail import MailOptions, Post, preview_document, show_letters
+from rich.text import Text
+
+from gpuadmin import accounts
+from gpuadmin.actions.shared.accounts import uids_elsewhere
+from gpuadmin.actions.shared.mails import Post, preview_document, show_letters
+from gpuadmin.applications.letters import asking, welcome
+from gpuadmin.applications.matching import Entry, Lists
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import Settings, User
 from gpuadmin.console import say
-
-if TYPE_CHECKING:
-    from gpuadmin.accounts import Request
-    from gpuadmin.applications.matching import Entry, Lists
-    from gpuadmin.cli._verb import Verb
-    from gpuadmin.config.registry import RegistryFile
-    from gpuadmin.config.schema import Settings, User
-    from gpuadmin.mail.ledger import Entry as LedgerEntry
-    from gpuadmin.mail.letter import Letter
+from gpuadmin.display import make_table
+from gpuadmin.errors import ConfigError
+from gpuadmin.mail.ledger import Entry as LedgerEntry
+from gpuadmin.mail.letter import Letter
+from gpuadmin.options import MailOptions
+from gpuadmin.session import Session
+from gpuadmin.terminal import SafeConsole
 
 
 def lists_document(lists: Lists) -> dict[str, Any]:
@@ -31,18 +36,9 @@ def lists_document(lists: Lists) -> dict[str, Any]:
     }
 
 
-def show_lists(lists: Lists, *, as_json: bool) -> None:
+def show_lists(console: SafeConsole, lists: Lists) -> None:
     """Print the three lists as a table."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from gpuadmin.console import make_console
-
-    console = make_console(json=as_json)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("List", "Line", "Person", "Address", "Account", "What"):
-        table.add_column(title, overflow="fold")
+    table = make_table("List", "Line", "Person", "Address", "Account", "What", fold=True)
     for name, style, entries in (
         ("ready", "green", lists.ready),
         ("incomplete", "yellow", lists.incomplete),
@@ -68,8 +64,6 @@ def what(entry: Entry) -> str:
 
 def last_day(settings: Settings, today: date) -> date | None:
     """Until when new accounts are valid. Raises ConfigError where that day is past."""
-    from gpuadmin.errors import ConfigError
-
     day = settings.applications.expires or (settings.term.deadline if settings.term is not None else None)
     if day is not None and day < today:
         raise ConfigError(
@@ -79,10 +73,8 @@ def last_day(settings: Settings, today: date) -> date | None:
     return day
 
 
-def requests(lists: Lists, expires: date | None) -> list[Request]:
+def requests(lists: Lists, expires: date | None) -> list[accounts.Request]:
     """What `add-user` would be asked for those who are ready and have no account."""
-    from gpuadmin import accounts
-
     return [
         accounts.request(
             {
@@ -101,8 +93,6 @@ def requests(lists: Lists, expires: date | None) -> list[Request]:
 
 def asking_letters(lists: Lists, settings: Settings, *, tell_unknown: bool) -> list[Letter]:
     """The mails to those whose application is incomplete, whether they were sent before or not."""
-    from gpuadmin.applications.letters import asking
-
     entries = [*lists.incomplete]
     if tell_unknown:
         entries += [entry for entry in lists.unknown if entry.missing == ("group",)]
@@ -125,19 +115,16 @@ class Prepared:
         return (*self.welcomes.values(), *self.asks)
 
 
-def prepare(verb: Verb, lists: Lists, post: Post, mail: MailOptions, *, tell_unknown: bool) -> Prepared:
+def prepare(session: Session, lists: Lists, post: Post, mail: MailOptions, *, tell_unknown: bool) -> Prepared:
     """Given the three lists, decide what --apply does. Changes nothing."""
-    from gpuadmin import accounts
-    from gpuadmin.applications.letters import welcome
-
-    settings = verb.site.settings
+    settings = session.site.settings
     asked = requests(lists, last_day(settings, date.today()))
-    registry = accounts.add(verb.site.registry, settings, asked)
+    registry = accounts.add(session.site.registry, settings, asked)
     if asked and not mail.preview:
-        registry = accounts.add(verb.site.registry, settings, asked, uids_elsewhere(verb))
+        registry = accounts.add(session.site.registry, settings, asked, uids_elsewhere(session))
     new = accounts.known(registry, [request.name for request in asked])
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
-    nodes = [host.name for host in verb.site.inventory.group("gpu")]
+    nodes = [host.name for host in session.site.inventory.group("gpu")]
     # somebody whose account was begun in a run that was cut off is owed a mail
     greetings = {user.name: welcome(user, settings, nodes) for user in (*new, *present) if user.email is not None}
     people = (*new, *(user for user in present if user.name in greetings and post.owes(greetings[user.name], mail)))
@@ -152,12 +139,12 @@ def prepare(verb: Verb, lists: Lists, post: Post, mail: MailOptions, *, tell_unk
     )
 
 
-def preview(verb: Verb, lists: Lists, mail: MailOptions, *, tell_unknown: bool) -> dict[str, Any]:
+def preview(session: Session, lists: Lists, mail: MailOptions, *, tell_unknown: bool) -> dict[str, Any]:
     """Print every mail that --apply would send, or return them for JSON."""
-    post = Post.of(verb, mail)
-    prepared = prepare(verb, lists, post, mail, tell_unknown=tell_unknown)
+    post = Post.of(session, mail)
+    prepared = prepare(session, lists, post, mail, tell_unknown=tell_unknown)
     letters = prepared.letters
-    if not verb.options.json:
+    if not session.options.json:
         show_letters(letters, post.renderer)
         for stuck in prepared.stuck:
             say(f"Note: {stuck.words}")
