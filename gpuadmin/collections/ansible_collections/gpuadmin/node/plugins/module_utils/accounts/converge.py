@@ -22,7 +22,8 @@ from ..lookup import Lookup, system_lookup
 from ..root.guard import RootError, inspect, open_root
 from ..textdb import decode, encode, split_lines
 from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
-from .plan import Observed, Plan, Request, compute
+from .observed import Observed
+from .plan import Plan, Request, compute
 from .truth import Settings, Truth, load, save
 
 STATE = "/var/lib/gpuadmin"
