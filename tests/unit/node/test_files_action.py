@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpuadmin.node.plugins.action.files import expand, find
 
 COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
@@ -51,6 +52,17 @@ def test_what_a_directory_becomes(source: Path) -> None:
     for wrong in ("source", str(source / "a.py"), str(source / "gone")):
         with pytest.raises(ValueError, match="not a directory on the controller"):
             expand({**WHOLE, "path": wrong}, str)
+
+
+def test_all_of_the_node_side_code_is_installed() -> None:
+    """Its packages, too. A node without one of them has no boot unit, no timer and no self-service that works."""
+    tasks = yaml.safe_load((COLLECTIONS.parents[1] / "roles/node_state/tasks/main.yml").read_text())
+    (entry,) = tasks[-1]["gpuadmin.node.files"]["source"]
+    code = COLLECTIONS / "ansible_collections/gpuadmin/node/plugins/module_utils"
+    assert entry["exclusive"]
+    found = find(code, entry["patterns"])
+    assert found == sorted(code.rglob("*.py"))
+    assert code / "images/switch.py" in found
 
 
 PLAY = """
