@@ -35,7 +35,7 @@ options:
         type: int
         required: true
       gid:
-        description: Id of the person's own group; without it that of O(users[].uid).
+        description: Id of the group of the same name; without it the number of O(users[].uid).
         type: int
       gecos:
         description: What passwd has in its fifth field.

@@ -197,7 +197,7 @@ def _stage_removals(
     absent: Sequence[tuple[str, int]], data: Databases, users: Mapping[str, User], observed: Observed, plan: Plan,
     settings: Settings,
 ) -> list[tuple[str, int]]:  # fmt: skip
-    """Stage all removals; return those that hold, which the truth keeps for roots that are not running now."""
+    """Stage all removals; return those that hold, which accounts.json keeps for roots that are not running now."""
     gone = []
     registry = settings.source == "registry"
     for name, uid in absent:
