@@ -107,6 +107,11 @@ def test_node_side_code_needs_python_alone(path: Path) -> None:
         assert not isinstance(node, ast.Match), "Python 3.9 has no match"
 
 
+@pytest.mark.parametrize("path", sorted((NODE_CODE.parent / "modules").glob("*.py")), ids=lambda path: path.name)
+def test_modules_run_on_python_3_9(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 9))
+
+
 def test_the_lock_names_versions_of_all_that_is_needed_and_nothing_else() -> None:
     import tomllib
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,30 +160,41 @@ def test_every_family_of_distributions_has_the_same_variables(role: str) -> None
         assert len({frozenset(variables) for variables in files.values()}) == 1
 
 
-def test_all_of_the_node_code_is_shipped(tmp_path: Path) -> None:
-    """As Ansible templates it: its lookups find files in other ways than Python does."""
-    code = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"
-    given = {"node_state_code": str(code), "node_state_directory": "/state", "node_state_python": "python3"}
-    playbook = tmp_path / "shipped.yml"
-    variables = yaml.safe_load((ROOT / "roles/node_state/vars/main.yml").read_text())
-    target = tmp_path / "shipped.json"
-    task = {
-        "ansible.builtin.copy": {
-            "content": "{{ [_node_state_code_files, _node_state_code_directories] | to_json }}",
-            "dest": str(target),
-            "mode": "0600",
-        }
+FACT = re.compile(r"ansible_facts\['gpuadmin'\](?:\.|\[')([a-z_]+)")
+NEEDS = re.compile(r"Needs of the fact gpuadmin, which the role node_state sets before it: ([a-z_, ]+)\.")
+
+
+def facts_used(role: str) -> set[str]:
+    return {
+        name for path in (ROOT / "roles" / role).rglob("*") if path.is_file() for name in FACT.findall(path.read_text())
     }
-    playbook.write_text(
-        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": {**given, **variables}, "tasks": [task]}])
-    )
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-c", "local", "-i", "localhost,", str(playbook)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    files, directories = json.loads(target.read_text())
-    place = Path("/state/lib/gpuadmin_node")
-    assert {Path(one["path"]).relative_to(place) for one in files} == {
-        path.relative_to(code) for path in code.rglob("*.py")
-    }
-    assert {one["path"] for one in directories} == {str(Path(one["path"]).parent) for one in files}
-    assert all(one["exclusive"] for one in directories)
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "node_state"])
+def test_a_role_declares_the_facts_that_another_role_sets(role: str) -> None:
+    description = entry_points(role)["main"]["description"]
+    declared = NEEDS.findall("\n".join([description] if isinstance(description, str) else description))
+    assert declared == ([", ".join(sorted(facts_used(role)))] if facts_used(role) else [])
+
+
+def test_facts_that_roles_use_are_documented_and_found() -> None:
+    text = (ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/modules/host_facts.py").read_text()
+    documented = yaml.safe_load(text.partition('RETURN = r"""')[2].partition('"""')[0])["ansible_facts"]["contains"]
+    names = set(documented["gpuadmin"]["contains"])
+    assert set().union(*map(facts_used, ROLES)) <= names
+    returned = text.partition("def facts(")[2].partition("def main(")[0]
+    assert set(re.findall(r'(?m)^        "([a-z_]+)": ', returned)) == names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_facts_are_there_before_a_role_needs_them(path: Path) -> None:
+    """In each play node_state comes before a role whose main tasks need what it found."""
+    for play in load(path) or []:
+        order = [role["role"] for role in play.get("roles", [])]
+        for task in play.get("tasks", []):
+            for verb in ("ansible.builtin.include_role", "ansible.builtin.import_role"):
+                if verb in task and "tasks_from" not in task[verb]:
+                    order.append(task[verb]["name"])
+        needing = [number for number, role in enumerate(order) if role != "node_state" and facts_used(role)]
+        if needing:
+            assert "node_state" in order[: needing[0]], order

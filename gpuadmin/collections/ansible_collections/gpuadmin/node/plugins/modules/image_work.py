@@ -21,9 +21,58 @@ options:
     description: The image.
     type: str
   options:
-    description: What else the action needs; see the role image_switch.
+    description: What else the action needs.
     type: dict
     default: {}
+    suboptions:
+      full:
+        description: Whether O(action=push) fetches or O(action=seal) makes the full stream, not a difference.
+        type: bool
+      deadline:
+        description: Seconds that a trial may take, for O(action=push) and O(action=rollback).
+        type: int
+      link:
+        description: The node's place in a chain of relays, for O(action=push); without it there is none.
+        type: dict
+        suboptions:
+          port:
+            description: The port that a relay listens on; none for no chain.
+            type: int
+          previous:
+            description: Address of the node before; empty for the first.
+            type: str
+          next:
+            description: Address of the node after it; empty for the last.
+            type: str
+      keep:
+        description: How many images stay, for O(action=prune).
+        type: int
+      packages:
+        description: Packages to install, for O(action=build).
+        type: list
+        elements: str
+      upgrade:
+        description: Whether all packages are brought up to date, for O(action=build).
+        type: bool
+      trial:
+        description: Whether the image is booted before it is sealed, for O(action=finish) and O(action=seal).
+        type: bool
+      parents:
+        description: Images from which a difference is made, the newest that is there first, for O(action=seal).
+        type: list
+        elements: str
+      who:
+        description: Who makes the image, for O(action=seal).
+        type: str
+      protocol:
+        description: The version of btrfs' send stream, for O(action=seal).
+        type: int
+      manifest:
+        description: The text of the manifest, for O(action=publish).
+        type: str
+      signature:
+        description: The text of its signature, for O(action=publish).
+        type: str
   run_id:
     description: One word for this run of gpuadmin, the same in every call. It tells our work from an earlier run's.
     type: str
@@ -36,9 +85,8 @@ attributes:
   check_mode:
     description: Says that it would work, not what it would find; M(gpuadmin.node.image_facts) does.
     support: partial
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """
@@ -80,6 +128,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import work
 
@@ -90,7 +139,24 @@ ARGUMENTS = {
         "choices": ["push", "rollback", "prune", "build", "finish", "seal", "publish"],
     },
     "name": {"type": "str"},
-    "options": {"type": "dict", "default": {}},
+    "options": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "full": {"type": "bool"},
+            "deadline": {"type": "int"},
+            "link": {"type": "dict", "options": LINK},
+            "keep": {"type": "int"},
+            "packages": {"type": "list", "elements": "str"},
+            "upgrade": {"type": "bool"},
+            "trial": {"type": "bool"},
+            "parents": {"type": "list", "elements": "str"},
+            "who": {"type": "str"},
+            "protocol": {"type": "int"},
+            "manifest": {"type": "str"},
+            "signature": {"type": "str"},
+        },
+    },
     "run_id": {"type": "str", "required": True},
     "wait": {"type": "int", "default": 5},
 }
@@ -99,7 +165,8 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
-    job = work.job({"action": given["action"], "name": given["name"], **given["options"]})
+    options = {key: value for key, value in given["options"].items() if value is not None}
+    job = work.job({"action": given["action"], "name": given["name"], **options})
     if module.check_mode:
         module.exit_json(changed=True, finished=True, operations=[job.title], report={})
         return

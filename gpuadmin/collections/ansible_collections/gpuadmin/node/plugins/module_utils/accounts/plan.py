@@ -13,6 +13,7 @@ from ..report import UserReport
 from ..textdb import number
 from .account import conflict, stage_account
 from .databases import Databases
+from .observed import Observed
 from .subids import edited, plan_subids
 from .subids import parse as parse_ranges
 from .truth import Record, Settings, Truth
@@ -30,22 +31,6 @@ class Request:
     users: Sequence[Mapping[str, object]] = ()
     absent: Sequence[Mapping[str, object]] = ()
     docker: Sequence[tuple[str, int]] = ()
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What a host has. ``today``: days since 1970-01-01. ``identities``: name → (uid, gid) by NSS, directory mode."""
-
-    files: Mapping[str, str | None]
-    truth: Truth = field(default_factory=Truth)
-    keys: Mapping[str, bytes] = field(default_factory=dict)
-    docker: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # name → (kind, owner uid)
-    docker_parent: bool = False
-    docker_problem: str | None = None
-    linger: frozenset[str] = frozenset()
-    identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    root: str = "/"
-    today: int = 0
 
 
 @dataclass
@@ -212,7 +197,7 @@ def _stage_removals(
     absent: Sequence[tuple[str, int]], data: Databases, users: Mapping[str, User], observed: Observed, plan: Plan,
     settings: Settings,
 ) -> list[tuple[str, int]]:  # fmt: skip
-    """Stage all removals; return those that hold, which the truth keeps for roots that are not running now."""
+    """Stage all removals; return those that hold, which accounts.json keeps for roots that are not running now."""
     gone = []
     registry = settings.source == "registry"
     for name, uid in absent:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from .. import btrfs, mounts, unit
 from ..errors import NodeError
-from ..fields import shown, valid_name, whole_number
+from ..fields import FIRST_HUMAN_UID, shown, valid_name, whole_number
 from ..files import flocked, make_directory, sync_directory, sync_filesystem
 from ..lookup import Lookup, system_lookup
 from ..report import UserReport
@@ -18,8 +18,7 @@ from ..run import Runner, run_command
 from . import archiving
 
 NEW = ".gpuadmin-new"
-FIRST_HUMAN_UID = 1000
-RUN = "/run/gpuadmin"
+LOCK = "/run/gpuadmin/homes.lock"  # whoever makes, archives or wipes homes holds it
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,7 @@ def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, objec
 
 def converge(
     request: Request, *, check: bool = False, mountinfo: str | None = None, run: Runner = run_command,
-    lock: str = RUN + "/homes.lock", lookup: Lookup = system_lookup,
+    lock: str = LOCK, lookup: Lookup = system_lookup,
 ) -> Plan:  # fmt: skip
     """Bring the home root there (unless ``check``) and return the plan: the same in both cases."""
     request = replace(request, users=[_identified(raw, lookup) for raw in request.users])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_work, people
@@ -13,12 +15,12 @@ from .records import held_images, image_of, journal, known_manifests, records
 from .root_facts import packages, send_version
 
 
-def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, object]:
+def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, Any]:
     """What a node has and runs, and what it would receive for an image. The top level is mounted."""
     running = subvolumes.running_root(places)
     held = held_images(places)
     words, known = read(places.boot), records(places)
-    report: dict[str, object] = {
+    report: dict[str, Any] = {
         "running": running.name,
         "current": words.get("current", ""),
         "trial": words.get("trial", ""),

@@ -19,10 +19,9 @@ from ..errors import NodeError
 from ..fields import home_owner
 from ..files import flocked
 from ..homes import directories, packing
+from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
 from ..purge import Purged
-
-LOCK = "/run/gpuadmin/homes.lock"
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
         except (OSError, NodeError) as error:
             problem = f"stays, wholly or in part: {error}"
             continue
-        total.deleted, total.bytes = total.deleted + done.deleted, total.bytes + done.bytes
+        total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed
         total.kept, total.words = done.kept, done.words
         return total, f"{done.kept} entries stay: {', '.join(done.words)}" if done.kept else None
     total.keep(name, problem or "")
