@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.errors import ExitCode, HostFailedError, UnreachableError
-from gpuadmin.events import HostResult
+from gpuadmin.results import HostResult
 from gpuadmin.words import one_line
 
 
@@ -62,3 +62,9 @@ class Answers:
         if self.unknown:
             kind = HostFailedError if self.failed else UnreachableError
             raise kind(f"{what} is not known: {self.words}", hint="nothing was changed; try again when they answer")
+
+
+def code_of(answers: Iterable[Answers]) -> ExitCode:
+    """What a verb ends with that was decided from several: a host that answered badly counts before a silent one."""
+    codes = [one.code for one in answers]
+    return ExitCode.HOST_FAILED if ExitCode.HOST_FAILED in codes else max(codes, default=ExitCode.DONE)

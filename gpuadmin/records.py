@@ -72,6 +72,12 @@ class Record:
         """Where Ansible's output goes."""
         return self.directory / "log.txt"
 
+    def heading(self, text: str) -> None:
+        """Begin a part of the log: the output of a playbook follows."""
+        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(f"=== {text}\n")
+
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
         text = json_text(value) + "\n"
         write_atomically(self.directory / name, text, mode=0o600)

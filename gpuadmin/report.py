@@ -1,34 +1,16 @@
-"""From results to what is shown: the table for people, the document for programs, the exit code for the shell."""
+"""From results to what is shown of them: the document for programs, and lines for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gpuadmin.console import lines_of
-from gpuadmin.errors import ExitCode, RefusedError
+from gpuadmin.errors import RefusedError
 from gpuadmin.jsontext import json_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from gpuadmin.events import HostResult
-    from gpuadmin.run import RunResult
-
-
-def exit_code(result: RunResult) -> ExitCode:
-    """Given a run's result, return the exit code that docs/exit-codes.md promises."""
-    states = {host.status for host in result.hosts.values()}
-    if result.interrupted:
-        return ExitCode.INTERRUPTED
-    if "failed" in states:
-        return ExitCode.HOST_FAILED
-    if "unreachable" in states:
-        return ExitCode.HOST_UNREACHABLE
-    return ExitCode.ERROR if result.error else ExitCode.DONE
+from gpuadmin.results import HostResult
 
 
 def document(
@@ -62,40 +44,7 @@ def error_document(arguments: Sequence[str], error: click.ClickException) -> str
     verb = next((word for word in arguments if not word.startswith("-")), "")
     body = document(verb, site=None, run=None, check="--check" in arguments, status=status)
     body["result"] = {"error": error.format_message(), "hint": getattr(error, "hint", None)}
-    return as_json(body)
-
-
-def as_json(value: Mapping[str, Any]) -> str:
-    return json_text(value)
-
-
-_STYLES = {
-    "ok": "green",
-    "changed": "yellow",
-    "failed": "bold red",
-    "unreachable": "bold red",
-    "skipped": "dim",
-}
-
-
-def show_hosts(console: Console, hosts: Mapping[str, HostResult], *, check: bool) -> None:
-    """Print a table with a row per host: what happened there, and why not."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    if not hosts:
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Host", style="cyan", max_width=32 if console.is_terminal else None)
-    table.add_column("Result", no_wrap=True)
-    table.add_column("Would change" if check else "What")
-    for names, host in alike(hosts):
-        lines = shortened(host.changed)
-        if host.message:
-            lines.append(host.message)
-        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
-    console.print(table)
+    return json_text(body)
 
 
 def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]:

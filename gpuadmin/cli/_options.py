@@ -1,26 +1,26 @@
-"""Options that verbs share, and the object that carries them."""
+"""Options that verbs share."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import click
 
+from gpuadmin.cli._complete import people
+from gpuadmin.options import MailOptions, Options
 
-@dataclass(frozen=True)
-class Options:
-    """What the shared options said."""
 
-    site: str | None = None
-    limit: str | None = None
-    check: bool = False
-    yes: bool = False
-    json: bool = False
-    verbose: int = 0
-    ask_pass: bool = False
-    ask_become_pass: bool = False
+def as_day(ctx: click.Context, param: click.Parameter, value: str | None) -> date | None:
+    """An option's callback: YYYY-MM-DD as a date; None for `never`, or where nothing was given."""
+    if value in (None, "never"):
+        return None
+    try:
+        return date.fromisoformat(value or "")
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a date; write YYYY-MM-DD") from None
 
 
 def site_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,8 +61,6 @@ def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Calla
     ]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        import functools
-
         @functools.wraps(function)
         def wrapper(
             site: str | None,
@@ -84,3 +82,31 @@ def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Calla
         return decorated
 
     return decorate
+
+
+def mail_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every verb that sends mail; they arrive as one `mail` argument."""
+
+    @functools.wraps(function)
+    def wrapper(mail_dir: str | None, preview: bool, again: tuple[str, ...], **arguments: Any) -> Any:
+        return function(mail=MailOptions(mail_dir, preview, again), **arguments)
+
+    decorated: Callable[..., Any] = wrapper
+    for decorator in (
+        click.option(
+            "--again",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=people(),
+            help="Mail them also where an earlier mail was refused, or may have been sent or not; repeatable.",
+        ),
+        click.option("--preview", is_flag=True, help="Print every mail in full; send nothing, change nothing."),
+        click.option(
+            "--mail-dir",
+            metavar="DIR",
+            type=click.Path(file_okay=False),
+            help="Write .eml files there instead of sending. They count as sent, but with --check.",
+        ),
+    ):
+        decorated = decorator(decorated)
+    return decorated

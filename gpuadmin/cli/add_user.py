@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from gpuadmin.cli._options import Options, run_options
-from gpuadmin.words import counted
+from gpuadmin.cli._options import run_options
+from gpuadmin.options import Options
 
 
 @click.command("add-user")
@@ -20,9 +20,7 @@ from gpuadmin.words import counted
 @click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")
 @click.option("--note", help="A remark for the admins.")
 @run_options()
-@click.pass_context
 def command(
-    ctx: click.Context,
     names: tuple[str, ...],
     source: str | None,
     email: str | None,
@@ -32,7 +30,7 @@ def command(
     docker: bool | None,
     note: str | None,
     options: Options,
-) -> None:
+) -> int:
     """Give people an account on every node: uid, home on the storage host, ssh key, rootless Docker.
 
     Everything is validated before anything is changed. Running it again goes on where it stopped.
@@ -41,27 +39,14 @@ def command(
     gpuadmin add-user minji --email minji@example.org --key ~/keys/minji.pub
     gpuadmin add-user --from new-people.csv
     """
-    from gpuadmin import accounts
-    from gpuadmin.cli._accounts import converge, uids_elsewhere
-    from gpuadmin.cli._verb import opened, perform
-    from gpuadmin.importing import read_keys, read_people
+    from gpuadmin.actions.add_user import add_user
 
     given: dict[str, Any] = {"email": email, "uid": uid, "expires": expires, "docker": docker, "note": note}
-    said = {field: value for field, value in given.items() if value is not None}
-    if keys:
-        said["keys"] = list(read_keys(keys))
+    fields = {field: value for field, value in given.items() if value is not None}
     if bool(names) == bool(source):
         raise click.UsageError("name the people to add, or give --from FILE (one of the two)")
-    if source and said:
+    if source and (fields or keys):
         raise click.UsageError("--from takes everything from the file; leave the other options out")
-    if len(names) > 1 and said.keys() & {"uid", "keys", "email"}:
+    if len(names) > 1 and (keys or fields.keys() & {"uid", "email"}):
         raise click.UsageError("--uid, --key and --email belong to one person; use --from FILE for many")
-    with opened("add-user", options) as verb:
-        requests = read_people(source) if source else [accounts.request({"name": name, **said}) for name in names]
-        settings = verb.site.settings
-        registry = accounts.add(verb.site.registry, settings, requests)
-        if any(verb.site.registry.find(request.name) is None for request in requests):
-            registry = accounts.add(verb.site.registry, settings, requests, uids_elsewhere(verb))
-        people = accounts.known(registry, [request.name for request in requests])
-        title = f"Add {counted(len(people), 'account')} to {settings.name}"
-        ctx.exit(perform(verb, converge(verb, registry, people, title=title)))
+    return add_user(options, names, source=source, keys=keys, fields=fields)

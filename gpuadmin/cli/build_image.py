@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from gpuadmin.cli._options import Options, run_options
+from gpuadmin.cli._options import run_options
+from gpuadmin.options import Options
 
 
 @click.command("build-image")
@@ -24,9 +25,7 @@ from gpuadmin.cli._options import Options, run_options
 @click.option("--full", is_flag=True, help="Send the whole image as well, for nodes that hold none of its parents.")
 @click.option("--no-trial", is_flag=True, help="Do not boot the golden node into it first.")
 @run_options()
-@click.pass_context
 def command(
-    ctx: click.Context,
     name: str | None,
     upgrade: bool,
     packages: tuple[str, ...],
@@ -35,23 +34,16 @@ def command(
     full: bool,
     no_trial: bool,
     options: Options,
-) -> None:
+) -> int:
     """Build an image: a copy of the golden node's root, changed, booted there on trial, sealed, signed and stored.
 
     The running root is not touched. Without NAME it is named after today. Run again, a build that was cut off goes on;
     with --full, an image that is there already gets its full stream.
     """
-    from gpuadmin.cli._build import build
-    from gpuadmin.cli._images import look, require_storage
-    from gpuadmin.cli._verb import opened
-    from gpuadmin.images import BuildRequest, check_name, new_name
+    from gpuadmin.actions.build_image import build_image
 
     if shell and options.json:
         raise click.UsageError("--shell is for people: it does not go with --json")
-    with opened("build-image", options) as verb:
-        require_storage(verb)
-        found = look(verb)
-        found.store_known.require("which images the store has")
-        chosen = check_name(name) if name else new_name([*found.store])
-        request = BuildRequest(chosen, upgrade, packages, playbook, shell, full, not no_trial)
-        ctx.exit(build(verb, found, request))
+    return build_image(
+        options, name, upgrade=upgrade, packages=packages, playbook=playbook, shell=shell, full=full, trial=not no_trial
+    )

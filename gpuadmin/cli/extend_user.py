@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import click
 
 from gpuadmin.cli._complete import people
-from gpuadmin.cli._options import Options, run_options
+from gpuadmin.cli._options import as_day, run_options
+from gpuadmin.options import Options
 
 
 @click.command("extend-user")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=people())
-@click.option("--expires", metavar="DATE", required=True, help="Last day of validity, YYYY-MM-DD, or 'never'.")
+@click.option(
+    "--expires",
+    metavar="DATE",
+    required=True,
+    callback=as_day,
+    help="Last day of validity, YYYY-MM-DD, or 'never'.",
+)
 @run_options()
-@click.pass_context
-def command(ctx: click.Context, names: tuple[str, ...], expires: str, options: Options) -> None:
+def command(names: tuple[str, ...], expires: date | None, options: Options) -> int:
     """Set until when accounts are valid."""
-    from gpuadmin.cli._accounts import update
-    from gpuadmin.config.fields import iso_date
+    from gpuadmin.actions.extend_user import extend_user
 
-    try:
-        day = None if expires == "never" else iso_date(expires)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--expires") from None
-    words = "without an end" if day is None else f"valid until {day}"
-    ctx.exit(update("extend-user", options, names, {"expires": day}, action=lambda user: f"{user.name}: {words}"))
+    return extend_user(options, names, expires)

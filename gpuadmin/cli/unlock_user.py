@@ -5,23 +5,15 @@ from __future__ import annotations
 import click
 
 from gpuadmin.cli._complete import people
-from gpuadmin.cli._options import Options, run_options
+from gpuadmin.cli._options import run_options
+from gpuadmin.options import Options
 
 
 @click.command("unlock-user")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=people(locked=True))
 @run_options()
-@click.pass_context
-def command(ctx: click.Context, names: tuple[str, ...], options: Options) -> None:
+def command(names: tuple[str, ...], options: Options) -> int:
     """Let locked people log in again, until their account expires."""
-    from gpuadmin.cli._accounts import update
+    from gpuadmin.actions.unlock_user import unlock_user
 
-    ctx.exit(
-        update(
-            "unlock-user",
-            options,
-            names,
-            {"locked": False},
-            action=lambda user: f"{user.name}: allow logins again",
-        )
-    )
+    return unlock_user(options, names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpuadmin.config.find import runs_of
 from gpuadmin.config.yamlfile import write_atomically
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.jsontext import json_text
 from gpuadmin.reading import is_absent, read_limited
 
@@ -101,6 +101,13 @@ def remember(site: Path, registry: Registry, *, forget: Collection[str] = ()) ->
         "uids": {str(uid): name for uid, name in sorted(uids.items())},
     }
     write_atomically(runs / MEMORY_FILE, json_text(document) + "\n", mode=0o600)
+
+
+def refuse_contradictions(found: Sequence[str], where: str) -> None:
+    """Raise RefusedError where the registry contradicts what is remembered of it."""
+    if found:
+        shown = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
+        raise RefusedError(f"{where}: " + "\n  ".join(shown), hint=WAY_OUT)
 
 
 WAY_OUT = (

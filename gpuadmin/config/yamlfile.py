@@ -16,6 +16,7 @@ from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent
 
+from gpuadmin.appending import sync_directory
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import read_limited
 
@@ -149,11 +150,7 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o640) -> None:
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         Path(temporary).replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -8,7 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gpuadmin.console import make_console, say
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from gpuadmin.console import say
+from gpuadmin.display import make_console
 
 #: Seconds after which a phase is worth a line.
 PATIENCE = 2.0
@@ -47,9 +51,6 @@ class Progress:
 
     @contextmanager
     def _spinner(self, text: str) -> Iterator[None]:
-        from rich.progress import Progress as Bar
-        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         with Bar(*columns, console=make_console(json=True), transient=True) as bar:
             bar.add_task(text, total=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuadmin import connections
+from gpuadmin.ansible import connections
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import clock, machines, qemu, state
 from gpuadmin.lab.cluster import chosen_accel, on_each, start_all

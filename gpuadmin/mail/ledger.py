@@ -9,7 +9,6 @@ is lost leaves its intent. The next line that is written replaces it. Any other 
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.appending import append_synced
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.letter import Letter
@@ -106,6 +106,10 @@ def _parse(line: bytes) -> list[Entry] | None:
     return [Entry(key, state, address, names, time, detail) for key in keys]
 
 
+def _readable(line: bytes) -> bool:
+    return _parse(line) is not None
+
+
 class Ledger:
     """A site's ledger of mails, as it is on the disk."""
 
@@ -165,7 +169,7 @@ class Ledger:
             "address": letter.address, "detail": detail[:500],
         }  # fmt: skip
         try:
-            append_synced(self.path, json_text(line, indent=None) + "\n")
+            append_synced(self.path, json_text(line, indent=None) + "\n", whole=_readable)
         except OSError as error:
             raise GpuadminError(
                 f"{self.path}: {error.strerror}", hint="no mail is sent that cannot be recorded; make room there"
@@ -175,27 +179,3 @@ class Ledger:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
-
-
-def append_synced(path: Path, line: str) -> None:
-    """Append a line that is on the disk when this returns. A line that a crash left unfinished is cut off first."""
-    new = not path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        size = os.fstat(descriptor).st_size
-        tail = os.pread(descriptor, size, 0).rpartition(b"\n")[2]
-        if tail and _parse(tail) is None:
-            os.ftruncate(descriptor, size - len(tail))
-            tail = b""
-        content = (("\n" if tail else "") + line).encode()
-        while content:
-            content = content[os.write(descriptor, content) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    if new:
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

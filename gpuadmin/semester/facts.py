@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuadmin.events import HostResult
+from gpuadmin.results import HostResult
 
 
 @dataclass(frozen=True)

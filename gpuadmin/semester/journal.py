@@ -7,13 +7,13 @@ not done is done again: every phase finds done what is done.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.appending import append_synced
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import is_absent, read_record
 from gpuadmin.semester.planner import Decision, slug
@@ -83,19 +83,7 @@ class Journal:
         """Append an entry; it is on disk when this returns."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "who": who(), "event": event, **more}
-        line = json.dumps(entry, ensure_ascii=True, default=str).encode() + b"\n"
-        new = not self.path.exists()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            os.lseek(descriptor, _whole(descriptor), os.SEEK_SET)
-            os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if new:
-            _sync_directory(self.directory)
-            _sync_directory(self.directory.parent)
+        append_synced(self.path, json.dumps(entry, ensure_ascii=True, default=str) + "\n")
 
     def state(self) -> State:
         """What the entries come to."""
@@ -151,18 +139,3 @@ def _entry(line: bytes) -> dict[str, Any]:
     if "decision" in entry:
         Decision.read(entry["decision"])
     return dict(entry)
-
-
-def _whole(descriptor: int) -> int:
-    """Where the last whole line ends."""
-    size = os.fstat(descriptor).st_size
-    text = os.pread(descriptor, size, 0)
-    return text.rfind(b"\n") + 1
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

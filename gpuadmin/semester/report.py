@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuadmin.config.yamlfile import write_atomically
-from gpuadmin.console import styled
+from gpuadmin.display import styled
 from gpuadmin.jsontext import json_text
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.words import size_words, visible

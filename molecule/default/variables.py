@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from gpuadmin.accounts import variables
+from gpuadmin.ansible.runner import unsafe
 from gpuadmin.config.load import load_site
-from gpuadmin.run import unsafe
 
 
 def main(directory: str) -> None:

@@ -158,3 +158,43 @@ def test_every_family_of_distributions_has_the_same_variables(role: str) -> None
     if files:
         assert set(files) == {"debian", "redhat", "archlinux"}
         assert len({frozenset(variables) for variables in files.values()}) == 1
+
+
+FACT = re.compile(r"ansible_facts\['gpuadmin'\](?:\.|\[')([a-z_]+)")
+NEEDS = re.compile(r"Needs of the fact gpuadmin, which the role node_state sets before it: ([a-z_, ]+)\.")
+
+
+def facts_used(role: str) -> set[str]:
+    return {
+        name for path in (ROOT / "roles" / role).rglob("*") if path.is_file() for name in FACT.findall(path.read_text())
+    }
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "node_state"])
+def test_a_role_declares_the_facts_that_another_role_sets(role: str) -> None:
+    description = entry_points(role)["main"]["description"]
+    declared = NEEDS.findall("\n".join([description] if isinstance(description, str) else description))
+    assert declared == ([", ".join(sorted(facts_used(role)))] if facts_used(role) else [])
+
+
+def test_facts_that_roles_use_are_documented_and_found() -> None:
+    text = (ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/modules/host_facts.py").read_text()
+    documented = yaml.safe_load(text.partition('RETURN = r"""')[2].partition('"""')[0])["ansible_facts"]["contains"]
+    names = set(documented["gpuadmin"]["contains"])
+    assert set().union(*map(facts_used, ROLES)) <= names
+    returned = text.partition("def facts(")[2].partition("def main(")[0]
+    assert set(re.findall(r'(?m)^        "([a-z_]+)": ', returned)) == names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_facts_are_there_before_a_role_needs_them(path: Path) -> None:
+    """In each play node_state comes before a role whose main tasks need what it found."""
+    for play in load(path) or []:
+        order = [role["role"] for role in play.get("roles", [])]
+        for task in play.get("tasks", []):
+            for verb in ("ansible.builtin.include_role", "ansible.builtin.import_role"):
+                if verb in task and "tasks_from" not in task[verb]:
+                    order.append(task[verb]["name"])
+        needing = [number for number, role in enumerate(order) if role != "node_state" and facts_used(role)]
+        if needing:
+            assert "node_state" in order[: needing[0]], order

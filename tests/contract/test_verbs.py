@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpuadmin.cli import VERBS, cli
-from gpuadmin.cli._options import Options
+from gpuadmin.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -157,4 +157,4 @@ def test_only_the_run_layer_knows_ansible_runner() -> None:
                 package = words[1].partition(".")[0]
                 if package in knowing:
                     knowing[package].add(str(path.relative_to(ROOT)))
-    assert knowing == {"ansible_runner": {"gpuadmin/run.py"}, "ansible": {"gpuadmin/config/inventory.py"}}
+    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/inventory.py"}}

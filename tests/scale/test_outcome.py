@@ -15,7 +15,7 @@ from hosts import Cluster, cluster
 from outcome import outcome
 from people import gpuadmin, people, public_key, site, users_yml
 
-from gpuadmin import connections
+from gpuadmin.ansible import connections
 
 PEOPLE = 3
 NAMES = {name for name, _ in people(PEOPLE)}

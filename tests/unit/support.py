@@ -54,9 +54,9 @@ def make_local_site(directory: Path, users: str = "users: []\n", settings: Mappi
 
 _STUBBED = """
 import os, pathlib, sys
-from gpuadmin import interrupt, run
+from gpuadmin.ansible import interrupt, runner
 content = pathlib.Path(sys.argv.pop(1))
-run.content_path = content.joinpath
+runner.content_path = content.joinpath
 interrupt._GRACE = float(os.environ.get("TEST_GRACE", interrupt._GRACE))
 from gpuadmin.cli import main
 main()

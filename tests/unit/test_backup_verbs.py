@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.events import HostResult
-from gpuadmin.run import Invocation, RunResult
+from gpuadmin.ansible.runner import Invocation
+from gpuadmin.results import HostResult, RunResult
 
 Cli = Callable[..., tuple[int, str, str]]
 HOME = {"uid": 20000, "files": 2, "bytes": 3000, "checksum": "c", "verified": "2026-12-21T01:02:03Z", "inode": 1}
@@ -30,7 +30,7 @@ def asked(site: Path, monkeypatch: pytest.MonkeyPatch) -> list[Invocation]:
         reports = {"facts": {"backups": [SET]}, "backup": SET, "restored": {"target": "/x"}}
         return RunResult({"storage1": HostResult("changed", reports=reports)})
 
-    monkeypatch.setattr("gpuadmin.run.run", run)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     (site / "users.yml").write_text("users:\n  - {name: minji, uid: 20000}\nretired: []\n")
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin import connections
+from gpuadmin.ansible import connections
 from gpuadmin.errors import GpuadminError
 
 

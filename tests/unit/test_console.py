@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from gpuadmin.console import Progress, make_console, show_plan
-from gpuadmin.events import HostResult
+from gpuadmin.display import Progress, make_console, show_hosts, show_plan
 from gpuadmin.plan import Plan, PlanBuilder, Step
-from gpuadmin.report import alike, shortened, show_hosts
+from gpuadmin.report import alike, shortened
+from gpuadmin.results import HostResult
 
 
 def test_hosts_that_get_the_same_stand_together(capsys: pytest.CaptureFixture[str]) -> None:

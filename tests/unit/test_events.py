@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.ansible.events import Collector, failure_in_words, unreachable_in_words
 from gpuadmin.errors import ExitCode
-from gpuadmin.events import Collector, HostResult, failure_in_words, unreachable_in_words
-from gpuadmin.report import exit_code
-from gpuadmin.run import RunResult
+from gpuadmin.results import HostResult, RunResult
 
 
 def collected(*events: tuple[str, str, dict[str, Any]]) -> dict[str, HostResult]:
@@ -150,7 +149,7 @@ CODES = [
 @pytest.mark.parametrize(("states", "interrupted", "error", "code"), CODES)
 def test_exit_codes(states: tuple[str, ...], interrupted: bool, error: str | None, code: int) -> None:
     hosts = {str(index): HostResult(state) for index, state in enumerate(states)}
-    assert exit_code(RunResult(hosts, interrupted=interrupted, error=error)) == ExitCode(code)
+    assert RunResult(hosts, interrupted=interrupted, error=error).code == ExitCode(code)
 
 
 def test_progress_is_told_and_a_failure_once() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.ansible.runner import Invocation
 from gpuadmin.cli import main
-from gpuadmin.events import HostResult
-from gpuadmin.run import Invocation, RunResult
+from gpuadmin.results import HostResult, RunResult
 from tests.unit.support import make_site
 
 A, B = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "ab")
@@ -66,7 +66,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     fake = Cluster()
     site = make_site(tmp_path / "site", "users: []\nretired: []\n")
     (site / "image_signing_key").write_text("a key")
-    monkeypatch.setattr("gpuadmin.run.run", fake.run)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     return fake
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from gpuadmin import interrupt
-from gpuadmin import run as layer
+from gpuadmin.ansible import interrupt
+from gpuadmin.ansible import runner as layer
+from gpuadmin.ansible.runner import Invocation, Secrets, command_line, environment, unsafe
 from gpuadmin.config.load import load_site
-from gpuadmin.run import Invocation, RunResult, Secrets, command_line, environment, unsafe
+from gpuadmin.results import RunResult
 from tests.unit.support import make_local_site, stubbed, write_playbook
 
 BASE = Invocation(playbook="x", inventory=(Path("/i"),), known_hosts=Path("/s/known_hosts"), hosts=3)

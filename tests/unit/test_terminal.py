@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuadmin.answers import Answers
-from gpuadmin.console import Progress, agree, ask, lines_of, make_console, say, show_plan, styled
+from gpuadmin.console import agree, ask, say
+from gpuadmin.display import Progress, lines_of, make_console, show_hosts, show_plan, styled
 from gpuadmin.errors import ConfigError
-from gpuadmin.events import HostResult
 from gpuadmin.jsontext import json_text
 from gpuadmin.plan import Plan, Step
 from gpuadmin.records import Record, show_run
-from gpuadmin.report import as_json, show_hosts
+from gpuadmin.results import HostResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.report import show, write
 from gpuadmin.words import UNSEEN, visible
@@ -138,7 +138,7 @@ def test_on_a_terminal_only_our_own_styles_are_sent() -> None:
 
 @given(hostile)
 def test_json_holds_the_text_and_nothing_that_is_obeyed(text: str) -> None:
-    document = as_json({"result": {text: [text]}})
+    document = json_text({"result": {text: [text]}})
     assert unseen(document) == set()
     document.encode()
     value = json.loads(document)["result"]

@@ -14,9 +14,8 @@ from gpuadmin.answers import Answers
 from gpuadmin.config.load import load_site
 from gpuadmin.config.memory import Memory, owners, recall
 from gpuadmin.errors import ExitCode, GpuadminError
-from gpuadmin.events import HostResult
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.run import RunResult
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from tests.unit.support import UIDS, registry
 from tests.unit.test_image_verbs import Cluster, cluster
@@ -312,7 +311,7 @@ def without_storage(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *away: st
         result = answer(invocation, **callbacks)
         return RunResult({**result.hosts, **dict.fromkeys(away, AWAY)})
 
-    monkeypatch.setattr("gpuadmin.run.run", run)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +363,7 @@ def test_one_node_that_is_away_is_in_the_exit_code(cluster: Cluster, cli: Cli, m
         hosts = {**answer(invocation, **callbacks).hosts, "node2": AWAY}
         return RunResult(hosts)
 
-    monkeypatch.setattr("gpuadmin.run.run", run)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
     assert cli("push-image", "b", "--yes")[0] == ExitCode.HOST_UNREACHABLE
     assert cli("push-image", "b", "--yes", "--limit", "node1")[0] == ExitCode.DONE
 

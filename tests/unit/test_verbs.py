@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.ansible.runner import Invocation
 from gpuadmin.cli import VERBS
-from gpuadmin.events import HostResult
-from gpuadmin.run import Invocation, RunResult
+from gpuadmin.results import HostResult, RunResult
 from tests.unit.support import UIDS, make_site, public_key
 
 KEY, OTHER = public_key("minji"), public_key("jiho")
@@ -65,7 +65,7 @@ class Ansible:
 @pytest.fixture
 def ansible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ansible:
     fake = Ansible(site=make_site(tmp_path / "site", USERS))
-    monkeypatch.setattr("gpuadmin.run.run", fake.run)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
     monkeypatch.setenv("GPUADMIN_SITE", str(fake.site))
     return fake
 
@@ -302,7 +302,7 @@ def test_one_document_after_an_interruption(ansible: Ansible, cli: Cli, monkeypa
     def interrupted(*_arguments: object, **_fields: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpuadmin.cli._verb.confirm", interrupted)
+    monkeypatch.setattr("gpuadmin.session.Session.confirm", interrupted)
     code, out, err = cli("sync-users", "--yes", "--json")
     assert code == 130
     assert set(json.loads(out)) == DOCUMENT
@@ -313,8 +313,8 @@ def test_who_interrupts_the_look_is_not_asked_and_changes_nothing(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan of which a part was seen is none to say yes to."""
-    monkeypatch.setattr("gpuadmin.cli._verb.require_confirmation_possible", lambda options: None)
-    monkeypatch.setattr("gpuadmin.cli._verb.agree", lambda question: True)
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: True)
     ansible.answer = RunResult({"node1": HostResult("ok")}, interrupted=True)
     code, _, err = cli("sync-users")
     assert code == 130

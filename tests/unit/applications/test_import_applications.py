@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.events import HostResult
-from gpuadmin.run import RunResult
+from gpuadmin.results import HostResult, RunResult
 from tests.unit.mail.conftest import Server, StartServer
 from tests.unit.support import public_key
 from tests.unit.test_verbs import Ansible, Cli
@@ -226,7 +225,7 @@ def test_killed_at_any_moment(
                 cli("import-applications", *files, "--apply", "--yes")
     assert "minji" in (site / "users.yml").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr("gpuadmin.run.run", killed)
+        patch.setattr("gpuadmin.ansible.runner.run", killed)
         with pytest.raises(Killed):
             cli("import-applications", *files, "--apply", "--yes")
     assert server.mails == []

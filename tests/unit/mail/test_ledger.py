@@ -8,12 +8,13 @@ import stat
 from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuadmin import appending
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail import ledger as module
 from gpuadmin.mail.deliver import deliver
@@ -132,8 +133,8 @@ def test_each_line_is_on_the_disk_before_the_mail_is_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    real = module.os.fsync
-    monkeypatch.setattr(module.os, "fsync", lambda handle: (order.append("sync"), real(handle))[1])
+    real = appending.os.fsync
+    monkeypatch.setattr(appending.os, "fsync", lambda handle: (order.append("sync"), real(handle))[1])
     run(tmp_path, ["a"], Recorder(order.append))
     handed = order.index("a@example.org")
     assert "sync" in order[:handed]
@@ -141,7 +142,7 @@ def test_each_line_is_on_the_disk_before_the_mail_is_handed_over(
 
 
 def test_a_disk_that_is_full_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, text: str) -> None:
+    def full(path: Path, text: str, **_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "append_synced", full)
@@ -210,11 +211,11 @@ def test_nobody_is_mailed_twice_whatever_is_cut(tmp_path_factory: pytest.TempPat
             count += 1
             return count <= steps  # noqa: B023  used within this round only
 
-        def append(path: Path, text: str) -> None:
+        def append(path: Path, text: str, **options: Any) -> None:
             if not alive():
-                REAL_APPEND(path, text[: int(part * len(text))])  # noqa: B023
+                REAL_APPEND(path, text[: int(part * len(text))], **options)  # noqa: B023
                 raise Crash
-            REAL_APPEND(path, text)
+            REAL_APPEND(path, text, **options)
 
         def deliver_to(address: str) -> None:
             if not alive():

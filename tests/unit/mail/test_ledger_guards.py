@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuadmin.mail.ledger import append_synced
+from gpuadmin.appending import append_synced
 
 
 def test_a_torn_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
@@ -16,3 +16,12 @@ def test_a_torn_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
     append_synced(ledger, '{"second": 2}\n')
     append_synced(ledger, '{"third": 3}\n')
     assert ledger.read_text().splitlines() == ['{"first": 1}', '{"second": 2}', '{"third": 3}']
+
+
+def test_a_whole_line_without_its_line_feed_stays(tmp_path: Path) -> None:
+    ledger = tmp_path / "mails.jsonl"
+    ledger.write_bytes(b'{"first": 1}')
+    append_synced(ledger, '{"second": 2}\n', whole=lambda tail: tail == b'{"first": 1}')
+    assert ledger.read_text().splitlines() == ['{"first": 1}', '{"second": 2}']
+    append_synced(ledger, '{"third": 3}\n', whole=lambda tail: False)
+    assert ledger.read_text().splitlines()[-1] == '{"third": 3}'

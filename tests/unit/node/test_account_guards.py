@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import subids
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Observed, Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request, compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Record, Settings, Truth
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Observed, Plan, Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request, compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Record, Settings, Truth
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, files, jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, files, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
@@ -490,7 +490,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return {}
 
-    monkeypatch.setattr(jobs, "perform", perform)
+    monkeypatch.setattr(unit, "perform", perform)
     return names
 
 
@@ -533,7 +533,7 @@ def test_check_mode_prunes_and_wipes_nothing(
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the work another set may have become old enough."""
     given: list[Any] = []
-    monkeypatch.setattr(jobs, "perform", lambda *arguments: given.append(arguments[2]))
+    monkeypatch.setattr(unit, "perform", lambda *arguments: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
     from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 

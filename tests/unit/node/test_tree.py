@@ -16,7 +16,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     File,
     Link,
     Request,
+    enabled,
     execute,
+    masked,
     plan,
     run_after,
     validate,
@@ -130,3 +132,43 @@ def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path, capsys: pyt
     again = run(arguments, capsys)
     assert (again["changed"], again["operations"]) == (False, [])
     assert not (tmp_path / "followed").exists()
+
+
+UNIT = (
+    "[Unit]\nWantedBy=no.target\n[Install]\n# WantedBy=no.target\nWantedBy=a.target b.target\nRequiredBy = c.target\n"
+)
+
+
+def test_enabling_is_what_the_unit_file_says() -> None:
+    path = "/etc/systemd/user/x.socket"
+    assert enabled([path], [File(path, UNIT)]) == [
+        Link("/etc/systemd/user/a.target.wants/x.socket", path),
+        Link("/etc/systemd/user/b.target.wants/x.socket", path),
+        Link("/etc/systemd/user/c.target.requires/x.socket", path),
+    ]
+    with pytest.raises(NodeError, match="not one of the files"):
+        enabled([path], [])
+    with pytest.raises(NodeError, match="no WantedBy="):
+        enabled([path], [File(path, "[Unit]\nWantedBy=no.target\n")])
+
+
+def test_masking() -> None:
+    assert masked(["docker.service"]) == [Link("/etc/systemd/system/docker.service", "/dev/null")]
+    for name in ("", "/etc/passwd", "../x"):
+        with pytest.raises(NodeError, match="not the name of a unit"):
+            masked([name])
+
+
+def test_module_enables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unit = f"{tmp_path}/x.service"
+    arguments = {"files": [{"path": unit, "content": UNIT}], "enable": [unit]}
+    check = run({**arguments, "_ansible_check_mode": True}, capsys)
+    assert check["operations"][1] == f"link {tmp_path}/a.target.wants/x.service to {unit}"
+    assert run(arguments, capsys) == check
+    assert (tmp_path / "c.target.requires/x.service").read_text() == UNIT
+    assert run(arguments, capsys)["changed"] is False
+
+
+def test_module_without_its_action_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run({"source": [{"path": str(tmp_path), "target": "/x"}]}, capsys)
+    assert "expanded on the controller" in result["msg"]

@@ -22,9 +22,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
+from gpuadmin.ansible.runner import Invocation
 from gpuadmin.config.load import load_settings
-from gpuadmin.events import HostResult
-from gpuadmin.run import Invocation, RunResult
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.term import current_term
 from tests.unit.node.storage import Storage
 from tests.unit.support import make_site
@@ -84,7 +84,7 @@ class Cluster:
         return self.base / node / "docker"
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
-        """What `gpuadmin.run.run` does, without Ansible."""
+        """What `gpuadmin.ansible.runner.run` does, without Ansible."""
         self.asked.append(invocation)
         phase = str(invocation.variables["gpuadmin_phase"])
         self.before_phase(phase)

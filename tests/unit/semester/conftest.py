@@ -29,6 +29,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         mounted(Path(base) / "disk", tmp_path / "srv", 256) as point,
     ):
         cluster = make_cluster(Path(base), Storage(point))
-        monkeypatch.setattr("gpuadmin.run.run", cluster.run)
+        monkeypatch.setattr("gpuadmin.ansible.runner.run", cluster.run)
         monkeypatch.setenv("GPUADMIN_SITE", str(cluster.site))
         yield cluster

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuadmin import appending
 from gpuadmin.errors import GpuadminError
-from gpuadmin.semester import journal as module
 from gpuadmin.semester.journal import Journal
 
 DECISION = {"term": "2026-2", "backup": "b", "at": "2026-12-31T12:00:00+00:00", "leaving": [], "scratch": {}}
@@ -61,7 +61,7 @@ def test_an_entry_is_on_the_disk_when_it_is_written(journal: Journal, monkeypatc
     """Also its name, with the first entry: a power cut after it must find it."""
     synced: list[str] = []
     monkeypatch.setattr(
-        module.os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").resolve().name)
+        appending.os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").resolve().name)
     )
     journal.write("begin", phase="lock", plan={})
     assert synced == ["journal.jsonl"]

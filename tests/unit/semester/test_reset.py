@@ -330,7 +330,7 @@ def test_wipe_is_confirmed_by_typing_the_term(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("gpuadmin.cli._verb.require_confirmation_possible", lambda options: None)
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
     monkeypatch.setattr("click.confirm", lambda text, **_more: asked.append(text) or True)
     monkeypatch.setattr("click.prompt", lambda text, **_more: asked.append(text) or typed)
     found, _out, err = cli("semester-reset")
@@ -403,7 +403,7 @@ def test_announce_and_closing_mails(cluster: Cluster, cli: Cli, tmp_path: Path) 
 
 def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Days may pass between announce and the rest; which backup is the newest is told by their names."""
-    import gpuadmin.cli._semester as module
+    import gpuadmin.actions.semester.reset as module
 
     monkeypatch.setattr(module, "_new_backup", lambda term: "20260101T000000Z-reset-2026-2")
     cli("semester-reset", "--phase", "announce", "--yes")
@@ -434,8 +434,8 @@ def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
 
 
 def test_the_command_line_knows_the_phases() -> None:
+    from gpuadmin.actions.semester.phases import HANDLERS
     from gpuadmin.cli import semester_reset
-    from gpuadmin.cli._semester_phases import HANDLERS
 
     assert tuple(semester_reset.PHASES) == PHASES == tuple(HANDLERS)
 
@@ -486,7 +486,7 @@ def test_a_backup_that_is_gone_wipes_nothing(cluster: Cluster, cli: Cli) -> None
 
 def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The question stood on a screen for an hour before somebody typed yes."""
-    import gpuadmin.cli._semester_data as module
+    import gpuadmin.actions.semester.data as module
 
     until(cluster, cli, "backup")
 

@@ -6,7 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
+# A login name, and a time in the names of what is made: 20261221T010203Z.
+LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
+STAMP = r"[0-9]{8}T[0-9]{6}Z"
+NAME = re.compile(LOGIN + r"\Z")
+FIRST_HUMAN_UID = 1000
 KEY_TYPES = (
     "ssh-ed25519",
     "ssh-rsa",
@@ -25,7 +29,7 @@ UNSEEN = (
 CONTROL = re.compile(f"[{UNSEEN}]")
 KEY = re.compile(r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^%s]*)?\Z" % ("|".join(map(re.escape, KEY_TYPES)), UNSEEN))
 # What restore-home makes beside a home: a copy, and what was there before. Nobody but root makes entries there.
-BESIDE = re.compile(r"([a-z_][a-z0-9_-]{0,31})(?:\.(?:before|restored)-[0-9]{8}T[0-9]{6}Z(?:-[1-9][0-9]?)?)+\Z")
+BESIDE = re.compile(rf"({LOGIN})(?:\.(?:before|restored)-{STAMP}(?:-[1-9][0-9]?)?)+\Z")
 MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; more than this no tool shows
 
 
@@ -90,7 +94,7 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
     """Given one entry of ``users``, return (user, None) or (None, why it is refused)."""
     name, uid = raw.get("name"), whole_number(raw.get("uid"))
     if not isinstance(name, str) or not valid_name(name):
-        return None, f"the name {shown(name)} is refused: it must match [a-z_][a-z0-9_-]{{0,31}}"
+        return None, f"the name {shown(name)} is refused: it must match {LOGIN}"
     if uid is None:
         return None, f"uid {shown(raw.get('uid'))} is not a number"
     gid = uid if raw.get("gid") is None else whole_number(raw.get("gid"))

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .errors import NodeError
-from .fields import shown, valid_name, whole_number
-
-FIRST_HUMAN_UID = 1000
+from .fields import FIRST_HUMAN_UID, shown, valid_name, whole_number
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Purged:
     """What was done: numbers of entries, and why the first few of those that stay do so."""
 
     deleted: int = 0
-    bytes: int = 0
+    freed: int = 0  # bytes
     kept: int = 0
     words: list[str] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ class Purged:
             self.words.append(f"{os.fsdecode(path)!r} {reason}")
 
     def as_dict(self) -> dict[str, object]:
-        return {"deleted": self.deleted, "bytes": self.bytes, "kept": self.kept, "words": self.words}
+        return {"deleted": self.deleted, "bytes": self.freed, "kept": self.kept, "words": self.words}
 
 
 #: Given an entry, why it must stay; None: it may go.
@@ -250,7 +250,7 @@ def _unlink(entry: Entry, done: Purged, *, directory: bool) -> None:
         return
     done.deleted += 1
     if not directory and entry.facts.st_nlink == 1:
-        done.bytes += entry.facts.st_blocks * 512
+        done.freed += entry.facts.st_blocks * 512
 
 
 def _remove(entry: Entry, directory: bool) -> None:

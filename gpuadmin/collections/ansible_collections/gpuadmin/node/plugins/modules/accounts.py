@@ -18,15 +18,69 @@ description:
   - Users in conflict are left alone and reported; the module fails at the end, after the others are done.
 options:
   users:
-    description: The accounts to have, each with name, uid, gid, gecos, shell, home, expires, locked, keys and docker.
+    description:
+      - The accounts to have.
+      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
+        fields are not looked at.
     type: list
     elements: dict
     default: []
+    suboptions:
+      name:
+        description: Login name, of C(a-z), C(0-9), C(_) and C(-), at most 32 characters.
+        type: str
+        required: true
+      uid:
+        description: User id. With O(source=directory) what the directory says replaces it.
+        type: int
+        required: true
+      gid:
+        description: Id of the group of the same name; without it the number of O(users[].uid).
+        type: int
+      gecos:
+        description: What passwd has in its fifth field.
+        type: str
+        default: ""
+      shell:
+        description: Login shell.
+        type: path
+        default: /bin/bash
+      home:
+        description: Home directory; without it the one in C(/home).
+        type: path
+      expires:
+        description: Days from 1970-01-01 to the day on which the account ends.
+        type: int
+      locked:
+        description: Whether nobody can log in to it.
+        type: bool
+        default: false
+      keys:
+        description: Public ssh keys, each with type, base64 text and comment, without options.
+        type: list
+        elements: str
+        default: []
+      docker:
+        description: Whether the person has rootless Docker, where the host has it.
+        type: bool
+        default: true
   absent:
-    description: The accounts to remove, each with name and uid; homes and Docker data stay.
+    description:
+      - The accounts to remove; homes and Docker data stay.
+      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
+        fields are not looked at.
     type: list
     elements: dict
     default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      uid:
+        description: User id that it must have.
+        type: int
+        required: true
   refused:
     description:
       - Names to the reason why the storage host made no home for them. They get no new account, and are reported.
@@ -69,17 +123,13 @@ options:
   docker_data:
     description: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     type: path
-  state_directory:
-    description: Directory of this node's own state.
-    type: path
-    default: /var/lib/gpuadmin
 attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
   diff_mode:
     description: Lines of the databases before and after, without password hashes.
     support: full
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.state
 author:
   - The gpuadmin authors
 """
@@ -127,6 +177,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
 
 ARGUMENTS = {
     "users": {"type": "list", "elements": "dict", "default": []},
@@ -141,7 +192,7 @@ ARGUMENTS = {
     "subid_base": {"type": "int", "default": 2147483648},
     "subid_size": {"type": "int", "default": 65536},
     "docker_data": {"type": "path"},
-    "state_directory": {"type": "path", "default": "/var/lib/gpuadmin"},
+    **STATE,
 }
 
 

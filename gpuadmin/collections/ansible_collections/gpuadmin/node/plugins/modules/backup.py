@@ -18,18 +18,11 @@ options:
     type: str
     required: true
     choices: [make, verify, copy, prune]
-  directory:
-    description: Directory of backups.
-    type: path
-    required: true
   name:
     description: Name of the backup. Without it O(action=verify) and O(action=copy) take the newest.
     type: str
   root:
     description: Directory of homes, for O(action=make).
-    type: path
-  mountpoint:
-    description: Mount point that must be mounted.
     type: path
   users:
     description: Whose homes are verified; without it everybody's.
@@ -48,8 +41,7 @@ options:
     type: int
     default: 20000000
   remote:
-    description: The host for O(action=copy), with host, address, port, key and known_hosts.
-    type: dict
+    description: The host for O(action=copy).
   days:
     description: How long a backup stays, for O(action=prune).
     type: int
@@ -62,13 +54,11 @@ options:
     description: The backups that were decided to go, for O(action=prune).
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.backups
+  - gpuadmin.node.remote
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """
@@ -99,11 +89,12 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, REMOTE
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 
 ARGUMENTS = {
     "action": {"type": "str", "choices": ["make", "verify", "copy", "prune"], "required": True},
-    "directory": {"type": "path", "required": True},
+    **BACKUPS,
     "name": {"type": "str"},
     "root": {"type": "path"},
     "mountpoint": {"type": "path"},
@@ -111,7 +102,7 @@ ARGUMENTS = {
     "workers": {"type": "int", "default": 2},
     "home_seconds": {"type": "int", "default": 21600},
     "home_entries": {"type": "int", "default": 20000000},
-    "remote": {"type": "dict"},
+    **REMOTE,
     "days": {"type": "int", "default": 183},
     "ordinary": {"type": "int", "default": 14},
     "only": {"type": "list", "elements": "str"},

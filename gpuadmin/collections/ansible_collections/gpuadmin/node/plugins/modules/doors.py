@@ -12,11 +12,6 @@ description:
   - Ends lingering, moves cron and at jobs to the state directory and cancels what waits in Slurm's queue.
   - Then fails for whoever could still come in. With V(open) the jobs come back.
 options:
-  people:
-    description: The people, each with name, uid, subid_start and subid_count.
-    type: list
-    elements: dict
-    required: true
   state:
     description: Whether people are to be kept out.
     type: str
@@ -29,17 +24,13 @@ options:
   group:
     description: Where accounts come from a directory, the group whose members may log in.
     type: str
-  state_directory:
-    description: Directory of this node's own state.
-    type: path
-    default: /var/lib/gpuadmin
 attributes:
   check_mode:
     description: The plan of check mode is made by the code that does the work; the proof needs the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.state
+  - gpuadmin.node.people
 author:
   - The gpuadmin authors
 """
@@ -70,14 +61,15 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import PEOPLE, STATE
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 
 ARGUMENTS = {
-    "people": {"type": "list", "elements": "dict", "required": True},
+    **PEOPLE,
     "state": {"type": "str", "choices": ["closed", "open"], "default": "closed"},
     "login": {"type": "bool", "default": True},
     "group": {"type": "str"},
-    "state_directory": {"type": "path", "default": "/var/lib/gpuadmin"},
+    **STATE,
 }
 
 

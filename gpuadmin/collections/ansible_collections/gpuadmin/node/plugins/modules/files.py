@@ -73,6 +73,54 @@ options:
         description: What it points to.
         type: str
         required: true
+  enable:
+    description: Unit files among O(files) that are to start by themselves, as their C([Install]) sections say.
+      Nothing is started now.
+    type: list
+    elements: path
+    default: []
+  mask:
+    description: Names of units that must never run.
+    type: list
+    elements: str
+    default: []
+  source:
+    description:
+      - Directories on the controller whose files are to be on the host.
+      - An action plugin reads them there and adds them to O(files), before those that are named, and to O(directories).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path of the directory on the controller. It must be there.
+        type: path
+        required: true
+      target:
+        description: The directory on the host. One that none of the files is for is not made.
+        type: path
+        required: true
+      patterns:
+        description: Which files, relative to O(source[].path). Hidden ones are left out.
+        type: list
+        elements: str
+        default: ["**/*"]
+      mode:
+        description: Mode of the files in octal.
+        type: str
+        default: "0644"
+      template:
+        description: Whether the files are templates; each loses its ending C(.j2).
+        type: bool
+        default: false
+      exclusive:
+        description: Whether everything that is in the directories of these files besides is removed.
+        type: bool
+        default: false
+      show_diff:
+        description: Whether a diff shows the texts, or only that they differ.
+        type: bool
+        default: true
   absent:
     description: Paths that must not exist.
     type: list
@@ -84,12 +132,11 @@ options:
     elements: list
     default: []
 attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
   diff_mode:
     description: Texts before and after.
     support: full
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
 author:
   - The gpuadmin authors
 """
@@ -100,12 +147,19 @@ EXAMPLES = r"""
     files:
       - path: /etc/systemd/system/hello.service
         content: "{{ lookup('ansible.builtin.template', 'hello.service.j2') }}"
-    links:
-      - path: /etc/systemd/system/multi-user.target.wants/hello.service
-        target: ../hello.service
+    enable: [/etc/systemd/system/hello.service]
     after:
       - [systemctl, daemon-reload]
       - [systemctl, start, hello.service]
+
+- name: Install the scripts that are in a directory of the role, and nothing else there
+  gpuadmin.node.files:
+    source:
+      - path: "{{ role_path }}/files/scripts"
+        target: /usr/local/lib/hello
+        patterns: ["*.sh"]
+        mode: "0755"
+        exclusive: true
 """
 
 RETURN = r"""
@@ -125,6 +179,7 @@ paths:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import SOURCE
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
@@ -132,7 +187,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     File,
     Link,
     Request,
+    enabled,
     execute,
+    masked,
     plan,
     run_after,
     validate,
@@ -167,6 +224,9 @@ ARGUMENTS = {
         "default": [],
         "options": {"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}},
     },
+    "enable": {"type": "list", "elements": "path", "default": []},
+    "mask": {"type": "list", "elements": "str", "default": []},
+    **SOURCE,
     "absent": {"type": "list", "elements": "path", "default": []},
     "after": {"type": "list", "elements": "list", "default": []},
 }
@@ -175,17 +235,17 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
-    request = Request(
-        [Directory(one["path"], int(one["mode"], 8), one["exclusive"]) for one in given["directories"]],
-        [
-            File(one["path"], one["content"], int(one["mode"], 8), tuple(one["validate"]), one["show_diff"])
-            for one in given["files"]
-        ],
-        [Link(one["path"], one["target"]) for one in given["links"]],
-        given["absent"],
-    )
+    directories = [Directory(one["path"], int(one["mode"], 8), one["exclusive"]) for one in given["directories"]]
+    files = [
+        File(one["path"], one["content"], int(one["mode"], 8), tuple(one["validate"]), one["show_diff"])
+        for one in given["files"]
+    ]
+    links = [Link(one["path"], one["target"]) for one in given["links"]]
     try:
-        steps = plan(request)
+        if given["source"]:
+            raise NodeError("source is expanded on the controller, by the action plugin gpuadmin.node.files")
+        links += enabled(given["enable"], files) + masked(given["mask"])
+        steps = plan(Request(directories, files, links, given["absent"]))
         validate(steps.operations, check=module.check_mode)
         if steps.operations and not module.check_mode:
             execute(steps)

@@ -16,18 +16,27 @@ description:
   - A home to be archived is packed by tar, compared with the archive, and only then deleted, by a unit
     C(gpuadmin-archive-NAME.service) that goes on when the controller is interrupted.
 options:
-  root:
-    description: Directory that holds the homes.
-    type: path
-    required: true
   mountpoint:
     description: Mount point that must be mounted. Without it the mount of O(root) must not be the root file system.
-    type: path
   users:
-    description: The homes to have, each with name, uid and gid; other keys are ignored.
+    description:
+      - The homes to have.
+      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
+        fields are not looked at.
     type: list
     elements: dict
     default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      uid:
+        description: Owner of the home; without it the one that this host's directory says.
+        type: int
+      gid:
+        description: Group of the home; without it the number of O(users[].uid).
+        type: int
   skeleton:
     description: Directory whose content a new home starts with.
     type: path
@@ -37,18 +46,41 @@ options:
     type: bool
     default: false
   archive:
-    description: Homes to archive and delete, each with name and uid.
+    description:
+      - Homes to archive and delete.
+      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
+        fields are not looked at.
     type: list
     elements: dict
     default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      uid:
+        description: Owner that the home must have.
+        type: int
+        required: true
   archive_directory:
     description: Where archives go. Needed when O(archive) is not empty.
     type: path
   remember:
-    description: Whose uids these are, each with name and uid; the host remembers it, whatever becomes of the site.
+    description:
+      - Whose uids these are; the host remembers it, whatever becomes of the site.
+      - An entry that has no name and number is not remembered, and the others are. Other fields are not looked at.
     type: list
     elements: dict
     default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      uid:
+        description: User id.
+        type: int
+        required: true
   forget:
     description: Names whose uids are free again; one that a home or an archive carries is not forgotten.
     type: list
@@ -59,12 +91,13 @@ options:
     type: int
     default: 7200
 attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
   diff_mode:
     description: Homes before and after.
     support: full
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """
@@ -114,11 +147,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import STATE, keep, of_others
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Request, converge
 
 ARGUMENTS = {
-    "root": {"type": "path", "required": True},
-    "mountpoint": {"type": "path"},
+    **HOMES,
     "users": {"type": "list", "elements": "dict", "default": []},
     "skeleton": {"type": "path", "default": "/etc/skel"},
     "subvolume": {"type": "bool", "default": False},

@@ -17,13 +17,8 @@ options:
     type: list
     elements: path
     default: []
-attributes:
-  check_mode:
-    description: It only looks.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """
@@ -41,16 +36,29 @@ ansible_facts:
   type: dict
   contains:
     gpuadmin:
-      description:
-        - C(distribution), C(name), C(codename) and C(family) (debian, redhat, archlinux or null) of the system.
-        - C(systemd), whether it runs. C(packages), names of what is installed.
-        - C(active_units), C(enabled_units) and C(masked_units), names of systemd's units.
-        - C(docker_members), who is in the group docker.
-        - C(sshd_directory), whether sshd reads sshd_config.d.
-        - C(apparmor_profile_needed), whether AppArmor keeps rootlesskit from making user namespaces.
-        - C(paths), for each path the C(mounts) on it (C(source) and C(fstype), the last is on top), the C(fstype) of
-          the file system that it lies or would lie on, and up to ten C(entries) where nothing is mounted.
+      description: What the module found.
       type: dict
+      contains:
+        distribution: {description: ID of the system., type: str}
+        name: {description: Name of the system for people., type: str}
+        codename: {description: Codename of the release., type: str}
+        family: {description: "debian, redhat, archlinux or null.", type: str}
+        python: {description: Major and minor version of the Python that runs modules., type: list, elements: int}
+        systemd: {description: Whether it runs., type: bool}
+        packages: {description: Names of what is installed., type: list, elements: str}
+        active_units: {description: Names of units that are active., type: list, elements: str}
+        enabled_units: {description: Names of units that start at boot., type: list, elements: str}
+        masked_units: {description: Names of units that can never run., type: list, elements: str}
+        docker_members: {description: Who is in the group docker., type: list, elements: str}
+        sshd_directory: {description: Whether sshd reads sshd_config.d., type: bool}
+        apparmor_profile_needed:
+          description: Whether AppArmor keeps rootlesskit from making user namespaces.
+          type: bool
+        paths:
+          description:
+            - For each path the C(mounts) on it (C(source) and C(fstype), the last is on top), the C(fstype) of the file
+              system that it lies or would lie on, and up to ten C(entries) where nothing is mounted.
+          type: dict
 """
 
 import grp

@@ -15,13 +15,8 @@ options:
   manifest:
     description: The text of a manifest, as the store has it.
     type: str
-attributes:
-  check_mode:
-    description: It changes nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """
@@ -50,9 +45,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import observe
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, load_settings
 
+ARGUMENTS = {"manifest": {"type": "str", "no_log": True}}
+
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"manifest": {"type": "str", "no_log": True}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     places = Places(top="/run/gpuadmin/look")
     try:
         settings = load_settings(places)

@@ -16,13 +16,38 @@ options:
     description: What C(images.json) on the node is to say.
     type: dict
     required: true
-attributes:
-  check_mode:
-    description: The same code makes the plan.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+    suboptions:
+      store:
+        description: Where the store is, as SERVER:/PATH.
+        type: str
+        default: ""
+      signers:
+        description: Who may sign images, in the format of allowed signers of ssh-keygen.
+        type: str
+        default: ""
+      deadline:
+        description: Seconds that a trial may take.
+        type: int
+        default: 600
+      settle:
+        description: Seconds for which required checks are tried again before a trial has failed.
+        type: int
+        default: 60
+      identity:
+        description: Further paths that belong to the node.
+        type: list
+        elements: str
+        default: []
+      uid_first:
+        description: First uid of people.
+        type: int
+        default: 20000
+      uid_last:
+        description: Last uid of people.
+        type: int
+        default: 49999
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
 author:
   - The gpuadmin authors
 """
@@ -60,9 +85,25 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
     write_json,
 )
 
+ARGUMENTS = {
+    "settings": {
+        "type": "dict",
+        "required": True,
+        "options": {
+            "store": {"type": "str", "default": ""},
+            "signers": {"type": "str", "default": ""},
+            "deadline": {"type": "int", "default": 600},
+            "settle": {"type": "int", "default": 60},
+            "identity": {"type": "list", "elements": "str", "default": []},
+            "uid_first": {"type": "int", "default": 20000},
+            "uid_last": {"type": "int", "default": 49999},
+        },
+    }
+}
+
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"settings": {"type": "dict", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     wanted = {"format": FORMAT, **module.params["settings"]}
     places = Places(top="/run/gpuadmin/look")
     known = {key: value for key, value in wanted.items() if key in ImageSettings.__dataclass_fields__}

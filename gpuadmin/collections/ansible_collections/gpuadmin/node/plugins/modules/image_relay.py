@@ -19,28 +19,29 @@ options:
     type: str
     required: true
   link:
-    description: The node's place in the chain, with C(port), C(previous) and C(next) (addresses, or empty).
+    description: The node's place in the chain.
     type: dict
     required: true
+    suboptions:
+      port:
+        description: The port that a relay listens on; none for no chain.
+        type: int
+      previous:
+        description: Address of the node before; empty for the first.
+        type: str
+      next:
+        description: Address of the node after it; empty for the last.
+        type: str
   key:
     description: The private key and the certificate of this push, in PEM.
     type: str
     required: true
-  code:
-    description: Where the node-side code lies.
-    type: path
-    default: /var/lib/gpuadmin/lib/gpuadmin_node
-  python:
-    description: What runs it.
-    type: path
-    default: /usr/bin/python3
 attributes:
   check_mode:
     description: Starts nothing, and writes no key.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
+  - gpuadmin.node.unit
 author:
   - The gpuadmin authors
 """
@@ -63,16 +64,16 @@ remarks:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK, UNIT
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 
 ARGUMENTS = {
     "name": {"type": "str", "required": True},
-    "link": {"type": "dict", "required": True},
+    "link": {"type": "dict", "required": True, "options": LINK},
     "key": {"type": "str", "required": True, "no_log": True},
-    "code": {"type": "path", "default": "/var/lib/gpuadmin/lib/gpuadmin_node"},
-    "python": {"type": "path", "default": "/usr/bin/python3"},
+    **UNIT,
 }
 
 

@@ -33,10 +33,8 @@ options:
 attributes:
   check_mode:
     description: Deletes nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """

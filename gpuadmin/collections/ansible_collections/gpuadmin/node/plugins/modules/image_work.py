@@ -21,17 +21,58 @@ options:
     description: The image.
     type: str
   options:
-    description: What else the action needs; see the role image_switch.
+    description: What else the action needs.
     type: dict
     default: {}
-  code:
-    description: Where the node-side code lies.
-    type: path
-    default: /var/lib/gpuadmin/lib/gpuadmin_node
-  python:
-    description: What runs it.
-    type: path
-    default: /usr/bin/python3
+    suboptions:
+      full:
+        description: Whether O(action=push) fetches or O(action=seal) makes the full stream, not a difference.
+        type: bool
+      deadline:
+        description: Seconds that a trial may take, for O(action=push) and O(action=rollback).
+        type: int
+      link:
+        description: The node's place in a chain of relays, for O(action=push); without it there is none.
+        type: dict
+        suboptions:
+          port:
+            description: The port that a relay listens on; none for no chain.
+            type: int
+          previous:
+            description: Address of the node before; empty for the first.
+            type: str
+          next:
+            description: Address of the node after it; empty for the last.
+            type: str
+      keep:
+        description: How many images stay, for O(action=prune).
+        type: int
+      packages:
+        description: Packages to install, for O(action=build).
+        type: list
+        elements: str
+      upgrade:
+        description: Whether all packages are brought up to date, for O(action=build).
+        type: bool
+      trial:
+        description: Whether the image is booted before it is sealed, for O(action=finish) and O(action=seal).
+        type: bool
+      parents:
+        description: Images from which a difference is made, the newest that is there first, for O(action=seal).
+        type: list
+        elements: str
+      who:
+        description: Who makes the image, for O(action=seal).
+        type: str
+      protocol:
+        description: The version of btrfs' send stream, for O(action=seal).
+        type: int
+      manifest:
+        description: The text of the manifest, for O(action=publish).
+        type: str
+      signature:
+        description: The text of its signature, for O(action=publish).
+        type: str
   run_id:
     description: One word for this run of gpuadmin, the same in every call. It tells our work from an earlier run's.
     type: str
@@ -44,9 +85,8 @@ attributes:
   check_mode:
     description: Says that it would work, not what it would find; M(gpuadmin.node.image_facts) does.
     support: partial
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """
@@ -87,9 +127,10 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.unit import attend
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import work
 
 ARGUMENTS = {
     "action": {
@@ -98,9 +139,24 @@ ARGUMENTS = {
         "choices": ["push", "rollback", "prune", "build", "finish", "seal", "publish"],
     },
     "name": {"type": "str"},
-    "options": {"type": "dict", "default": {}},
-    "code": {"type": "path", "default": "/var/lib/gpuadmin/lib/gpuadmin_node"},
-    "python": {"type": "path", "default": "/usr/bin/python3"},
+    "options": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "full": {"type": "bool"},
+            "deadline": {"type": "int"},
+            "link": {"type": "dict", "options": LINK},
+            "keep": {"type": "int"},
+            "packages": {"type": "list", "elements": "str"},
+            "upgrade": {"type": "bool"},
+            "trial": {"type": "bool"},
+            "parents": {"type": "list", "elements": "str"},
+            "who": {"type": "str"},
+            "protocol": {"type": "int"},
+            "manifest": {"type": "str"},
+            "signature": {"type": "str"},
+        },
+    },
     "run_id": {"type": "str", "required": True},
     "wait": {"type": "int", "default": 5},
 }
@@ -108,30 +164,26 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    request = {"action": module.params["action"], "name": module.params["name"], **module.params["options"]}
+    given = module.params
+    options = {key: value for key, value in given["options"].items() if value is not None}
+    job = work.job({"action": given["action"], "name": given["name"], **options})
     if module.check_mode:
-        words = f"{request['action']} {request['name'] or ''}".strip()
-        module.exit_json(changed=True, finished=True, operations=[words], report={})
+        module.exit_json(changed=True, finished=True, operations=[job.title], report={})
         return
     try:
-        result = attend(
-            request,
-            f"{module.params['run_id']} {module.params['action']}",
-            module.params["code"],
-            Places(),
-            wait=module.params["wait"],
-            python=module.params["python"],
-        )
+        result = unit.attend(job, f"{given['run_id']} {given['action']}", given["wait"])
+        progress = "" if result else unit.progress(job)
     except (NodeError, OSError) as error:
         module.fail_json(msg=str(error), operations=[])
         return
-    if not result["finished"]:
-        module.exit_json(changed=False, finished=False, progress=result["progress"])
-    if result["failed"]:
-        module.fail_json(msg=str(result["msg"]), operations=result.get("operations", []))
-        return
-    operations = result.get("operations", [])
-    module.exit_json(changed=bool(operations), finished=True, operations=operations, report=result.get("report", {}))
+    if result is None:
+        module.exit_json(changed=False, finished=False, progress=progress)
+    elif result.problem is not None:
+        module.fail_json(msg=result.problem, operations=[])
+    else:
+        operations = result.value["operations"]
+        report = result.value.get("report", {})
+        module.exit_json(changed=bool(operations), finished=True, operations=operations, report=report)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,6 @@ description:
   - This packs it into archives that root alone can read, reads them back, compares them, and only then deletes it.
   - The work runs in the unit C(gpuadmin-clear-leftovers.service), which goes on when the controller is interrupted.
 options:
-  root:
-    description: Directory of homes.
-    type: path
-    required: true
-  mountpoint:
-    description: Mount point that must be mounted.
-    type: path
   archive:
     description: Directory of archives.
     type: path
@@ -28,13 +21,10 @@ options:
     description: What is packed, as BACKUP/USER; without it all.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """
@@ -64,14 +54,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import clear_leftovers
 
 ARGUMENTS = {
-    "root": {"type": "path", "required": True},
-    "mountpoint": {"type": "path"},
+    **HOMES,
     "archive": {"type": "path", "required": True},
     "only": {"type": "list", "elements": "str"},
 }
@@ -85,7 +75,8 @@ def main() -> None:
         cleared: dict[str, Any] = {}
         if found and not module.check_mode:
             arguments = {**module.params, "only": [one.name for one in found]}
-            cleared = dict(jobs.perform("clear-leftovers", clear_leftovers, arguments))
+            done: Any = unit.perform("clear-leftovers", clear_leftovers, arguments)
+            cleared = dict(done)
         problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
         kept = [f"{name}: {', '.join(one['words'])}" for name, one in cleared.items() if one["archive"] is None]
         operations = [one.operation for one in found if cleared.get(one.name, {}).get("archive", "") is not None]

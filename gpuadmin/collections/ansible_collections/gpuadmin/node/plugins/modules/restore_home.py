@@ -13,17 +13,6 @@ description:
     its name.
   - The work runs in the unit C(gpuadmin-restore-USER.service), which goes on when the controller is interrupted.
 options:
-  root:
-    description: Directory of homes.
-    type: path
-    required: true
-  mountpoint:
-    description: Mount point that must be mounted.
-    type: path
-  directory:
-    description: Directory of backups.
-    type: path
-    required: true
   user:
     description: Whose home.
     type: str
@@ -54,16 +43,12 @@ options:
     description: Base, size and first uid of the site's subordinate ids; they move with the uid.
     type: list
     elements: int
-  remote:
-    description: The host of the second copies, with host, address, port, key and known_hosts; none for no such host.
-    type: dict
-attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.backups
+  - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
+  - gpuadmin.node.remote
 author:
   - The gpuadmin authors
 """
@@ -92,16 +77,16 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts
+from ansible_collections.gpuadmin.node.plugins.module_utils import mounts, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES, REMOTE
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import fetch_backup, remote_of, restore_home
 from ansible_collections.gpuadmin.node.plugins.module_utils.words import counted
 
 ARGUMENTS = {
-    "root": {"type": "path", "required": True},
-    "mountpoint": {"type": "path"},
-    "directory": {"type": "path", "required": True},
+    **HOMES,
+    **BACKUPS,
     "user": {"type": "str", "required": True},
     "backup": {"type": "str", "default": ""},
     "mode": {"type": "str", "choices": ["beside", "in-place", "directory", "archive"], "default": "beside"},
@@ -109,7 +94,7 @@ ARGUMENTS = {
     "target": {"type": "path"},
     "uid": {"type": "int"},
     "subids": {"type": "list", "elements": "int"},
-    "remote": {"type": "dict"},
+    **REMOTE,
 }
 
 
@@ -133,9 +118,9 @@ def main() -> None:
         if not module.check_mode:
             if fetch:
                 wanted = {**remote, "directory": given["directory"], "backup": backup.name}
-                jobs.perform("backup-fetch", fetch_backup, wanted)
+                unit.perform("backup-fetch", fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
-            restored = jobs.perform(f"restore-{given['user']}", restore_home, arguments)
+            restored = unit.perform(f"restore-{given['user']}", restore_home, arguments)
         return Answer(operations, {"restored": restored, "problems": []})
 
     give(module, restore)

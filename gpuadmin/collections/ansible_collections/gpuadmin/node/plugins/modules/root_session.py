@@ -27,10 +27,8 @@ options:
 attributes:
   check_mode:
     description: Opens and closes nothing.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """

@@ -13,11 +13,6 @@ description:
     leftovers.
   - Fails for whoever still runs something afterwards. Nobody else is touched.
 options:
-  people:
-    description: The people, each with name, uid, subid_start and subid_count.
-    type: list
-    elements: dict
-    required: true
   message:
     description: What terminals are told before the grace time.
     type: str
@@ -26,13 +21,9 @@ options:
     description: Seconds between the message and the end; shorter when nobody is left.
     type: int
     default: 0
-attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.people
 author:
   - The gpuadmin authors
 """
@@ -67,10 +58,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import PEOPLE
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
 
 ARGUMENTS = {
-    "people": {"type": "list", "elements": "dict", "required": True},
+    **PEOPLE,
     "message": {"type": "str", "default": ""},
     "grace": {"type": "int", "default": 0},
 }

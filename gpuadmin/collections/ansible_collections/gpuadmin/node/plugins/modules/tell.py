@@ -18,10 +18,8 @@ options:
 attributes:
   check_mode:
     description: Tells nobody.
-    support: full
-  diff_mode:
-    description: There is nothing to show.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
 author:
   - The gpuadmin authors
 """
@@ -43,9 +41,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import terminals
 
+ARGUMENTS = {"message": {"type": "str", "required": True}}
+
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"message": {"type": "str", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     told = 0 if module.check_mode else terminals.tell(module.params["message"])
     module.exit_json(changed=False, terminals=told)
 

@@ -13,15 +13,10 @@ description:
   - It changes nothing, and counts no files one by one.
 options:
   people:
-    description: The people, each with name, uid, subid_start and subid_count.
-    type: list
-    elements: dict
+    required: false
     default: []
   home_root:
     description: Directory of homes, on the storage host.
-    type: path
-  mountpoint:
-    description: Mount point that must be mounted.
     type: path
   backup_directory:
     description: Directory of backups.
@@ -39,13 +34,10 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: It only looks.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes.look
+  - gpuadmin.node.people
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """
@@ -68,11 +60,12 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import PEOPLE
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 
 ARGUMENTS = {
-    "people": {"type": "list", "elements": "dict", "default": []},
+    "people": {**PEOPLE["people"], "required": False, "default": []},
     "home_root": {"type": "path"},
     "mountpoint": {"type": "path"},
     "backup_directory": {"type": "path"},

@@ -15,33 +15,32 @@ description:
     after the backup.
   - The deleting runs in the unit C(gpuadmin-wipe-homes.service), which goes on when the controller is interrupted.
 options:
-  root:
-    description: Directory of homes.
-    type: path
-    required: true
-  mountpoint:
-    description: Mount point that must be mounted.
-    type: path
-  directory:
-    description: Directory of backups.
-    type: path
-    required: true
   backup:
     description: Name of the verified backup.
     type: str
     required: true
   users:
-    description: Whose home goes, each with name and uid; other keys are ignored.
+    description:
+      - What goes.
+      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
+        fields are not looked at.
     type: list
     elements: dict
     required: true
-attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+    suboptions:
+      name:
+        description: Name of the home, or of what a restore made beside it.
+        type: str
+        required: true
+      uid:
+        description: Owner that it must have.
+        type: int
+        required: true
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.backups
+  - gpuadmin.node.homes
+  - gpuadmin.node.homes.mountpoint
 author:
   - The gpuadmin authors
 """
@@ -73,15 +72,15 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import empty_trash
 
 ARGUMENTS = {
-    "root": {"type": "path", "required": True},
-    "mountpoint": {"type": "path"},
-    "directory": {"type": "path", "required": True},
+    **HOMES,
+    **BACKUPS,
     "backup": {"type": "str", "required": True},
     "users": {"type": "list", "elements": "dict", "required": True},
 }
@@ -94,7 +93,7 @@ def main() -> None:
         plan = homes.converge(homes.Request(**module.params), check=module.check_mode)
         if module.check_mode:
             return Answer.of(plan)
-        return Answer.of(plan, deleted=jobs.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
+        return Answer.of(plan, deleted=unit.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
 
     give(module, wipe_them, key="homes")
 

@@ -13,29 +13,42 @@ description:
   - What belongs to somebody else stays, also inside of an entry that goes. Nothing of this is in a backup.
   - The work runs in the unit C(gpuadmin-wipe-scratch.service), which goes on when the controller is interrupted.
 options:
-  people:
-    description: The people, each with name, uid, subid_start and subid_count.
-    type: list
-    elements: dict
-    required: true
   items:
-    description: What goes, each with directory, name, uid, inode and user, as
-      RV(gpuadmin.node.term_facts#module:report) has them.
+    description:
+      - What goes, as RV(gpuadmin.node.term_facts#module:report) has them.
+      - An entry that is not the same any more, or that nobody of O(people) owns, is reported and stays; the others go.
     type: list
     elements: dict
     required: true
+    suboptions:
+      directory:
+        description: The directory that it is in, one of O(directories).
+        type: path
+        required: true
+      name:
+        description: Its name there, with bytes that are no plain ASCII as C(%) and two hexadecimal digits.
+        type: str
+        required: true
+      uid:
+        description: Owner that it must have.
+        type: int
+        required: true
+      inode:
+        description: Inode that it must have.
+        type: int
+        required: true
+      user:
+        description: Whose it is, one of O(people).
+        type: str
+        required: true
   directories:
     description: The directories in which anything may go at all.
     type: list
     elements: path
     required: true
-attributes:
-  check_mode:
-    description: The plan of check mode is made by the code that does the work.
-    support: full
-  diff_mode:
-    description: There is nothing to show beyond the operations.
-    support: none
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.people
 author:
   - The gpuadmin authors
 """
@@ -71,16 +84,30 @@ report:
   sample: {scratch: {/local/.docker/minji: {status: wiped, operations: [], problem: null, user: minji}}, problems: []}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people
+from ansible_collections.gpuadmin.node.plugins.module_utils import people, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import PEOPLE
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import wipe_scratch
 
 ARGUMENTS = {
-    "people": {"type": "list", "elements": "dict", "required": True},
-    "items": {"type": "list", "elements": "dict", "required": True},
+    **PEOPLE,
+    "items": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "directory": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "uid": {"type": "int", "required": True},
+            "inode": {"type": "int", "required": True},
+            "user": {"type": "str", "required": True},
+        },
+    },
     "directories": {"type": "list", "elements": "path", "required": True},
 }
 
@@ -93,7 +120,7 @@ def main() -> None:
         if module.check_mode:
             request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
             return Answer.of(scratch.observe_and_compute(request), deleted={})
-        done = dict(jobs.perform("wipe-scratch", wipe_scratch, given))
+        done: Any = unit.perform("wipe-scratch", wipe_scratch, given)
         return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
 
     give(module, wipe_it, key="scratch")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from ..fields import User, shown
 from ..report import UserReport
 from ..textdb import number
 from .databases import Databases, real_hash
+from .observed import Observed
 from .truth import Record, Settings
-
-if TYPE_CHECKING:
-    from .plan import Observed
 
 NOLOGIN = "/usr/sbin/nologin"
 EPOCH = date(1970, 1, 1)

@@ -22,7 +22,8 @@ from ..lookup import Lookup, system_lookup
 from ..root.guard import RootError, inspect, open_root
 from ..textdb import decode, encode, split_lines
 from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
-from .plan import Observed, Plan, Request, compute
+from .observed import Observed
+from .plan import Plan, Request, compute
 from .truth import Settings, Truth, load, save
 
 STATE = "/var/lib/gpuadmin"
@@ -91,7 +92,9 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
         data = read_bytes(host.path(f"etc/{name}"))
         files[name] = None if data is None else decode(data)
     settings = request.settings
-    exists, problem, docker = False, None, {}
+    exists = False
+    problem: str | None = None
+    docker: dict[str, tuple[str, int]] = {}
     if settings.docker_data is not None and settings.login:
         parent = host.path(settings.docker_data)
         exists, problem = _docker_parent_problem(parent, host)
@@ -104,10 +107,11 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
     linger = host.path("var/lib/systemd/linger")
     identities: dict[str, tuple[int, int]] = {}
     if settings.source == "directory":
-        for name in [*(user.get("name") for user in request.users), *(name for name, _uid in request.docker)]:
-            found = (host.lookup or system_lookup)(name) if isinstance(name, str) else None
+        asked = [*(user.get("name") for user in request.users), *(name for name, _uid in request.docker)]
+        for name in (one for one in asked if isinstance(one, str)):
+            found = (host.lookup or system_lookup)(name)
             if found is not None:
-                identities[str(name)] = found
+                identities[name] = found
     return Observed(
         files, truth, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),

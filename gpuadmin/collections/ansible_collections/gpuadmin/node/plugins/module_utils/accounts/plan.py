@@ -14,6 +14,7 @@ from ..textdb import number
 from ..words import counted
 from .account import conflict, stage_account
 from .databases import Databases
+from .observed import Observed
 from .subids import edited, plan_subids
 from .subids import parse as parse_ranges
 from .truth import Record, Settings, Truth
@@ -33,22 +34,6 @@ class Request:
     absent: Sequence[Mapping[str, object]] = ()
     docker: Sequence[tuple[str, int]] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What a host has. ``today``: days since 1970-01-01. ``identities``: name → (uid, gid) by NSS, directory mode."""
-
-    files: Mapping[str, str | None]
-    truth: Truth = field(default_factory=Truth)
-    keys: Mapping[str, bytes] = field(default_factory=dict)
-    docker: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # name → (kind, owner uid)
-    docker_parent: bool = False
-    docker_problem: str | None = None
-    linger: frozenset[str] = frozenset()
-    identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    root: str = "/"
-    today: int = 0
 
 
 @dataclass
@@ -215,7 +200,7 @@ def _stage_removals(
     absent: Sequence[tuple[str, int]], data: Databases, users: Mapping[str, User], observed: Observed, plan: Plan,
     settings: Settings,
 ) -> list[tuple[str, int]]:  # fmt: skip
-    """Stage all removals; return those that hold, which the truth keeps for roots that are not running now."""
+    """Stage all removals; return those that hold, which accounts.json keeps for roots that are not running now."""
     gone = []
     registry = settings.source == "registry"
     for name, uid in absent:

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..errors import NodeError
-from ..fields import shown, valid_name, whole_number
+from ..fields import LOGIN, STAMP, shown, valid_name, whole_number
 from ..files import flocked, read_bytes, write_atomic
 
 STATE = "/var/lib/gpuadmin"
-_ARCHIVE = re.compile(r"([a-z_][a-z0-9_-]{0,31})-([0-9]{1,10})-[0-9]{8}T[0-9]{6}Z\.")
+_ARCHIVE = re.compile(rf"({LOGIN})-([0-9]{{1,10}})-{STAMP}\.")
 
 
 @dataclass(frozen=True)

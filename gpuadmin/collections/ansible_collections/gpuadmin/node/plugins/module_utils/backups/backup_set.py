@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 
 from .. import btrfs
 from ..errors import NodeError
-from ..fields import shown, whole_number
+from ..fields import STAMP, shown, whole_number
 from ..files import flocked, read_bytes, sync_directory, write_atomic
 
 FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
 UNFINISHED = "unfinished.json"
-NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
+NAME = re.compile(STAMP + r"-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
 LOCK = "/run/gpuadmin/backups.lock"
 RECORDS = "/run/gpuadmin/backup-records.lock"  # held for as long as a backup.json is read and written
 

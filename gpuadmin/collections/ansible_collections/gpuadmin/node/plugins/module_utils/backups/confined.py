@@ -49,7 +49,7 @@ class View:
 def _checked(call: Callable[..., int], *arguments: object) -> None:
     if call(*arguments) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{call.__name__}: {os.strerror(number)}")  # type: ignore[attr-defined]
+        raise OSError(number, f"{call.__name__}: {os.strerror(number)}")
 
 
 def _mount(libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:

@@ -18,6 +18,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .. import extents
 from ..attributes import attribute_names
@@ -76,7 +77,7 @@ class Total:
     entries: int = 0
     checksum: str = ""
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Any]:
         return {"files": self.files, "bytes": self.bytes, "entries": self.entries, "checksum": self.checksum}
 
 

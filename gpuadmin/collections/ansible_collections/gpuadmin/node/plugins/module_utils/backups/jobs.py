@@ -8,7 +8,8 @@ from typing import Any
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..files import flocked
-from . import backup_set, making, pruning, restore, transfer
+from . import backup_set, making, pruning, restore, restore_plan, transfer
+from .verifying import Limits
 
 COPY_LOCK = "/run/gpuadmin/backup-copy.lock"
 
@@ -25,7 +26,7 @@ def verify_backup(arguments: Mapping[str, Any]) -> object:
     unknown = [name for name in wanted if name not in backup.homes]
     if unknown:
         raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")
-    limits = making.Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
+    limits = Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
     return making.verify(backup, wanted, arguments.get("workers", 2), again=True, limits=limits).as_dict()
 
 
@@ -33,7 +34,7 @@ def restore_home(arguments: Mapping[str, Any]) -> object:
     given = dict(arguments)
     if given.get("subids") is not None:
         given["subids"] = tuple(given["subids"])
-    return restore.execute(restore.Request(**given))
+    return restore.execute(restore_plan.Request(**given))
 
 
 def copy_backup(arguments: Mapping[str, Any]) -> object:

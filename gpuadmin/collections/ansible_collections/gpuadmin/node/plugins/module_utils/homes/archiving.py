@@ -15,11 +15,9 @@ from typing import Any
 
 from .. import btrfs
 from ..errors import NodeError
-from ..fields import shown, valid_name
+from ..fields import STAMP, shown, valid_name
 from ..files import sync_directory
 from . import packing
-
-STAMP = "[0-9]{8}T[0-9]{6}Z"
 
 
 def home_state(path: str, uid: int) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from .. import btrfs, mounts
 from ..descend import Entry
 from ..errors import NodeError
+from ..fields import STAMP
 from ..files import sync_directory, sync_filesystem
 from ..purge import Judge, Purged, purge
 from . import tar_compare
@@ -47,7 +48,7 @@ def archive_path(directory: str, name: str, uid: int, label: str = "") -> str:
 
 def clear_debris(directory: str, name: str, uid: int, label: str = "") -> None:
     """Delete what packing left that was cut: parts of archives of this person's and of this label."""
-    part = re.compile(rf"{re.escape(name)}-{uid}-[0-9]{{8}}T[0-9]{{6}}Z{re.escape(label)}\.tar\.(zst|gz)\.part\Z")
+    part = re.compile(rf"{re.escape(name)}-{uid}-{STAMP}{re.escape(label)}\.tar\.(zst|gz)\.part\Z")
     for entry in os.listdir(directory):
         if part.match(entry):
             os.unlink(os.path.join(directory, entry))

@@ -155,7 +155,8 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry, ti
         facts = os.fstat(handle)
         if (facts.st_dev, facts.st_ino) != (entry.facts.st_dev, entry.facts.st_ino):
             return "was exchanged while it was compared"
-        segments = member.sparse if member.sparse is not None else [(0, member.size)]
+        sparse: Any = member.sparse  # (offset, size) of each segment; typeshed takes it for bytes
+        segments = [(0, member.size)] if sparse is None else sparse
         end = 0
         for start, length in segments:
             if not _zeros(handle, end, start, tick):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_work, people
 from ..words import counted
@@ -13,18 +16,18 @@ from .records import held_images, image_of, journal, known_manifests, records
 from .root_facts import packages, send_version
 
 
-def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, object]:
+def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, Any]:
     """What a node has and runs, and what it would receive for an image. The top level is mounted."""
     running = subvolumes.running_root(places)
     held = held_images(places)
     words, known = read(places.boot), records(places)
-    report: dict[str, object] = {
+    report: dict[str, Any] = {
         "running": running.name,
         "current": words.get("current", ""),
         "trial": words.get("trial", ""),
         "image": image_of(places, running.name),
         "held": held,
-        "roots": sorted(subvolumes.listing(places.in_top("roots"))),
+        "roots": sorted(btrfs.listing(places.in_top("roots"))),
         "confirmed": known.confirmed,
         "refused": known.refused,
         "last": {key: value for key, value in journal(places).items() if key != "before"},
@@ -51,7 +54,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
 def drift(places: Places) -> list[str]:
     """In what the running root is not as its image: a sentence each. Nothing where the image's list is not known."""
     found = []
-    root = subvolumes.inspect(places.root)
+    root = btrfs.inspect(places.root)
     if root is not None and not root.read_only:
         found.append("its root is writable")
     manifest = known_manifests(places).get(image_of(places, subvolumes.running_root(places).name))
@@ -69,6 +72,6 @@ def rollback_target(places: Places) -> str | None:
     """The last confirmed root before the one that runs, if it is still there."""
     running = subvolumes.running_root(places).name
     for name in records(places).confirmed:
-        if name != running and subvolumes.inspect(places.in_top("roots", name)) is not None:
+        if name != running and btrfs.inspect(places.in_top("roots", name)) is not None:
             return name
     return None

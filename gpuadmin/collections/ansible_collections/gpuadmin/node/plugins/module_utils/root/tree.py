@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError
 from ..files import make_directory, read_bytes, sync_filesystem, write_atomic
+from ..run import run_command
 from .guard import open_root
 
 TEMPORARY = ".gpuadmin-new"
@@ -91,6 +91,41 @@ class Plan:
         ]
 
 
+def enabled(units: Sequence[str], files: Sequence[File]) -> list[Link]:
+    """The links that `systemctl enable` makes for unit files of this request, as their [Install] sections say.
+
+    Raises NodeError for one that is not in the request, or says nothing.
+    """
+    texts = {entry.path: entry.content for entry in files}
+    links = []
+    for unit in units:
+        if unit not in texts:
+            raise NodeError(f"{unit} cannot be enabled, because it is not one of the files")
+        directory, name = os.path.split(unit)
+        section, found = "", []
+        for line in texts[unit].splitlines():
+            key, _, value = (word.strip() for word in line.partition("="))
+            if key.startswith("["):
+                section = key
+            elif section == "[Install]" and key in ("WantedBy", "RequiredBy"):
+                kind = "wants" if key == "WantedBy" else "requires"
+                found += [Link(os.path.join(directory, f"{by}.{kind}", name), unit) for by in value.split()]
+        if not found:
+            raise NodeError(
+                f"{unit} cannot be enabled, because no WantedBy= or RequiredBy= is in its [Install] section"
+            )
+        links += found
+    return links
+
+
+def masked(units: Sequence[str]) -> list[Link]:
+    """The links that `systemctl mask` makes. Raises NodeError for what is no unit's name."""
+    for unit in units:
+        if not unit or "/" in unit:
+            raise NodeError(f"{unit!r} is not the name of a unit")
+    return [Link(os.path.join("/etc/systemd/system", unit), "/dev/null") for unit in units]
+
+
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
@@ -104,7 +139,8 @@ def _attributes_differ(status: os.stat_result, mode: int) -> bool:
 
 def plan_directories(request: Request) -> list[Operation]:
     found = []
-    wanted = {entry.path for entry in (*request.directories, *request.files, *request.links)}
+    entries: list[Directory | File | Link] = [*request.directories, *request.files, *request.links]
+    wanted = {entry.path for entry in entries}
     for entry in request.directories:
         status = _status(entry.path)
         if status is None:
@@ -170,7 +206,7 @@ def validate(operations: Sequence[Operation], *, check: bool) -> None:
             stream.write(one.entry.content.encode())
             stream.flush()
             command = [stream.name if word == "%s" else word for word in one.entry.validate]
-            result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            result = run_command(command)
         if result.returncode != 0:
             words = (result.stderr + result.stdout).strip().replace(stream.name, one.path)
             raise NodeError(f"{one.path} was not written, because {command[0]} refuses it: {words}")
@@ -238,7 +274,7 @@ def run_after(commands: Sequence[Sequence[str]]) -> None:
     """Run what has to follow a change. Raises NodeError in the words of the first command that fails."""
     for command in commands:
         words = [str(word) for word in command]
-        result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        result = run_command(words)
         if result.returncode != 0:
             said = (result.stderr + result.stdout).strip()
             raise NodeError(f"everything was written, but {' '.join(words)} failed: {said}")

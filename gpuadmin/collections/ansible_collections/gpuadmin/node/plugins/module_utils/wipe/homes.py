@@ -16,15 +16,14 @@ from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import Backup
 from ..errors import NodeError
-from ..fields import home_owner, shown, whole_number
+from ..fields import FIRST_HUMAN_UID, home_owner, shown, whole_number
 from ..files import flocked, sync_filesystem
 from ..homes import directories
+from ..homes.directories import LOCK
 from ..homes.trash import TRASH
 from ..purge import Purged, Twin, purge
 from ..report import Reports, UserReport
 from ..words import counted
-
-LOCK = "/run/gpuadmin/homes.lock"
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
                 plan.move.remove(name)
             continue
         plan.entries[name] = home
-        if owner is None or uid is None or uid < directories.FIRST_HUMAN_UID:
+        if owner is None or uid is None or uid < FIRST_HUMAN_UID:
             home.status, home.problem = "conflict", f"{shown(raw.get('name'))}, uid {shown(raw.get('uid'))} is refused"
             continue
         if seen.setdefault(uid, owner) != owner:

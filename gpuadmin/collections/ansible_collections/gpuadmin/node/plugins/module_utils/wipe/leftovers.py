@@ -20,11 +20,11 @@ from ..errors import NodeError
 from ..fields import home_owner
 from ..files import flocked
 from ..homes import directories, packing
+from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
 from ..purge import Purged
 from ..words import counted
 
-LOCK = "/run/gpuadmin/homes.lock"
 COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
 
 

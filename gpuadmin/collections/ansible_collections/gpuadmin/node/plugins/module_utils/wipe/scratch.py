@@ -219,7 +219,7 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
         except (OSError, NodeError) as error:
             problem = f"stays, wholly or in part: {error}"
             continue
-        total.deleted, total.bytes = total.deleted + done.deleted, total.bytes + done.bytes
+        total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed
         total.kept, total.words = done.kept, done.words
         stay = counted(done.kept, "entry stays", "entries stay")
         return total, f"{stay}: {', '.join(done.words)}" if done.kept else None

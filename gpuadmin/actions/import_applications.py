@@ -1,0 +1,121 @@
+"""Read a survey's export, match it with the group's applications, and give those an account who are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.actions.shared.accounts import account_result, converge
+from gpuadmin.actions.shared.applications import Prepared, lists_document, prepare, preview, show_lists
+from gpuadmin.actions.shared.mails import Post, mails_document, perform_mail, plan_letters
+from gpuadmin.applications.matching import Lists, sort_applications
+from gpuadmin.applications.read import read_form, read_members, with_map
+from gpuadmin.config.schema import User
+from gpuadmin.console import say
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
+from gpuadmin.options import MailOptions, Options
+from gpuadmin.outcome import finish, report
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+from gpuadmin.words import counted
+
+
+def import_applications(
+    options: Options,
+    mail: MailOptions,
+    form: str,
+    members: str | None,
+    *,
+    mapped: Sequence[str],
+    chosen: Sequence[str],
+    do: bool,
+    tell_unknown: bool,
+) -> int:
+    """Show the three lists; with `do` give accounts and send mails. Returns the exit code."""
+    names = dict(item.rpartition("=")[::2] for item in chosen)
+    for item in chosen:
+        if "@" not in item.rpartition("=")[0] or not item.rpartition("=")[2]:
+            raise ConfigError(f"--name {item!r}: must be ADDRESS=NAME")
+    with opened("import-applications", options, changes=do and not mail.preview) as session:
+        settings, registry = session.site.settings, session.site.registry.registry
+        rules = with_map(settings.applications, mapped)
+        group = read_members(Path(members), rules) if members else None
+        lists = sort_applications(read_form(Path(form), rules), group, registry, settings, names)
+        if do and not mail.preview:
+            show_lists(session.console, lists)
+            return _apply(session, lists, mail, tell_unknown=tell_unknown)
+        result = lists_document(lists)
+        if not options.json:
+            show_lists(session.console, lists)
+        if mail.preview:
+            result |= preview(session, lists, mail, tell_unknown=tell_unknown)
+        return finish(session, ExitCode.DONE, result)
+
+
+def _apply(session: Session, lists: Lists, mail: MailOptions, *, tell_unknown: bool) -> int:
+    """Add those who are ready, by what add-user does, and mail them and the incomplete ones. Returns the exit code."""
+    post = Post.of(session, mail)
+    prepared = prepare(session, lists, post, mail, tell_unknown=tell_unknown)
+    result = {**lists_document(lists), "stuck": [entry.document() for entry in prepared.stuck]}
+    new = len(prepared.new)
+    title = f"Applications for {session.site.settings.name}: {counted(new, 'new account')}"
+    change = converge(session, prepared.registry, prepared.people, title=title)
+    plan = _plan(change.plan, prepared, lists)
+    if not prepared.people:
+        return perform_mail(session, plan, prepared.asks, post, mail, result)
+    session.plan(plan)
+    session.confirm()
+    if not session.check:
+        # owed before anybody is registered: whoever is has an account by this verb, and will be mailed
+        post.ledger.owe(list(prepared.welcomes.values()))
+    session.save(prepared.registry)
+    run = session.run("import-applications", None, change.variables, check=session.check)
+    mails, good = _mail(session, run, prepared, post)
+    code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
+    return report(session, run, {**account_result(run), **mails, **result}, code=code)
+
+
+def _plan(accounts: Plan, prepared: Prepared, lists: Lists) -> Plan:
+    """What is done for the accounts, who is mailed, and what an admin has to look at."""
+    steps = list(accounts.steps) if prepared.people else []
+    builder = PlanBuilder(accounts.title, steps=steps, warnings=list(accounts.warnings))
+    plan_letters(builder, prepared.letters)
+    for entry in lists.unknown:
+        builder.warn(f"{entry.email or f'line {entry.line}'}: {entry.reason}")
+    for stuck in prepared.stuck:
+        builder.warn(stuck.words)
+    return builder.build()
+
+
+def _mail(session: Session, run: RunResult, prepared: Prepared, post: Post) -> tuple[Mapping[str, Any], bool]:
+    """Mail those who have an account now, and the incomplete ones. Returns what became of it, and whether all went."""
+    if session.check or run.interrupted:
+        return mails_document(()), True
+    done = with_account(run, prepared.people)
+    waiting = [user.name for user in prepared.people if user.name not in done]
+    if waiting:
+        say(f"Not mailed before they have a home and an account: {', '.join(waiting)}", err=True)
+    try:
+        deliveries = post.send([*(prepared.welcomes[name] for name in done), *prepared.asks], session.console)
+    except GpuadminError as error:
+        error.show()
+        owed = [user.name for user in prepared.people]
+        return {**mails_document(()), "not_mailed": owed, "error": error.message}, False
+    good = all(delivery.good for delivery in deliveries)
+    return {**mails_document(deliveries), "not_mailed": waiting}, good
+
+
+def with_account(run: RunResult, people: Sequence[User]) -> list[str]:
+    """The names of those who have a home and can log in to at least one node."""
+
+    def fine(kind: str, name: str, bad: Sequence[str]) -> bool:
+        found = [(host.reports.get(kind) or {}).get(name) for host in run.hosts.values()]
+        return any(entry is not None and entry["status"] not in bad for entry in found)
+
+    return [
+        user.name
+        for user in people
+        if fine("homes", user.name, ("conflict",)) and fine("users", user.name, ("conflict", "unknown"))
+    ]

@@ -1,0 +1,89 @@
+"""Show the backups there are, and whose homes are in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuadmin.answers import Answers
+from gpuadmin.config.schema import Settings
+from gpuadmin.display import lines_of, make_console, make_table
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.results import RunResult
+from gpuadmin.semester.report import until
+from gpuadmin.session import opened
+from gpuadmin.words import size_words
+
+
+def list_backups(options: Options, user: str | None) -> int:
+    """Show all backups, or those that have somebody's home. Returns the exit code."""
+    with opened("list-backups", options, changes=False) as session:
+        asked = session.named("storage", "backup") or session.storage()
+        builder = PlanBuilder("List backups")
+        builder.add_all(asked, ["look which backups there are"])
+        session.planned(builder.build())
+        run = session.run("list-backups", None, {}, check=True)
+        result = rows(run, user, session.site.settings, asked)
+        code = report(session, run, result, table=False)
+        if not options.json:
+            _show(result, user)
+        return code
+
+
+def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[str]) -> dict[str, Any]:
+    """Given what the hosts said, return the backups, newest first; with `user` only those that have their home.
+
+    `unknown`: hosts that were asked and did not say which they have, and why.
+    """
+    found = []
+    answers = Answers.of(run.hosts, asked, "facts")
+    for host, said in answers.known.items():
+        for backup in said["backups"]:
+            homes = {name: home for name, home in backup["homes"].items() if user in (None, name)}
+            if homes or user is None:
+                ordinary = backup["name"].endswith("-daily")
+                found.append(
+                    {
+                        "host": host,
+                        "name": backup["name"],
+                        "created": backup["created"],
+                        "until": None if ordinary else until(backup["created"], settings.backups.days),
+                        "homes": {
+                            name: {key: home[key] for key in ("uid", "files", "bytes", "checksum", "verified")}
+                            for name, home in homes.items()
+                        },
+                        "problems": backup["problems"],
+                        "copies": backup["copies"],
+                    }
+                )
+    found.sort(key=lambda row: (str(row["name"]), str(row["host"])), reverse=True)
+    return {"backups": found, "unknown": dict(answers.unknown)}
+
+
+def _show(result: dict[str, Any], user: str | None) -> None:
+    console = make_console(json=False)
+    unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
+    if unknown and not result["backups"]:
+        console.print(lines_of(unknown))
+        return
+    if not result["backups"]:
+        console.print(f"No backup of {user}." if user else "There is no backup yet: gpuadmin backup")
+        return
+    numbers = ("Homes", "Verified", "Files", "Size")
+    table = make_table("Backup", "Host", *numbers, "Until", right=numbers)
+    for row in result["backups"]:
+        homes = row["homes"].values()
+        table.add_row(
+            row["name"],
+            row["host"],
+            str(len(homes)),
+            str(sum(1 for home in homes if home["verified"])),
+            str(sum(home["files"] for home in homes)),
+            size_words(sum(home["bytes"] for home in homes)),
+            row["until"] or "newer ones come",
+        )
+    console.print(table)
+    for line in unknown:
+        console.print(line)

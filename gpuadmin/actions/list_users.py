@@ -1,0 +1,108 @@
+"""Show every account, and where it is missing or differs."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from rich.text import Text
+
+from gpuadmin.accounts import subid_range
+from gpuadmin.actions.shared.accounts import account_result
+from gpuadmin.actions.shared.roles import everybody
+from gpuadmin.answers import Answers
+from gpuadmin.display import make_console, make_table
+from gpuadmin.options import Options
+from gpuadmin.outcome import finish, report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+
+
+def list_users(options: Options, *, offline: bool) -> int:
+    """Show who is registered and, unless `offline`, what hosts say of them. Returns the exit code."""
+    with opened("list-users", options, changes=False) as session:
+        asked = [] if offline else session.named("gpu", "storage")
+        if asked:
+            builder = PlanBuilder("List accounts")
+            builder.add_all(asked, ["look at the accounts"])
+            session.planned(builder.build())
+            run = session.run("list-users", None, everybody(session), check=True)
+            result = _result(session, run, asked)
+            # a table that could not be filled everywhere is still an answer; the exit code says the rest
+            code = report(session, run, result, table=False)
+        else:
+            result = _result(session, RunResult({}), [])
+            code = finish(session, 0, result)
+        if not options.json:
+            _show(result)
+        return code
+
+
+def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any]:
+    registry = session.site.registry
+    seen = account_result(run)["users"]
+    rows = []
+    for user in registry.registry.users:
+        hosts = {
+            host: {
+                "status": entry["status"],
+                "operations": entry.get("operations", []),
+                "problem": entry.get("problem"),
+            }
+            for host, entry in seen.get(user.name, {}).items()
+        }
+        row = user.model_dump(mode="json") | {"state": _state(user.expires, user.locked), "hosts": hosts}
+        if user.uid is not None and user.docker:
+            first, last = subid_range(user.uid, session.site.settings)
+            row["subids"] = {"first": first, "last": last}
+        rows.append(row)
+    unknown = {
+        name: sorted(hosts)
+        for name, hosts in seen.items()
+        if registry.find(name) is None and any(entry["status"] == "unknown" for entry in hosts.values())
+    }
+    silent = [*Answers.of(run.hosts, asked, "users").unknown]
+    return {"users": rows, "unregistered": unknown, "not_asked": silent}
+
+
+def _state(expires: date | None, locked: bool) -> str:
+    if locked:
+        return "locked"
+    return "expired" if expires is not None and expires < date.today() else "active"
+
+
+def _show(result: dict[str, Any]) -> None:
+    console = make_console(json=False)
+    table = make_table("Name", "uid", "State", "Until", "Docker", "Keys", "Hosts", right=("uid", "Keys"))
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    for row in result["users"]:
+        style = {"active": "green", "locked": "yellow", "expired": "red"}[row["state"]]
+        table.add_row(
+            row["name"],
+            str(row["uid"] or "—"),
+            Text(row["state"], style=style),
+            str(row["expires"] or "—"),
+            "yes" if row["docker"] else "no",
+            str(len(row["keys"])),
+            _hosts_in_words(row["hosts"], everywhere=not result["not_asked"]),
+        )
+    console.print(table)
+    if not result["users"]:
+        console.print("Nobody is registered yet: gpuadmin add-user NAME")
+    for name, hosts in result["unregistered"].items():
+        console.print(f"Not registered, kept as it is: {name} on {', '.join(hosts)}")
+    if result["not_asked"]:
+        console.print(f"Not known, because they did not say: {', '.join(result['not_asked'])}")
+
+
+def _hosts_in_words(hosts: dict[str, Any], *, everywhere: bool) -> str:
+    if not hosts:
+        return "—"
+    by_status: dict[str, list[str]] = {}
+    for name, entry in hosts.items():
+        by_status.setdefault(entry["status"], []).append(name)
+    if set(by_status) == {"ok"}:
+        return "everywhere" if everywhere else "wherever it is known"
+    return "; ".join(f"{status}: {', '.join(names)}" for status, names in by_status.items() if status != "ok")

@@ -1,0 +1,56 @@
+"""Mail the reminders that are due; or let a timer do it every morning."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from gpuadmin import timer
+from gpuadmin.accounts import known
+from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
+from gpuadmin.config.load import find_site, load_settings
+from gpuadmin.console import say
+from gpuadmin.errors import ConfigError
+from gpuadmin.notices import plan_notices
+from gpuadmin.options import MailOptions, Options
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+from gpuadmin.words import counted
+
+
+def notify(options: Options, mail: MailOptions) -> int:
+    """Mail the reminders that are due. Returns the exit code."""
+    with opened("notify", options, check=mail.preview) as session:
+        settings, registry = session.site.settings, session.site.registry
+        if mail.again:
+            known(registry, mail.again)
+        post = Post.of(session, mail)
+        notices = plan_notices(registry.registry, settings, date.today(), post.ledger, again=mail.again)
+        builder = PlanBuilder(f"Reminders that are due on {settings.name}")
+        plan_letters(builder, notices.letters)
+        for warning in notices.warnings:
+            builder.warn(warning)
+        plan = builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
+        return perform_mail(session, plan, notices.letters, post, mail, notices.document())
+
+
+def notify_timer(options: Options, *, install: bool) -> int:
+    """Install the timer that runs notify every morning, or remove it. Returns the exit code."""
+    directory = find_site(options.site)
+    units = timer.notify_timer(directory)
+    if not install:
+        found = True if options.check else timer.remove(units)
+        say(f"{units.name}: {'would be removed' if options.check else 'removed' if found else 'is not installed'}")
+        return 0
+    mail = load_settings(directory).mail
+    if mail is None or (mail.user is not None and mail.password_file is None):
+        what = "mail" if mail is None else "mail.password_file"
+        raise ConfigError(
+            f"gpuadmin.yml: {what}: is missing", hint="a timer has no environment and nobody to ask; write it there"
+        )
+    for name, text in units.files.items():
+        say(f"{timer.directory() / name}\n{text}" if options.check else str(timer.directory() / name))
+    if not options.check:
+        timer.install(units)
+        say(f"Started: systemctl --user list-timers {units.name}.timer")
+        say("So that it runs while you are not logged in: loginctl enable-linger")
+    return 0

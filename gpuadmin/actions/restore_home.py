@@ -1,0 +1,62 @@
+"""Bring a home, or a part of it, back from a backup."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from gpuadmin.config.schema import Settings, User
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+
+
+def restore_home(
+    options: Options, user: str, *, backup: str | None, path: str, target: str | None, in_place: bool
+) -> int:
+    """Restore somebody's home, or `path` in it, from a backup or the newest verified one. Returns the exit code."""
+    with opened("restore-home", options) as session:
+        settings = session.site.settings
+        person = session.site.registry.find(user)
+        wanted = request(settings, user, person, backup=backup, path=path, target=target, in_place=in_place)
+        builder = PlanBuilder(f"Restore {user}'s {path or 'home'} from {backup or 'the newest verified backup'}")
+        where = {
+            "beside": f"beside {settings.homes.export}/{user}",
+            "in-place": f"to {settings.homes.export}/{user}; what is there is kept beside it",
+            "directory": f"to {wanted['target']}",
+            "archive": f"to an archive in {wanted['target']}, because nobody of that name has an account",
+        }[wanted["mode"]]
+        builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
+        given = {"gpuadmin_backup": {"restore": wanted}}
+        session.plan(builder.build())
+        session.foresee("restore-home", None, given)
+        session.confirm()
+        run = session.run("restore-home", None, given, check=session.check)
+        restored = next(iter(run.reported("restored").values()), None)
+        return report(session, run, {} if restored is None else {"restored": restored})
+
+
+def request(
+    settings: Settings,
+    user: str,
+    person: User | None,
+    *,
+    backup: str | None,
+    path: str,
+    target: str | None,
+    in_place: bool,
+) -> dict[str, Any]:
+    """Given what the command line said and who it is about, return what the storage host is asked for."""
+    mode = "directory" if target else "in-place" if in_place else "beside"
+    if person is None and not target:
+        mode, target = "archive", str(PurePosixPath(settings.homes.export).parent / "archive")
+    return {
+        "user": user,
+        "backup": backup or "",
+        "mode": mode,
+        "path": path,
+        "target": target,
+        "uid": None if person is None else person.uid,
+        "subids": [settings.subids.base, settings.subids.size, settings.accounts.uid_first],
+    }

@@ -1,0 +1,45 @@
+"""Move nodes back to the root that they ran before."""
+
+from __future__ import annotations
+
+from gpuadmin.actions.shared.images import NOTICE, look, variables
+from gpuadmin.images import batches
+from gpuadmin.options import Options
+from gpuadmin.outcome import nothing, report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+
+
+def rollback_image(options: Options, *, canary: int, batch: str, force: bool) -> int:
+    """Move nodes back, batch by batch; `force`: also those that are in use. Returns the exit code."""
+    with opened("rollback-image", options) as session:
+        found = look(session)
+        builder = PlanBuilder("Move nodes back to the root they ran before")
+        nodes = []
+        for host in session.named("gpu"):
+            node = found.nodes.get(host)
+            if node is None:
+                builder.warn(f"{host} is left out: {found.silent.get(host, 'it did not answer')}")
+            elif node["trial"]:
+                nodes.append(host)
+                builder.add(host, f"call off the switch to {node['trial']}, which waits for a reboot")
+            elif node["rollback"] is None:
+                builder.warn(f"{host} is left out: it has no confirmed root before {node['running']}")
+            elif (there := sorted({*node["people"], *node["gpu_work"]})) and not force:
+                builder.warn(f"{host} is left out: in use by {', '.join(there)} (--force reboots all the same)")
+            else:
+                nodes.append(host)
+                builder.add(host, f"reboot from {node['running']} into {node['rollback']}")
+        unknown = [found.nodes_known.among(session.named("gpu"))]
+        if not session.plan(builder.build()):
+            return nothing(session, unknown)
+        session.confirm()
+        given = variables(
+            session.site,
+            gpuadmin_switch_action="rollback",
+            gpuadmin_batches=batches(len(nodes), canary=canary, batch=batch) or [1],
+            gpuadmin_force=force,
+            gpuadmin_reason=NOTICE.format(name="rollback"),
+        )
+        run = session.run("rollback-image", nodes, given, check=session.check)
+        return report(session, run, unknown=unknown)

@@ -1,0 +1,1 @@
+"""The reset of a term: its phases, and what they have in common."""

@@ -1,0 +1,53 @@
+"""Asking the hosts: one phase of the playbook, and the facts that everything is decided from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuadmin.accounts import subid_range
+from gpuadmin.accounts import variables as people
+from gpuadmin.config.schema import Settings
+from gpuadmin.results import RunResult
+from gpuadmin.semester.facts import Facts
+from gpuadmin.session import Session
+
+
+def play(session: Session, phase: str, hosts: Sequence[str], *, check: bool, **variables: Any) -> RunResult:
+    """Run the playbook for one phase. Raises InterruptedRun and GpuadminError where it did not come to an end."""
+    site = session.site
+    given = {"gpuadmin_phase": phase, **people(site.registry, site.settings, ()), **variables}
+    run = session.run(session.verb, hosts, given, check=check, label=phase)
+    return session.whole(
+        run, f"interrupted in {phase}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
+    )
+
+
+def gather(session: Session) -> Facts:
+    """Ask all hosts for what has to be known before anything is decided."""
+    users = session.site.registry.registry.users
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    hosts = session.named("gpu", "storage", "backup")
+
+    def ask(people: list[dict[str, Any]], names: list[str], on: Sequence[str]) -> Facts:
+        asked = {"people": people, "names": names}
+        result = play(session, "facts", on, check=False, gpuadmin_term=asked)
+        return Facts.of(result.hosts, tuple(on), at)
+
+    known = {user.name: user.uid for user in users if user.uid is not None}
+    names = [user.name for user in users if user.uid is None]
+    if names:
+        # whose uid only the hosts know can be looked for only when they have said it
+        known |= ask([], names, session.named("storage")).identities()
+    return ask(persons(known, session.site.settings), names, hosts)
+
+
+def persons(uids: Mapping[str, int], settings: Settings) -> list[dict[str, Any]]:
+    """Given names and uids, return what hosts are told of people; ids outside of people's range are nobody's."""
+    found = []
+    for name, uid in uids.items():
+        if settings.accounts.uid_first <= uid <= settings.accounts.uid_last:
+            first, last = subid_range(uid, settings)
+            found.append({"name": name, "uid": uid, "subid_start": first, "subid_count": last - first + 1})
+    return found

@@ -1,0 +1,221 @@
+"""The reset of a term, phase by phase: look, decide, show, ask, write the journal, do, prove, write the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+from gpuadmin.actions.semester.hosts import gather, play
+from gpuadmin.config.find import USERS_FILE
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.console import ask
+from gpuadmin.display import show_plan
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.options import MailOptions
+from gpuadmin.plan import Plan, Step
+from gpuadmin.results import RunResult
+from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.journal import PHASES, Journal, State
+from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
+from gpuadmin.semester.refusals import refuse_unknown
+from gpuadmin.session import Session
+from gpuadmin.term import current_term
+from gpuadmin.words import counted
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line said."""
+
+    term: str | None = None
+    phase: str | None = None
+    keep: tuple[str, ...] = ()
+    resume: bool = False
+    abort: bool = False
+    leave_pending: bool = False
+    early: bool = False
+    grace: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a phase came to. `pending`: hosts where it is not done, and why; a `code` ends the reset for now."""
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    pending: Mapping[str, str] = field(default_factory=dict)
+    code: int = ExitCode.DONE
+
+
+@dataclass
+class Reset:
+    """A reset in progress."""
+
+    session: Session
+    request: Request
+    mail: MailOptions
+    journal: Journal
+    decision: Decision
+    facts: Facts
+    phases: dict[str, Any] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def planned(self, name: str, plan: Plan) -> None:
+        """Show a part of the plan, and record it before it is done."""
+        show_plan(self.session.console, plan, check=self.check)
+        self.phases.setdefault(name, {})["plan"] = plan.document()
+        self.steps += plan.steps
+        self.session.planned(Plan(f"End of {self.decision.term}", tuple(self.steps), destroys=True))
+
+    @property
+    def check(self) -> bool:
+        return self.session.check
+
+    @property
+    def state(self) -> State:
+        return self.journal.state()
+
+    @property
+    def registry(self) -> RegistryFile:
+        """users.yml as it is now: a reset writes it more than once."""
+        return RegistryFile.load(self.session.site.directory / USERS_FILE, self.session.site.settings)
+
+    def named(self, *groups: str) -> list[str]:
+        return self.session.named(*groups)
+
+    @property
+    def grace(self) -> int:
+        """Seconds between the message and the end of sessions."""
+        given = self.request.grace
+        return self.session.site.settings.reset.grace if given is None else given
+
+    def play(self, phase: str, *, hosts: Sequence[str], **variables: Any) -> RunResult:
+        """Run one phase of the playbook on these hosts."""
+        return play(self.session, phase, hosts, check=self.check, **variables)
+
+    def term(self, **more: Any) -> dict[str, Any]:
+        """The variable gpuadmin_term: the people in question, and more."""
+        return {"people": [one.person() for one in self.decision.leaving], "grace": self.grace, **more}
+
+    def look(self) -> None:
+        """Look at the hosts again, and bring the decision up to what is there."""
+        self.facts = gather(self.session)
+        self.decision = with_facts(self.decision, self.facts)
+
+
+def proven(reset: Reset, run: RunResult, result: Mapping[str, Any]) -> Outcome:
+    """A phase is done where the hosts say so; one that does not is pending, and stops the reset unless it may pend."""
+    pending = run.bad
+    if not pending or reset.request.leave_pending:
+        return Outcome(result, pending)
+    unreachable = all(run.hosts[name].status == "unreachable" for name in pending)
+    return Outcome(result, pending, ExitCode.HOST_UNREACHABLE if unreachable else ExitCode.HOST_FAILED)
+
+
+def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset | None:
+    """Find out where the reset stands, look at the hosts and decide. None: it was done before."""
+    site = session.site
+    term = current_term(site.settings)
+    if request.term is not None and request.term != term.name:
+        raise ConfigError(f"--term {request.term}: the running term is {term.name}", hint="`term` in gpuadmin.yml")
+    journal = Journal(site.runs, term.name)
+    state = journal.state()
+    if state.decision is not None and state.decision.term != term.name:
+        raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
+    if state.finished:
+        return None
+    if state.open and not (request.resume or request.phase or request.abort or session.check):
+        raise RefusedError(
+            f"the reset of {term.name} was begun; next is {state.next_phase()}",
+            hint="gpuadmin semester-reset --resume goes on, --abort takes it back (before wipe)",
+        )
+    if (request.resume or request.abort) and not state.open:
+        raise RefusedError(f"no reset of {term.name} is in the middle", hint="gpuadmin semester-reset begins one")
+    refuse_unknown_keep(site.registry.registry, request.keep)
+    session.require_confirmation_possible()
+    session.planned(Plan(f"End of {term.name}"))
+    session.begun()
+    session.console.print("Looking at the hosts…")
+    facts = gather(session)
+    if state.open and state.decision is not None:
+        if "wipe" in state.begun and not session.check:
+            refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
+        decision = narrowed(
+            state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
+        )
+        if "backup" not in state.begun:  # its name says when it is made
+            decision = replace(decision, backup=_new_backup(term.name))
+        if decision != state.decision and not session.check:
+            journal.write("narrowed", decision=decision.document())
+        decision = with_facts(decision, facts)
+    else:
+        decision = decide(
+            site.settings, site.registry.registry, facts, keep=request.keep, backup=_new_backup(term.name)
+        )
+    return Reset(session, request, mail, journal, decision, facts)
+
+
+def _new_backup(term: str) -> str:
+    return backup_name(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"reset-{slug(term)}")
+
+
+def _gone(state: State, facts: Facts) -> set[str]:
+    """Those for whom it is too late to stay: a wipe was begun, and their home is not there any more."""
+    homes = facts.of_homes()
+    return set() if homes is None else {name for name in state.wiped if name not in homes}
+
+
+def phases_to_do(reset: Reset) -> list[str]:
+    """The phases of this run. Raises RefusedError where one is asked for that another has to come before."""
+    state, request = reset.state, reset.request
+    first = state.next_phase() if state.open else PHASES[0]
+    assert first is not None
+    if request.phase is None:
+        return list(PHASES[PHASES.index(first) :])
+    before = PHASES[: PHASES.index(request.phase)]
+    missing = [phase for phase in before if phase not in state.done]
+    if missing and not reset.check:
+        raise RefusedError(
+            f"{request.phase}: {missing[0]} comes before it and is not done", hint=f"--phase {missing[0]}, or --resume"
+        )
+    return [request.phase]
+
+
+def refuse_early(reset: Reset, phase: str, today: date) -> None:
+    """Nobody is locked out before the term's last day unless the admin says so."""
+    term = current_term(reset.session.site.settings)
+    if phase != "announce" and today < term.deadline and not reset.request.early:
+        raise RefusedError(
+            f"{term.name} ends on {term.deadline}; {phase} waits for that day",
+            hint="on that day: gpuadmin semester-reset --resume; before it only with --early",
+        )
+
+
+def refuse_pending(reset: Reset, phase: str) -> None:
+    """A phase that is not done somewhere holds the next ones up, unless the admin lets it pend."""
+    state = reset.state
+    for before in PHASES[: PHASES.index(phase)]:
+        hosts = state.pending.get(before)
+        if hosts and not reset.request.leave_pending and not reset.check:
+            words = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
+            raise RefusedError(
+                f"{phase}: {before} is not done everywhere: {words}",
+                hint="--resume tries again; --leave-pending goes on without these hosts, which stay pending",
+            )
+
+
+def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
+    """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
+    if phase != "wipe":
+        reset.session.confirm(f"{phase}: go ahead?")
+        return
+    name = reset.decision.term
+    if reset.session.options.yes:
+        if reset.request.term != name:
+            raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
+        return
+    count = counted(len(reset.decision.wiped), "home")
+    typed = ask(f"This wipes {count}. Type the term's name ({name}) to go ahead", default="")
+    if typed != name:
+        raise RefusedError("not confirmed; nothing was wiped")

@@ -1,0 +1,188 @@
+"""What the verbs about accounts share: from a changed registry to a plan and a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuadmin.accounts import known, subid_range, variables
+from gpuadmin.answers import Answers
+from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import User
+from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
+from gpuadmin.options import Options
+from gpuadmin.outcome import nothing, report
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+from gpuadmin.words import counted, one_line
+
+
+@dataclass(frozen=True)
+class Change:
+    """A registry as it shall be, and what hosts have to do for it."""
+
+    registry: RegistryFile
+    plan: Plan
+    variables: dict[str, Any]
+    forget: Sequence[str] = ()
+
+
+def account_actions(user: User, session: Session) -> list[str]:
+    """What a node does for a person, in words that name ids."""
+    settings = session.site.settings
+    if user.uid is None:
+        return [f"{user.name}: home, Docker and subids by what the directory says"]
+    parts = [f"account {user.name}, uid {user.uid}"]
+    if user.docker and settings.docker.enabled:
+        first, last = subid_range(user.uid, settings)
+        parts.append(f"rootless Docker with subids {first}-{last}")
+    if user.expires:
+        parts.append(f"valid until {user.expires}")
+    if user.locked:
+        parts.append("locked")
+    parts.append(counted(len(user.keys), "ssh key"))
+    return [", ".join(parts)]
+
+
+def converge(
+    session: Session,
+    registry: RegistryFile,
+    users: Sequence[User],
+    *,
+    title: str,
+    describe: Callable[[User, Session], list[str]] = account_actions,
+    absent: Sequence[tuple[str, int]] = (),
+    extra: dict[str, Any] | None = None,
+    homes: bool = True,
+    archive_homes: bool = False,
+    forget: Sequence[str] = (),
+) -> Change:
+    """Given the registry as it shall be and the people concerned, return the change."""
+    builder = PlanBuilder(title, destroys=archive_homes)
+    if registry.file.text != session.site.registry.file.text:
+        names = ", ".join([*(user.name for user in users), *(name for name, _ in absent), *forget])
+        builder.add("site", f"{registry.file.path.name}: write {names}")
+    settings = session.site.settings
+    if homes:
+        builder.add_all(
+            session.named("storage"),
+            [f"home {settings.homes.export}/{user.name}, if there is none" for user in users],
+        )
+    nodes = session.named("gpu")
+    for user in users:
+        builder.add_all(nodes, describe(user, session))
+    for name, uid in absent:
+        builder.add_all(
+            session.named("gpu", "storage"),
+            [f"remove the account {name} (uid {uid}); home and Docker data stay"],
+        )
+        if archive_homes:
+            home = f"{settings.homes.export}/{name}"
+            builder.add_all(session.named("storage"), [f"pack {home} into an archive, verify it, then remove {home}"])
+    for name in forget:
+        builder.add("site", f"forget whose uid was {name}'s: it may be given to somebody else")
+        builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or an archive carries it"])
+    for user in users:
+        if not user.keys and not user.locked and settings.accounts.source == "registry":
+            builder.warn(f"{user.name} has no ssh key and cannot log in until one is given (--key)")
+    return Change(registry, builder.build(), variables(registry, settings, users, absent) | (extra or {}), forget)
+
+
+def perform(session: Session, change: Change) -> int:
+    """Show the plan, ask, write users.yml and bring the hosts to it. Returns the exit code."""
+    if not session.plan(change.plan):
+        return nothing(session)
+    session.confirm()
+    session.save(change.registry, forget=change.forget)
+    run = session.run(session.verb, None, change.variables, check=session.check)
+    return report(session, run, account_result(run))
+
+
+def update(
+    verb: str,
+    options: Options,
+    names: Sequence[str],
+    fields: dict[str, Any],
+    *,
+    action: Callable[[User], str],
+    before: Callable[[Session], None] = lambda session: None,
+) -> int:
+    """Change fields of registered people and converge them: lock-user, unlock-user, extend-user."""
+    with opened(verb, options) as session:
+        before(session)
+        people = [user.model_copy(update=fields) for user in known(session.site.registry, names)]
+        registry = session.site.registry.changed(session.site.settings, update=people)
+        title = f"{verb}: {', '.join(user.name for user in people)}"
+        change = converge(
+            session, registry, people, title=title, describe=lambda user, _: [action(user)], homes=False
+        )  # fmt: skip
+        return perform(session, change)
+
+
+def ask_uids(session: Session) -> dict[str, Any]:
+    """Ask the storage hosts which uids they remember and see: host → `{"memory": …, "seen": …}`.
+
+    Raises UnreachableError or HostFailedError where one does not say. Nobody is asked where a site has no storage host,
+    and where a directory gives the uids.
+    """
+    site = session.site
+    storage = [host.name for host in site.inventory.group("storage")]
+    if not storage or site.settings.accounts.source != "registry":
+        return {}
+    run = session.look("list-users", storage, variables(site.registry, site.settings, ()))
+    answers = Answers.of(run.hosts, storage, "uids")
+    answers.require("which uids are taken")
+    for host, said in answers.known.items():
+        if said["memory"] is None:
+            reason = one_line(f"{host}: {said['problem']}")
+            raise HostFailedError(f"which uids are taken is not known: {reason}")
+    return dict(answers.known)
+
+
+def uids_elsewhere(session: Session) -> dict[int, str]:
+    """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it, in words.
+
+    Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
+    --limit leaves out the storage host: it would not learn whose the uid is.
+    """
+    storage = [host.name for host in session.site.inventory.group("storage")]
+    if storage and session.site.settings.accounts.source == "registry" and not session.named("storage"):
+        raise ConfigError(
+            "--limit leaves out the storage host, which remembers whose a new uid is",
+            hint=f"--limit {session.options.limit},{','.join(storage)}",
+        )
+    taken: dict[int, str] = {}
+    for host, said in ask_uids(session).items():
+        found = Memory.parse(said["memory"]).contradictions(session.site.registry.registry)
+        refuse_contradictions(found, f"users.yml and what {host} remembers")
+        taken |= {int(uid): f"{host}: {words}" for uid, words in said["seen"].items()}
+    return taken
+
+
+def refuse_carried(session: Session, names: Sequence[str]) -> None:
+    """Raise RefusedError where a home or an archive still carries a uid that was one of these people's."""
+    site = session.site
+    remembered = [recall(site.directory).uids, owners(site.registry.registry)]
+    for host, said in ask_uids(session).items():
+        for uid, words in said["seen"].items():
+            for uids in (*remembered, Memory.parse(said["memory"]).uids):
+                if uids.get(int(uid)) in names:
+                    raise RefusedError(
+                        f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {words}",
+                        hint="a uid is forgotten when nothing carries it any more: gpuadmin remove-user --archive-home",
+                    )
+
+
+def account_result(run: RunResult) -> dict[str, Any]:
+    """What every host says of every person: `{"users": {NAME: {HOST: {"status", "operations", "problem"}}}}`."""
+    users: dict[str, dict[str, Any]] = {}
+    problems: dict[str, list[str]] = {}
+    for host_name, host in run.hosts.items():
+        for name, entry in (host.reports.get("users") or {}).items():
+            users.setdefault(name, {})[host_name] = entry
+        if host.reports.get("problems"):
+            problems[host_name] = list(host.reports["problems"])
+    return {"users": users, "problems": problems}

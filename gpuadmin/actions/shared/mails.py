@@ -1,0 +1,147 @@
+"""What the verbs that send mail share: the preview, sending, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.display import lines_of, make_console, styled
+from gpuadmin.errors import ExitCode
+from gpuadmin.mail.deliver import Delivery, deliver
+from gpuadmin.mail.ledger import Entry, Ledger, State
+from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.render import Renderer
+from gpuadmin.mail.smtp import Smtp
+from gpuadmin.mail.transport import Folder, Transport
+from gpuadmin.options import MailOptions
+from gpuadmin.outcome import finish
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.session import Session
+from gpuadmin.terminal import SafeConsole
+from gpuadmin.words import counted
+
+
+def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
+    """Add to a plan who gets which mail."""
+    for letter in letters:
+        builder.add("mail", f"{', '.join(letter.names)} <{letter.address}>: {letter.summary}")
+
+
+def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
+    """Print mails as their recipients will read them."""
+    console = make_console(json=False)
+    for letter in letters:
+        message = renderer.message(letter)
+        for header in ("From", "To", "Reply-To", "Subject"):
+            if message[header] is not None:
+                console.print(f"{header}: {message[header]}")
+        console.print(lines_of(["", *message.get_content().splitlines(), ""]))
+
+
+def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:
+    """The same for JSON."""
+    mails = []
+    for letter in letters:
+        message = renderer.message(letter)
+        mails.append(
+            {
+                "address": letter.address,
+                "names": list(letter.names),
+                "about": letter.summary,
+                "subject": str(message["Subject"]),
+                "text": message.get_content(),
+            }
+        )
+    return {"mails": mails}
+
+
+@dataclass(frozen=True)
+class Post:
+    """The means to send mails. Made before anything is changed, so that a missing password is found in time."""
+
+    renderer: Renderer
+    ledger: Ledger
+    open_transport: Callable[[], Transport]
+
+    @classmethod
+    def of(cls, session: Session, options: MailOptions) -> Post:
+        """Raises ConfigError where the site says nothing about mail, or not enough."""
+        site = session.site
+        renderer = Renderer(site.settings, site.directory)
+        mail = site.settings.mail
+        assert mail is not None  # Renderer says so
+        if options.directory is not None:
+            directory = Path(options.directory).expanduser().absolute()
+            return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory))
+        # made now, so that a password that is missing is found before anything is changed, and by --check
+        server = None if options.preview else Smtp(mail)
+        return cls(renderer, Ledger.of(site.directory), lambda: server or Smtp(mail))
+
+    def is_open(self, letter: Letter, options: MailOptions) -> bool:
+        """Whether a letter is still to be sent."""
+        again = bool({*letter.names, letter.address} & set(options.again))
+        return bool(self.ledger.open_keys(letter.keys, letter.address, again))
+
+    def owes(self, letter: Letter, options: MailOptions) -> bool:
+        """Whether a letter was decided in an earlier run, and is still to be sent."""
+        return self.ledger.entry(letter.keys[0]) is not None and self.is_open(letter, options)
+
+    def stuck(self, letters: Sequence[Letter], options: MailOptions) -> list[Entry]:
+        """What the ledger knows of those letters that are not sent although nobody knows that they arrived."""
+        known = [self.ledger.entry(letter.keys[0]) for letter in letters if not self.is_open(letter, options)]
+        return [entry for entry in known if entry is not None and entry.state is not State.SENT]
+
+    def send(self, letters: Sequence[Letter], console: SafeConsole) -> list[Delivery]:
+        """Send letters, a line for each that was not taken."""
+
+        def say(delivery: Delivery) -> None:
+            if not delivery.good:
+                words = f"{', '.join(delivery.letter.names)} <{delivery.letter.address}>: {delivery.detail}"
+                console.print(styled("  ", (f"{delivery.state.value:<8}", "red"), f" {words}"))
+
+        return deliver(letters, self.ledger, self.renderer, self.open_transport, say)
+
+    def write_previews(self, letters: Sequence[Letter]) -> None:
+        """--check --mail-dir: the files, but nothing counts as sent."""
+        with self.open_transport() as transport:
+            for letter in letters:
+                transport.send(self.renderer.message(letter))
+
+
+def mails_document(deliveries: Sequence[Delivery]) -> dict[str, Any]:
+    """What became of the mails, as it stands in a run's record."""
+    return {"mails": [delivery.document() for delivery in deliveries]}
+
+
+def perform_mail(
+    session: Session,
+    plan: Plan,
+    letters: Sequence[Letter],
+    post: Post,
+    options: MailOptions,
+    result: Mapping[str, Any],
+    *,
+    nothing: str = "Nobody is to be mailed.",
+) -> int:
+    """A verb that only sends mail: show the plan, ask, send, record, report. Returns the exit code."""
+    session.plan(plan)
+    if options.preview and not session.options.json:
+        show_letters(letters, post.renderer)
+    if not letters:
+        session.console.print(nothing)
+        return finish(session, ExitCode.DONE, {**mails_document(()), **result})
+    if session.check:
+        # rendered in any case: a template that is wrong is found here, not on the day
+        mails = preview_document(letters, post.renderer)
+        if options.directory is not None:
+            post.write_previews(letters)
+        return finish(session, ExitCode.DONE, {**mails, **result})
+    session.confirm()
+    session.begun()
+    session.result = {**mails_document(()), **result}
+    deliveries = post.send(letters, session.console)
+    bad = [delivery for delivery in deliveries if not delivery.good]
+    session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
+    return finish(session, ExitCode.ERROR if bad else ExitCode.DONE, {**mails_document(deliveries), **result})

@@ -1,0 +1,48 @@
+"""What provision and drift share: which roles a host's groups call for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jinja2
+import yaml
+
+from gpuadmin.accounts import variables
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.content import content_path
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.session import Session
+
+
+def roles_of(host: Host, settings: Settings) -> list[str]:
+    """The roles that playbooks/provision.yml runs on a host: the playbook itself is asked, so plan and work agree."""
+    (play,) = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
+    if not set(str(play["hosts"]).split(":")) & set(host.groups):
+        return []
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    known = {"group_names": host.groups, "gpuadmin_site": settings.model_dump(mode="json")}
+    return [
+        str(task["ansible.builtin.include_role"]["name"])
+        for task in play["tasks"]
+        if environment.compile_expression(str(task.get("when", "true")))(**known)
+    ]
+
+
+def plan_roles(session: Session, title: str) -> Plan:
+    """Every role on every host that calls for it."""
+    builder = PlanBuilder(title)
+    for host in session.hosts:
+        names = roles_of(host, session.site.settings)
+        if names:
+            builder.add(host.name, f"roles: {', '.join(names)}")
+        else:
+            builder.warn(f"{host.name} is in no group that has roles; nothing is done there")
+    return builder.build()
+
+
+def everybody(session: Session) -> dict[str, Any]:
+    """What a playbook is told where all accounts are its business: those registered, and those that stay removed."""
+    site = session.site
+    absent = [(entry.name, entry.uid) for entry in site.registry.registry.retired]
+    return variables(site.registry, site.settings, site.registry.registry.users, absent)

@@ -1,0 +1,35 @@
+"""Bring every host to what users.yml says."""
+
+from __future__ import annotations
+
+from gpuadmin.actions.shared.accounts import account_result
+from gpuadmin.actions.shared.roles import everybody
+from gpuadmin.options import Options
+from gpuadmin.outcome import nothing, report
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.session import Session, opened
+from gpuadmin.words import counted
+
+
+def sync_users(options: Options) -> int:
+    """Bring accounts and homes to what users.yml says. Returns the exit code."""
+    with opened("sync-users", options) as session:
+        if not session.plan(_plan(session)):
+            return nothing(session)
+        given = everybody(session)
+        session.foresee("sync-users", None, given)
+        session.confirm()
+        run = session.run("sync-users", None, given, check=session.check)
+        return report(session, run, account_result(run))
+
+
+def _plan(session: Session) -> Plan:
+    registry = session.site.registry.registry
+    builder = PlanBuilder(f"Bring {session.site.settings.name} to what users.yml says")
+    people = counted(len(registry.users), "account")
+    builder.add_all(session.named("storage"), [f"{people} and their homes"])
+    builder.add_all(session.named("gpu"), [f"{people}, keys, subids and Docker directories"])
+    if registry.retired:
+        removed = counted(len(registry.retired), "removed account stays", "removed accounts stay") + " away"
+        builder.add_all(session.named("gpu", "storage"), [removed])
+    return builder.build()

@@ -1,0 +1,64 @@
+"""Fetch, show and pin the ssh host keys of hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.console import say
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
+from gpuadmin.options import Options
+from gpuadmin.outcome import finish
+from gpuadmin.reading import read_text
+from gpuadmin.session import Session, opened
+from gpuadmin.trust import fetch_host_keys, pinned_keys, with_pinned
+from gpuadmin.words import counted
+
+
+def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
+    """Pin the keys of the hosts named, or of all. `replace`: also where another is pinned. Returns the exit code."""
+    with opened("trust", options) as session:
+        path = session.site.known_hosts
+        text = read_text(path)
+        answers = fetch_host_keys(_hosts(session, names))
+        new, differing, states = [], [], {}
+        for key in answers:
+            if key.problem:
+                states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
+                say(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
+                continue
+            pinned = pinned_keys(text, key.pattern)
+            state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
+            states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
+            say(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
+            if state == "differs":
+                differing.append(key)
+            if state != "pinned":
+                new.append(key)
+        if differing and not replace:
+            raise RefusedError(
+                f"another key is pinned for {', '.join(key.host for key in differing)}: reinstalled, or not your host",
+                hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
+            )
+        if new:
+            session.confirm(f"Pin {counted(len(new), 'host key')}?")
+            try:
+                write_atomically(path, with_pinned(text, new))
+            except OSError as error:
+                raise GpuadminError(
+                    f"{path}: {error.strerror}; nothing was pinned",
+                    hint="the site must be writable for whoever runs this",
+                ) from None
+        say(f"{len(new)} pinned in {path}", err=True)
+        code = ExitCode.HOST_UNREACHABLE if any(key.problem for key in answers) else ExitCode.DONE
+        return finish(session, code, {"hosts": states})
+
+
+def _hosts(session: Session, names: Sequence[str]) -> Sequence[Host]:
+    """The hosts of those names, all where none is named. Raises ConfigError where there is none of a name."""
+    known = {host.name: host for host in session.site.inventory.hosts}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"no such host: {', '.join(unknown)}", hint=f"hosts: {', '.join(known) or 'none'}")
+    return [known[name] for name in dict.fromkeys(names)] if names else session.site.inventory.hosts

@@ -1,0 +1,33 @@
+"""Verify an image in the store."""
+
+from __future__ import annotations
+
+from gpuadmin.actions.shared.images import variables
+from gpuadmin.console import say
+from gpuadmin.errors import ExitCode
+from gpuadmin.images import check_name
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+from gpuadmin.words import one_line
+
+
+def verify_image(options: Options, name: str) -> int:
+    """Verify an image's signature, digests and chain. Returns the exit code: 1 where something is not right."""
+    with opened("verify-image", options, changes=False) as session:
+        builder = PlanBuilder(f"Verify the image {check_name(name)}")
+        builder.add_all(session.storage(), ["verify it in the store"])
+        session.planned(builder.build())
+        given = variables(session.site, gpuadmin_verify_images=[name])
+        run = session.run("verify-image", None, given, check=True)
+        said = run.reported("verified").values()
+        problems = [one for found in said for one in found.get(name, ["the store did not say anything of it"])]
+        verdict = run.code or (ExitCode.ERROR if problems else ExitCode.DONE)
+        code = report(session, run, {"problems": problems}, code=verdict, table=False)
+        if not options.json and said:
+            for problem in problems:
+                say(one_line(f"{name}: {problem}"))
+            if not problems:
+                say(f"{name}: signature, digests and chain are right")
+        return code

@@ -1,0 +1,134 @@
+"""Ansible's events, turned into one result per host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuadmin.results import HostResult
+
+_LONGEST_MESSAGE = 600
+
+
+class Collector:
+    """Takes ansible-runner's events one by one."""
+
+    def __init__(self, *, on_task: Callable[[str], None], on_host: Callable[[str, str, str], None]) -> None:
+        self.hosts: dict[str, HostResult] = {}
+        self._on_task = on_task
+        self._on_host = on_host
+        self._items: dict[tuple[str, str], list[str]] = {}
+
+    def event(self, event: Mapping[str, Any]) -> bool:
+        """Take one event. Returns False: nothing of it has to be kept on disk."""
+        kind = event.get("event", "")
+        data = event.get("event_data") or {}
+        if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
+            self._on_task(_task_name(data))
+        elif kind.startswith("runner_") and "host" in data:
+            self._runner_event(kind, data)
+        return False
+
+    def _runner_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        name = str(data["host"])
+        result = data.get("res") or {}
+        host = self.hosts.setdefault(name, HostResult())
+        match kind:
+            case "runner_on_ok":
+                self._gather(host, result)
+                if result.get("changed") and not host.bad:
+                    host.status = "changed"
+                elif host.status == "skipped":
+                    host.status = "ok"
+                if result.get("changed"):
+                    words = [str(word) for word in result.get("operations") or [_task_name(data)]]
+                    host.changed.extend(words)
+                    for word in words:
+                        self._on_host(name, "changed", word)
+                for warning in result.get("remarks") or []:
+                    remark = re.sub(r"\s+", " ", str(warning))
+                    host.message = f"{host.message}; {remark}" if host.message else remark
+            case "runner_on_failed":
+                if data.get("ignore_errors"):
+                    return
+                self._gather(host, result)
+                # what a module did before it failed is done
+                host.changed.extend(str(word) for word in result.get("operations") or [])
+                host.status = "failed"
+                items = self._items.pop((name, str(data.get("task_uuid"))), [])
+                message = failure_in_words(result, items, _task_name(data))
+                # a role that goes on after a failure, for the sake of the other hosts, ends with the same words
+                if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
+                    host.message = message
+                    self._on_host(name, "failed", message)
+            case "runner_on_unreachable":
+                host.status = "unreachable"
+                host.message = unreachable_in_words(str(result.get("msg", "")))
+                self._on_host(name, "unreachable", host.message)
+            case "runner_retry":
+                if result.get("progress"):
+                    self._on_host(name, "progress", str(result["progress"]))
+            case "runner_item_on_failed":
+                message = str(result.get("msg") or "failed")
+                self._items.setdefault((name, str(data.get("task_uuid"))), []).append(message)
+
+    @staticmethod
+    def _gather(host: HostResult, result: Mapping[str, Any]) -> None:
+        report = result.get("report")
+        if isinstance(report, Mapping):
+            problems = [*host.reports.get("problems", ()), *report.get("problems", ())]
+            host.reports.update(report)
+            if problems:
+                host.reports["problems"] = problems
+
+
+def _task_name(data: Mapping[str, Any]) -> str:
+    task = str(data.get("task") or data.get("name") or "")
+    # "role : Task" is how Ansible names a role's task
+    return task.rpartition(" : ")[2]
+
+
+def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> str:
+    """Given a failed task's result, return a sentence for an admin."""
+    message = str(result.get("msg") or "")
+    if items:
+        message = "; ".join(dict.fromkeys(items))
+    stderr = str(result.get("stderr") or result.get("module_stderr") or "").strip()
+    if (not message or message == "non-zero return code" or "MODULE FAILURE" in message) and stderr:
+        message = stderr.splitlines()[-1]
+    if message == "non-zero return code":
+        command = result.get("cmd")
+        words = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
+        message = f"ended with {result.get('rc')}: {words}"
+    message = re.sub(r"\s+", " ", message).strip() or "failed without a message"
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[: _LONGEST_MESSAGE - 1] + "…"
+    return f"{message} ({task})" if task else message
+
+
+_SSH_WORDS = (
+    # ssh ends this one too with "Host key verification failed"
+    (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
+    (
+        r"Host key verification failed|host key for .* has changed|REMOTE HOST IDENTIFICATION",
+        "its ssh host key is not the pinned one; see: gpuadmin trust",
+    ),
+    (r"Connection refused", "nothing answers on its ssh port (connection refused)"),
+    (r"timed out|Timeout|timeout", "does not answer (timed out)"),
+    (r"No route to host|Network is unreachable", "cannot be reached over the network"),
+    (r"Could not resolve hostname", "its name cannot be resolved"),
+    (r"Permission denied", "refuses our login (permission denied)"),
+    (
+        r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",
+        "the ssh connection was cut",
+    ),
+)
+
+
+def unreachable_in_words(message: str) -> str:
+    """Given ssh's complaint, return it in words; whatever is not known stays as ssh said it."""
+    for pattern, words in _SSH_WORDS:
+        if re.search(pattern, message):
+            return words
+    return re.sub(r"\s+", " ", message).strip()[:_LONGEST_MESSAGE] or "unreachable"

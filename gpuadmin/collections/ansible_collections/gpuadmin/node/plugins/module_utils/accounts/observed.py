@@ -1,0 +1,24 @@
+"""What a host has of accounts: all that a decision on them is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .truth import Truth
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a host has. ``today``: days since 1970-01-01. ``identities``: name → (uid, gid) by NSS, directory mode."""
+
+    files: Mapping[str, str | None]
+    truth: Truth = field(default_factory=Truth)
+    keys: Mapping[str, bytes] = field(default_factory=dict)
+    docker: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # name → (kind, owner uid)
+    docker_parent: bool = False
+    docker_problem: str | None = None
+    linger: frozenset[str] = frozenset()
+    identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    root: str = "/"
+    today: int = 0

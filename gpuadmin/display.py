@@ -1,0 +1,141 @@
+"""What a person sees while a verb works: plan, progress, tables. Colour on a terminal, plain lines elsewhere.
+
+Whatever is printed on its console is data: see `gpuadmin.terminal`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from gpuadmin.plan import Plan
+from gpuadmin.report import alike, shortened
+from gpuadmin.results import HostResult
+from gpuadmin.terminal import SafeConsole
+from gpuadmin.words import one_line
+
+
+def make_console(*, json: bool) -> SafeConsole:
+    """The console for people: standard output, or standard error when the output is a JSON document.
+
+    Whatever is printed on it is data: see `gpuadmin.terminal`. rich itself honours NO_COLOR and TERM=dumb.
+    """
+    stream = sys.stderr if json else sys.stdout
+    # In a pipe a line of output stays a line, whatever its length, so that grep works and no name is cut.
+    return SafeConsole(file=stream, highlight=False, emoji=False, markup=False, width=None if stream.isatty() else 4000)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Given texts, or pairs of a text and its style, return one line of text: data in it stays data."""
+    return Text.assemble(*(one_line(part) if isinstance(part, str) else (one_line(part[0]), part[1]) for part in parts))
+
+
+def lines_of(lines: Iterable[str]) -> Text:
+    """Given lines, return them as one text in which each stays a line, whatever is in it."""
+    return Text("\n".join(one_line(line) for line in lines))
+
+
+def make_table(*titles: str, right: Sequence[str] = (), fold: bool = False) -> Table:
+    """An empty table. `right`: titles of columns of numbers. `fold`: long cells are folded rather than cut."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold" if fold else "ellipsis")
+    return table
+
+
+def show_plan(console: SafeConsole, plan: Plan, *, check: bool) -> None:
+    """Print a plan, one block per group of hosts that get the same."""
+    console.print(styled((plan.title, "bold"), *([(" (check: nothing will be changed)", "dim")] if check else [])))
+    for hosts, actions in plan.grouped():
+        console.print(styled("  ", (hosts, "cyan")))
+        shown = actions if len(actions) <= 40 else actions[:38]
+        for action in shown:
+            console.print(f"    {action}")
+        if len(shown) < len(actions):
+            console.print(f"    … and {len(actions) - len(shown)} more (all of them with --json, and in runs/)")
+    for warning in plan.warnings:
+        console.print(styled("  ", ("Note:", "yellow"), f" {warning}"))
+
+
+_STYLES = {
+    "ok": "green",
+    "changed": "yellow",
+    "failed": "bold red",
+    "unreachable": "bold red",
+    "skipped": "dim",
+}
+
+
+def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: bool) -> None:
+    """Print a table with a row per host: what happened there, and why not."""
+    if not hosts:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("Host", style="cyan", max_width=32 if console.is_terminal else None)
+    table.add_column("Result", no_wrap=True)
+    table.add_column("Would change" if check else "What")
+    for names, host in alike(hosts):
+        lines = shortened(host.changed)
+        if host.message:
+            lines.append(host.message)
+        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
+    console.print(table)
+
+
+class Progress:
+    """The line that says what is going on: live on a terminal.
+
+    Elsewhere it is a plain line now and then while a run takes long, and one per task with -v.
+    """
+
+    #: Seconds between plain lines.
+    SPARING = 15.0
+
+    def __init__(self, console: SafeConsole, *, verbose: int) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._spoke = time.monotonic()
+        self._status = console.status("Starting…") if console.is_terminal else None
+        self._task = ""
+        self._far: dict[str, str] = {}  # host → how far it is in the task that runs
+
+    def __enter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def task(self, name: str) -> None:
+        """A task has begun on all hosts."""
+        self._task, self._far = name, {}
+        if self._status is not None:
+            self._status.update(styled(name))
+        elif self._verbose or time.monotonic() - self._spoke >= self.SPARING:
+            self._console.print(f"… {name}")
+            self._spoke = time.monotonic()
+
+    def host(self, host: str, outcome: str, detail: str) -> None:
+        """A host did something worth a line: changed, failed, unreachable; or says how far it is: progress."""
+        if outcome == "progress":
+            if self._far.get(host) != detail:
+                self._far[host] = detail
+                self._show_progress(host, detail)
+            return
+        colour = {"changed": "green", "failed": "red", "unreachable": "red"}.get(outcome, "white")
+        if outcome != "changed" or self._verbose:
+            self._console.print(styled("  ", (f"{outcome:<11}", colour), f" {host}: {detail}"))
+
+    def _show_progress(self, host: str, detail: str) -> None:
+        if self._status is not None:
+            lines = [f"  {name}: {words}" for name, words in self._far.items()]
+            self._status.update(lines_of([self._task, *lines[:12]]))
+        else:
+            self._console.print(f"  {'working':<11} {host}: {detail}")

@@ -1,0 +1,28 @@
+"""What the options that verbs share said. Only what the user typed: what a verb makes of it is its session's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the shared options said."""
+
+    site: str | None = None
+    limit: str | None = None
+    check: bool = False
+    yes: bool = False
+    json: bool = False
+    verbose: int = 0
+    ask_pass: bool = False
+    ask_become_pass: bool = False
+
+
+@dataclass(frozen=True)
+class MailOptions:
+    """What the shared options about mail said."""
+
+    directory: str | None = None
+    preview: bool = False
+    again: tuple[str, ...] = ()

@@ -1,0 +1,253 @@
+"""A verb in progress: its site, lock, console, passwords and record; and `run`, the one way to a playbook.
+
+An action opens a session and calls it from top to bottom: `look` where it has to know something, `plan`, `confirm`,
+`run`, `report`. What the user's options said stays as it is; whether something is a check is an argument.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuadmin.ansible import runner
+from gpuadmin.config.find import find_site
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.load import Site, load_site
+from gpuadmin.config.memory import recall, refuse_contradictions, remember
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.console import agree, ask
+from gpuadmin.display import Progress, make_console, show_hosts, show_plan
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
+from gpuadmin.lock import site_lock
+from gpuadmin.options import Options
+from gpuadmin.plan import Plan
+from gpuadmin.records import Record, prune_runs
+from gpuadmin.report import document
+from gpuadmin.results import RunResult
+from gpuadmin.terminal import SafeConsole
+
+
+@dataclass
+class Session:
+    """A verb in progress. `check`: it changes nothing, because of --check or because it is of that kind."""
+
+    verb: str
+    options: Options
+    site: Site
+    check: bool
+    console: SafeConsole
+    record: Record | None = None  # from the first thing on that is done
+    result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
+    _plan: Plan | None = None
+    _saved: tuple[RegistryFile, Sequence[str]] | None = None
+
+    @cached_property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts that --limit leaves."""
+        return self.site.inventory.limited(self.options.limit)
+
+    def named(self, *groups: str) -> list[str]:
+        """The names of those hosts that are in any of the groups."""
+        return [host.name for host in self.hosts if set(groups) & set(host.groups)]
+
+    def storage(self) -> list[str]:
+        """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
+        names = self.named("storage")
+        if not names:
+            if self.site.inventory.group("storage"):
+                raise ConfigError(
+                    "--limit leaves out the storage host, which alone can answer", hint="leave --limit out"
+                )
+            raise ConfigError("this site has no storage host", hint="put one into the group storage")
+        return names
+
+    @cached_property
+    def secrets(self) -> runner.Secrets:
+        """The passwords that the options name, asked for once. They stay in memory."""
+        ssh = ask("ssh password", hidden=True) if self.options.ask_pass else None
+        become = None
+        if self.options.ask_become_pass:
+            become = ask("sudo password", hidden=True, default=ssh or "")
+        return runner.Secrets(ssh=ssh, become=become or None)
+
+    def plan(self, plan: Plan) -> bool:
+        """Show what is about to be done, and record it. Returns whether there is anything to do."""
+        show_plan(self.console, plan, check=self.check)
+        self.planned(plan)
+        return not plan.empty
+
+    def planned(self, plan: Plan) -> None:
+        """Record a plan without showing it: that of a verb that only looks, or one that was shown in parts."""
+        self._plan = plan
+        if self.record is not None:
+            self.record.plan(plan.document())
+
+    def confirm(self, question: str | None = None) -> None:
+        """Ask, unless --yes; a check changes nothing and asks nothing. Raises RefusedError."""
+        if self.check:
+            return
+        self.require_confirmation_possible()
+        self.secrets  # noqa: B018 - whoever leaves at that question has changed nothing
+        if not self.options.yes and not agree(question or (self._plan.question if self._plan else "Go ahead?")):
+            raise RefusedError("not confirmed; nothing was changed")
+
+    def require_confirmation_possible(self) -> None:
+        """Without a terminal and without --yes nothing is done, and nothing is looked at first."""
+        if not (self.check or self.options.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
+            raise RefusedError(
+                "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
+            )
+
+    def save(self, registry: RegistryFile, *, forget: Sequence[str] = ()) -> None:
+        """Write users.yml, but in a check; what it says is remembered when the verb has succeeded.
+
+        `forget`: names whose uids may be given again.
+        """
+        self._saved = registry, forget
+        if not self.check and registry.file.text != self.site.registry.file.text:
+            registry.save(forget=forget)
+
+    def begun(self) -> Record:
+        """The record of this verb, made when the first thing is done."""
+        if self.record is None:
+            plan = self._plan or Plan(self.verb)
+            self.record = Record.begin(
+                self.site.runs, self.verb, arguments=sys.argv[1:], check=self.check, plan=plan.document()
+            )
+        return self.record
+
+    def run(
+        self,
+        playbook: str | Path,
+        hosts: Sequence[str] | None,
+        variables: Mapping[str, Any],
+        *,
+        check: bool,
+        label: str | None = None,
+        quiet: bool = False,
+    ) -> RunResult:
+        """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
+
+        `hosts`: their names, none of which are no run; None: all that --limit leaves. `label`: what the log calls it.
+        `quiet`: what happens on hosts is not shown while it happens. What goes wrong there is in the result, and so is
+        an interruption; GpuadminError is raised only where Ansible could not be started.
+        """
+        if hosts is not None and not hosts:
+            return RunResult({})
+        log = self.begun().log
+        self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
+        invocation = runner.Invocation(
+            playbook=playbook,
+            inventory=self.site.inventory.sources,
+            known_hosts=self.site.known_hosts,
+            hosts=len(self.hosts if hosts is None else hosts),
+            variables={"gpuadmin_site": self.site.settings.model_dump(mode="json"), **variables},
+            limit=self.options.limit if hosts is None else ",".join(hosts),
+            check=check,
+            verbosity=self.options.verbose,
+            secrets=self.secrets,
+            log=log,
+        )
+        with Progress(self.console, verbose=self.options.verbose) as progress:
+            if quiet:
+                return runner.run(invocation, on_task=progress.task)
+            return runner.run(invocation, on_task=progress.task, on_host=progress.host)
+
+    def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
+        """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
+        self.require_confirmation_possible()
+        found = self.run(playbook, hosts, variables, check=True, quiet=True)
+        return self.whole(found, "interrupted while looking; nothing was changed")
+
+    def foresee(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
+        """Before somebody is asked, look what would change on each host, where the plan alone does not say it."""
+        if self.check or self.options.yes:
+            return
+        self.require_confirmation_possible()
+        self.console.print("Looking what would change on each host…")
+        found = self.run(playbook, hosts, variables, check=True)
+        show_hosts(self.console, found.hosts, check=True)
+        if found.interrupted:
+            raise InterruptedRun("interrupted while looking; nothing was changed")
+
+    def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
+        """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
+        if found.interrupted:
+            raise InterruptedRun(interrupted, hint=hint)
+        if found.error:
+            raise GpuadminError(found.error, hint=f"the whole output: gpuadmin runs {self.begun().id} --log")
+        return found
+
+    def settle(
+        self,
+        code: int,
+        result: Mapping[str, Any],
+        run: RunResult | None = None,
+        *,
+        status: str | None = None,
+    ) -> dict[str, Any]:
+        """Finish the record, if anything was done, and return the verb's document."""
+        body = document(
+            self.verb,
+            site=self.site.directory,
+            run=None if self.record is None else self.record.id,
+            check=self.check,
+            status=status or ("failed" if code else "ok"),
+            hosts={} if run is None else run.hosts,
+            result=result,
+        )
+        if self.record is not None:
+            self.record.finish(body, code)
+            prune_runs(self.site.runs, self.site.settings.runs.keep)
+        return body
+
+    def remember(self) -> None:
+        """What a verb has brought to the hosts is what the site remembers of its people."""
+        registry, forget = self._saved or (self.site.registry, ())
+        if not self.check:
+            remember(self.site.directory, registry.registry, forget=forget)
+
+
+@contextmanager
+def opened(
+    verb: str, options: Options, *, changes: bool = True, check: bool = False, forget: Sequence[str] = ()
+) -> Iterator[Session]:
+    """Load the site; for a verb that changes things hold its lock from before the plan to after the run.
+
+    Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
+    `check`: nothing is changed, for another reason than --check. What ends a verb in the middle is in its record.
+    """
+    check = check or options.check or not changes
+    with ExitStack() as stack:
+        directory = find_site(options.site)
+        if not check:
+            stack.enter_context(site_lock(directory / "runs", verb))
+        site = load_site(str(directory))
+        if changes:
+            found = recall(directory).contradictions(site.registry.registry, but=forget)
+            refuse_contradictions(found, "users.yml")
+        session = Session(verb, options, site, check, make_console(json=options.json))
+        try:
+            yield session
+        except click.ClickException as error:
+            _ended(session, error.exit_code, error.format_message(), refused=isinstance(error, RefusedError))
+            raise
+        except (click.Abort, KeyboardInterrupt, EOFError):
+            _ended(session, ExitCode.INTERRUPTED, "interrupted")
+            raise
+        except Exception as error:
+            _ended(session, ExitCode.ERROR, f"{type(error).__name__}: {error}")
+            raise
+
+
+def _ended(session: Session, code: int, message: str, *, refused: bool = False) -> None:
+    """Something was done, and then an error came: the record says so."""
+    if session.record is not None:
+        session.settle(code, {**session.result, "error": message}, status="refused" if refused else "failed")

@@ -1,0 +1,170 @@
+"""A session: passwords are asked for once, every run has a record and a log, and an interruption is 130 everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from gpuadmin.ansible.runner import Invocation
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.errors import ExitCode
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.support import UIDS, make_site
+from tests.unit.test_image_verbs import B, manifest, node
+
+Cli = Callable[..., tuple[int, str, str]]
+HOSTS = ("storage1", "node1", "node2")
+
+
+@dataclass
+class Ansible:
+    """Answers as a cluster with an image does. `cut`: the number of the run that is interrupted, from 0 on."""
+
+    site: Path
+    cut: int | None = None
+    asked: list[Invocation] = field(default_factory=list)
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        self.asked.append(invocation)
+        assert invocation.log is not None
+        with invocation.log.open("a") as log:
+            log.write(f"output of {invocation.playbook}\n")
+        if self.cut == len(self.asked) - 1:
+            return RunResult({"node1": HostResult("ok")}, interrupted=True)
+        store = {"b": {"manifest": manifest("b", B, "a"), "text": "{}", "problem": None}}
+        storage: dict[str, Any] = {"backups": [], "homes": {}, "processes": {}}
+        old = {"roots": ["old"], "images": []}
+        reports: dict[str, Any] = {
+            "storage1": {"store": store, "uids": UIDS, "pruned": [], "facts": storage},
+            "node1": {"node": node(rollback="z", prunable=old), "facts": {"processes": {}}},
+            "node2": {"node": node(rollback="z", prunable=old), "facts": {"processes": {}}},
+        }
+        asked = HOSTS if invocation.limit is None else invocation.limit.split(",")
+        return RunResult({name: HostResult("ok", reports=reports[name]) for name in asked})
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Each run's run.json and result.json as one, and its log."""
+        found = []
+        for directory in sorted(self.site.glob("runs/2*")):
+            values = [json.loads((directory / name).read_text()) for name in ("run.json", "result.json")]
+            found.append({**values[0], **values[1], "log": (directory / "log.txt").read_text()})
+        return found
+
+
+@pytest.fixture
+def ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ansible:
+    site = make_site(tmp_path / "site", "users:\n  - {name: minji, uid: 20000}\nretired: []\n")
+    (site / "image_signing_key").write_text("a key")
+    with (site / "gpuadmin.yml").open("a") as settings:
+        settings.write("\nterm: {name: 2026-2, deadline: 2026-01-31}\n")
+    fake = Ansible(site)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    return fake
+
+
+#: Verbs that look at hosts before they do something, and what they do then.
+LOOKING = {
+    "push": ["push-image", "b", "--yes"],
+    "rollback": ["rollback-image", "--yes"],
+    "build": ["build-image", "c", "--yes"],
+    "prune": ["prune-images", "--keep", "1", "--yes"],
+    "add": ["add-user", "jiho", "--yes"],
+    "reset": ["semester-reset", "--term", "2026-2", "--yes"],
+}
+
+
+@pytest.mark.parametrize("arguments", LOOKING.values(), ids=LOOKING.keys())
+def test_an_interrupted_look_is_130_and_in_the_record(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
+    ansible.cut = 0
+    users = (ansible.site / "users.yml").read_text()
+    code, out, err = cli(*arguments, "--json")
+    assert code == ExitCode.INTERRUPTED, err
+    assert json.loads(out)["status"] == "failed"
+    assert len(ansible.asked) == 1, "nothing is done after it"
+    assert (ansible.site / "users.yml").read_text() == users
+    (record,) = ansible.records
+    assert (record["verb"], record["status"], record["exit_code"]) == (arguments[0], "failed", ExitCode.INTERRUPTED)
+    assert "interrupted" in record["result"]["error"]
+    assert f"output of {ansible.asked[0].playbook}" in record["log"]
+
+
+@pytest.mark.parametrize("arguments", LOOKING.values(), ids=LOOKING.keys())
+def test_passwords_are_asked_for_once(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def prompt(text: str, **_more: object) -> str:
+        asked.append(text)
+        return f"s3cret {len(asked)}"
+
+    monkeypatch.setattr("click.prompt", prompt)
+    cli(*arguments, "--ask-pass", "--ask-become-pass")
+    assert asked == ["ssh password", "sudo password"]
+    assert len(ansible.asked) > 1
+    assert {(one.secrets.ssh, one.secrets.become) for one in ansible.asked} == {("s3cret 1", "s3cret 2")}
+    assert "s3cret" not in "".join(path.read_text() for path in ansible.site.rglob("runs/*/*"))
+
+
+def test_a_look_and_the_work_are_one_record_with_one_log(ansible: Ansible, cli: Cli) -> None:
+    code, out, err = cli("push-image", "b", "--yes", "--json")
+    assert code == 0, err
+    (record,) = ansible.records
+    assert json.loads(out)["run"] == record["id"]
+    assert record["plan"]["title"] == "Move nodes to the image b"
+    assert record["log"] == (
+        "=== list-images (check)\noutput of list-images\n=== push-image\noutput of push-image\n"
+    )  # fmt: skip
+
+
+def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    assert cli("push-image", "b")[0] == ExitCode.REFUSED
+    (record,) = ansible.records
+    assert (record["status"], record["exit_code"]) == ("refused", ExitCode.REFUSED)
+    assert [one.check for one in ansible.asked] == [True]
+
+
+def test_who_leaves_at_the_password_has_changed_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prompt(text: str, **_more: object) -> str:
+        raise click.Abort
+
+    monkeypatch.setattr("click.prompt", prompt)
+    users = (ansible.site / "users.yml").read_text()
+    assert cli("lock-user", "minji", "--yes", "--ask-pass")[0] == ExitCode.INTERRUPTED
+    assert (ansible.site / "users.yml").read_text() == users
+    assert ansible.asked == []
+
+
+@pytest.mark.parametrize("arguments", [["push-image", "b"], ["rollback-image"], ["prune-images"]])
+def test_without_a_terminal_no_host_is_looked_at(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
+    code, _, err = cli(*arguments)
+    assert code == ExitCode.REFUSED, err
+    assert ansible.asked == []
+
+
+def test_what_ends_a_verb_in_the_middle_is_in_its_record(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect of ours, after a look: the run is not left as if it were still going on."""
+
+    def defect(*_arguments: object, **_more: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(RegistryFile, "save", defect)
+    with pytest.raises(ZeroDivisionError):
+        cli("add-user", "jiho", "--yes")
+    (record,) = ansible.records
+    assert (record["status"], record["exit_code"]) == ("failed", ExitCode.ERROR)
+    assert record["result"]["error"] == "ZeroDivisionError: a defect"
