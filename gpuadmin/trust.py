@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
-import re
 import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.known_hosts import is_hash_of, known_as
 
 _TIMEOUT = 10.0  # seconds, for the connection and for the key exchange
 
@@ -77,50 +76,6 @@ def _words(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
-def known_as(address: str, port: int) -> str:
-    """The name under which ssh looks a host up in known_hosts."""
-    return address if port == 22 else f"[{address}]:{port}"
-
-
-def pinned_keys(known_hosts: str, name: str) -> dict[str, set[str]]:
-    """Given the text of a known_hosts file and a host's name there, return its keys: key type → base64 of each."""
-    found: dict[str, set[str]] = {}
-    for line in known_hosts.splitlines():
-        fields = line.split()
-        if len(fields) >= 3 and not line.startswith(("#", "@")) and _names(fields[0], name):
-            found.setdefault(fields[1], set()).add(fields[2])
-    return found
-
-
-def _names(field: str, name: str) -> bool:
-    """Whether the first field of a line names a host, as ssh sees it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
-    name = name.lower()
-    if field.startswith("|"):
-        return _hashes(field, name)
-    patterns = field.lower().split(",")
-    if any(_matches(pattern[1:], name) for pattern in patterns if pattern.startswith("!")):
-        return False
-    return any(_matches(pattern, name) for pattern in patterns)
-
-
-def _hashes(field: str, name: str) -> bool:
-    """Whether `|1|SALT|HASH`, as HashKnownHosts and `ssh-keygen -H` write it, is the hash of a name."""
-    parts = field.split("|")
-    if len(parts) != 4 or parts[1] != "1":
-        return False
-    try:
-        salt, digest = (base64.b64decode(part, validate=True) for part in parts[2:])
-    except ValueError:
-        return False
-    return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    """`*` and `?` alone are special: brackets stand around an address that has a port."""
-    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(expression, name) is not None
-
-
 def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:
     """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one.
 
@@ -131,7 +86,7 @@ def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:
     def replaced(line: str) -> bool:
         field = line.split(" ", 1)[0]
         names = set(field.split(",")) & set(new)
-        return bool(names) or (field.startswith("|") and any(_hashes(field, name.lower()) for name in new))
+        return bool(names) or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in new))
 
     kept = [line for line in known_hosts.splitlines() if line.startswith("#") or not replaced(line)]
     return "\n".join([*kept, *(key.line for key in new.values())]) + "\n"

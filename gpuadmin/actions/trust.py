@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import say
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
@@ -12,7 +13,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import read_text
 from gpuadmin.session import Session, opened
-from gpuadmin.trust import fetch_host_keys, pinned_keys, with_pinned
+from gpuadmin.trust import fetch_host_keys, with_pinned
 from gpuadmin.words import counted
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from gpuadmin.config.inventory import GROUPS
+from gpuadmin.config.known_hosts import known_as, pinned_keys
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.reading import read_text
-from gpuadmin.trust import known_as, pinned_keys
 
 
 @dataclass(frozen=True)

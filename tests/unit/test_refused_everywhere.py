@@ -22,13 +22,15 @@ WHY = "uid 20005 was given to {{ alice }}"  # what a host says is data
 @pytest.mark.parametrize(
     ("away", "report", "refused"),
     [
-        (False, {"refused": {"bob": WHY}}, {"bob": WHY}),
-        (False, {"homes": {}, "problems": ["not mounted"]}, {}),
-        (True, {}, {}),
+        (False, {"refused": {"bob": WHY}}, [{"name": "bob", "reason": WHY}]),
+        (False, {"homes": {}, "problems": ["not mounted"]}, []),
+        (True, {}, []),
     ],
     ids=["refused", "the storage host failed", "the storage host is away"],
 )
-def test_the_nodes_are_told(tmp_path: Path, away: bool, report: dict[str, object], refused: dict[str, str]) -> None:
+def test_the_nodes_are_told(
+    tmp_path: Path, away: bool, report: dict[str, object], refused: list[dict[str, str]]
+) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library/speak.py").write_text(MODULE)
     connection = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9} if away else {}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuadmin import trust
-from gpuadmin.config import yamlfile
 from gpuadmin.config.inventory import Host
-from gpuadmin.trust import HostKey, pinned_keys, with_pinned
+from gpuadmin.config.known_hosts import pinned_keys
+from gpuadmin.trust import HostKey, with_pinned
 
 Cli = Callable[..., tuple[int, str, str]]
 FIRST, SECOND = (base64.b64encode(word * 8).decode() for word in (b"one ", b"two "))
@@ -33,7 +33,7 @@ def answers(site: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str,
             keys.append(HostKey(host.name, host.address, host.port, kind, key, problem))
         return keys
 
-    monkeypatch.setattr(trust, "fetch_host_keys", fetch)
+    monkeypatch.setattr("gpuadmin.actions.trust.fetch_host_keys", fetch)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     return found
 
@@ -144,7 +144,7 @@ def test_a_site_that_cannot_be_written_is_said(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(yamlfile, "write_atomically", full)
+    monkeypatch.setattr("gpuadmin.actions.trust.write_atomically", full)
     answers["node1"] = ("ssh-ed25519", FIRST)
     code, _out, err = cli("trust", "node1", "--yes")
     assert (code, f"Error: {site}/known_hosts: No space left on device; nothing was pinned" in err) == (1, True)

@@ -83,10 +83,20 @@ options:
         required: true
   refused:
     description:
-      - Names to the reason why the storage host made no home for them. They get no new account, and are reported.
+      - Whom the storage host made no home for. They get no new account, and are reported.
       - An account that is there is converged as anybody's, so that a lock or an end holds.
-    type: dict
-    default: {}
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      reason:
+        description: Why, in words.
+        type: str
+        required: true
   source:
     description: V(registry) makes accounts; V(directory) takes them from NSS and adds subids and Docker only.
     type: str
@@ -182,7 +192,12 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STA
 ARGUMENTS = {
     "users": {"type": "list", "elements": "dict", "default": []},
     "absent": {"type": "list", "elements": "dict", "default": []},
-    "refused": {"type": "dict", "default": {}},
+    "refused": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"name": {"type": "str", "required": True}, "reason": {"type": "str", "required": True}},
+    },
     "source": {"type": "str", "choices": ["registry", "directory"], "default": "registry"},
     "uid_first": {"type": "int", "default": 20000},
     "uid_last": {"type": "int", "default": 49999},
@@ -201,7 +216,7 @@ def main(root: str = "/") -> None:
     given = dict(module.params)
 
     def apply() -> Answer:
-        refused = {str(name): str(why) for name, why in given["refused"].items()}
+        refused = {one["name"]: one["reason"] for one in given["refused"]}
         request = Request(settings_from(given), given["users"], given["absent"], refused=refused)
         done = converge(request, Host(root=root, state=given["state_directory"]), check=module.check_mode)
         return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)

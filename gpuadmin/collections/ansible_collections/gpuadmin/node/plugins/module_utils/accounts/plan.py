@@ -238,14 +238,18 @@ def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, 
         entry.operations.append(f"write {count}" if keys else "remove ssh keys")
 
 
-def _refused(user: User, refused: Mapping[str, str], data: Databases, observed: Observed) -> str | None:
-    """Why somebody who has no account here, nor had one on another root, gets none, or None."""
-    record = observed.truth.records.get(user.name)
-    if user.name not in refused or data.passwd.get(user.name) is not None:
-        return None
-    if record is not None and record.user.uid == user.uid:
-        return None
-    return f"the storage host refused: {refused[user.name]}"
+def _refused(
+    users: Sequence[User], refused: Mapping[str, str], data: Databases, records: Mapping[str, Record]
+) -> dict[str, str]:
+    """Of those whom the storage host refused, who has no account here, nor had one on another root: name → why."""
+    found = {}
+    for user in users:
+        record = records.get(user.name)
+        if user.name not in refused or data.passwd.get(user.name) is not None:
+            continue
+        if record is None or record.user.uid != user.uid:
+            found[user.name] = f"the storage host refused: {refused[user.name]}"
+    return found
 
 
 def _stage_users(
@@ -265,7 +269,7 @@ def _stage_users(
         entry = plan.users[user.name]
         known: User | None = user
         if registry:
-            problem = conflict(user, data, settings) or _refused(user, refused, data, observed)
+            problem = conflict(user, data, settings) or refused.get(user.name)
             if problem:
                 entry.status, entry.problem = "conflict", problem
                 continue
@@ -354,7 +358,8 @@ def compute(request: Request, observed: Observed) -> Plan:
     if request.docker:
         fresh, docker_users = _stage_askers(request, data, observed, plan)
     else:
-        fresh, docker_users = _stage_users(users, request.refused, data, observed, settings, plan)
+        refused = _refused(users, request.refused, data, old.records)
+        fresh, docker_users = _stage_users(users, refused, data, observed, settings, plan)
     _stage_subids(plan, observed, data, settings, docker_users, gone, by_name)
     if settings.source == "registry":
         _report_unknown(data, settings, old, plan)

@@ -108,7 +108,7 @@ def _open_volume(request: Request, plan: Plan) -> int | None:
                 found = os.dup(here)
         if found is not None and os.fstat(found).st_ino != btrfs.SUBVOLUME_INODE:
             raise NodeError(
-                f"{os.path.dirname(plan.place)} lies on a file system of its own; nothing was restored: restore beside "
+                f"{os.path.dirname(plan.place)} is on a file system of its own; nothing was restored: restore beside "
                 "(without --in-place), and copy it from there"
             )
     except BaseException:
