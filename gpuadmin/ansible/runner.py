@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ansible_runner
+
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.interrupt import handed_on
@@ -134,8 +136,6 @@ def run(
     `on_task(name)` and `on_host(host, outcome, detail)` are told what happens while it happens. Raises GpuadminError
     only when Ansible could not be started at all; what goes wrong on hosts is in the result.
     """
-    import ansible_runner
-
     if shutil.which("ssh", path=_SYSTEM_PATH) is None:
         raise GpuadminError(
             "this machine has no ssh",

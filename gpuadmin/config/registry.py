@@ -13,6 +13,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from gpuadmin.config.memory import remember
 from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError
 
@@ -36,8 +37,6 @@ class RegistryFile:
 
     @classmethod
     def of(cls, file: YamlFile, settings: Settings) -> RegistryFile:
-        from gpuadmin.config.load import validated
-
         for key in ("users", "retired"):
             # `users:` with nothing below it is null in YAML and an empty list to people
             if key in file.data and file.data[key] is None:

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from gpuadmin.accounts import variables
+from gpuadmin.accounts.desired import variables
 from gpuadmin.ansible.runner import unsafe
 from gpuadmin.config.load import load_site
 

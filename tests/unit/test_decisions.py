@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpuadmin import accounts
-from gpuadmin.accounts import Request
+from gpuadmin.accounts import requests as accounts
+from gpuadmin.accounts.requests import Request
 from gpuadmin.config.schema import HIGHEST_SUBID, Settings, User
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from tests.unit.support import SETTINGS, public_key, registry
