@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gpuadmin.accounts.desired import variables
-from gpuadmin.ansible.runner import unsafe
+from gpuadmin.ansible.invocation import unsafe
 from gpuadmin.config.load import load_site
 
 

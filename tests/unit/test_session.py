@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
 from gpuadmin.results import HostResult, RunResult

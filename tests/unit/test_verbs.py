@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.support import UIDS, make_site, public_key

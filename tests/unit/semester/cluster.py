@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_settings
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.term import current_term
