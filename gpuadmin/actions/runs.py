@@ -70,4 +70,6 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
         },
         check=bool(record["check"]),
     )
+    if error := (result.get("result") or {}).get("error"):
+        console.print(f"Error: {error}")
     console.print(f"{result['status']}, exit code {result['exit_code']}, {_when(str(result['ended']))}")

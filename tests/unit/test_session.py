@@ -168,3 +168,4 @@ def test_what_ends_a_verb_in_the_middle_is_in_its_record(
     (record,) = ansible.records
     assert (record["status"], record["exit_code"]) == ("failed", ExitCode.ERROR)
     assert record["result"]["error"] == "ZeroDivisionError: a defect"
+    assert "Error: ZeroDivisionError: a defect" in cli("runs", record["id"])[1]
