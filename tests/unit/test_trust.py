@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin import trust
 from gpuadmin.config.inventory import Host
 from gpuadmin.trust import HostKey, pinned_keys, with_pinned
 
@@ -30,7 +29,7 @@ def answers(site: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str,
             keys.append(HostKey(host.name, host.address, host.port, kind, key, problem))
         return keys
 
-    monkeypatch.setattr(trust, "fetch_host_keys", fetch)
+    monkeypatch.setattr("gpuadmin.actions.trust.fetch_host_keys", fetch)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     return found
 

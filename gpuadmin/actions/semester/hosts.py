@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuadmin.accounts import subid_range
-from gpuadmin.accounts import variables as people
+from gpuadmin.accounts.desired import variables as people
+from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Settings
 from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts

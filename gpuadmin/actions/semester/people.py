@@ -5,18 +5,19 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from gpuadmin.accounts import desired, known
+from gpuadmin.accounts.desired import desired
+from gpuadmin.accounts.requests import known
 from gpuadmin.actions.semester.hosts import persons
 from gpuadmin.actions.semester.reset import Outcome, Reset, proven
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.notices import Notices, never_told, plan_notices
+from gpuadmin.mail.notices import Notices, never_told, plan_notices
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.semester import plans
-from gpuadmin.term import current_term
+from gpuadmin.semester.term import current_term
 
 
 def announce_plan(reset: Reset) -> Plan:

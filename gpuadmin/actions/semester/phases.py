@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
-from gpuadmin.accounts import desired
+from gpuadmin.accounts.desired import desired
 from gpuadmin.actions.semester import data, people
 from gpuadmin.actions.semester.reset import Outcome, Reset, proven
 from gpuadmin.actions.shared.mails import Post, mails_document
 from gpuadmin.config.schema import User
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.notices import plan_closing
+from gpuadmin.mail.notices import plan_closing
 from gpuadmin.plan import Plan
 from gpuadmin.results import HostResult
 from gpuadmin.semester import plans

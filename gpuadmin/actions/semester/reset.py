@@ -20,8 +20,8 @@ from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import PHASES, Journal, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
 from gpuadmin.semester.refusals import refuse_unknown
+from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
-from gpuadmin.term import current_term
 
 
 @dataclass(frozen=True)
