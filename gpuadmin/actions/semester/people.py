@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import date
 from functools import cached_property
@@ -35,7 +36,8 @@ class Announce(Phase):
         if notices is None:
             builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
             return builder.build()
-        post = Post.of(self.reset.session, self.reset.mail)  # a password that is missing is found before all is done
+        # a password that is missing is found before anything is done
+        post = Post.of(self.reset.session, self.reset.mail)
         if self.reset.mail.preview and not self.reset.session.options.json:
             show_letters(notices.letters, post.renderer)
         plan_letters(builder, notices.letters)
@@ -70,9 +72,9 @@ class Announce(Phase):
 class _Locks(Phase):
     """Who of those who leave is locked: in users.yml, then on the hosts."""
 
+    @abstractmethod
     def locked(self, user: User) -> bool:
         """Whether somebody is locked afterwards."""
-        raise NotImplementedError
 
     def users(self) -> list[User]:
         """Those who leave, as they are to be."""
