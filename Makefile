@@ -64,7 +64,7 @@ test-faults: $(READY) system-test ## power cuts at every step, bad images, lost 
 	@$(PYTEST) -v -m lab tests/e2e/test_*_faults.py
 
 .PHONY: lint
-lint: $(READY) ## ruff, mypy, ansible-lint, yamllint, codespell
+lint: $(READY) ## ruff, mypy, import rules, vocabulary, yamllint, codespell, ansible-lint
 	@scripts/lint
 
 .PHONY: format
@@ -73,8 +73,14 @@ format: $(READY) ## rewrite the Python files as ruff wants them
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: docs
-docs: $(READY) ## write the pages that are made from code
+docs: $(READY) ## write the pages, role READMEs and the man page that are made from code
 	@$(BIN)/python scripts/make_docs.py
+
+.PHONY: site
+site: $(READY) ## the documentation as a site with a search, in build/site; a dead link is an error
+	@# without --quiet, which would hide warnings from --strict
+	@$(BIN)/python -m properdocs build --strict --clean -f .config/properdocs.yml
+	@echo "build/site/index.html"
 
 .PHONY: bench
 bench: $(READY) system-test ## start-up time, accounts and wiping against the wiki's way (minutes, needs root)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import yaml
 
 from gpuadmin.errors import ExitCode, GpuadminError
+from tests.contract.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE_CODE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"
@@ -25,17 +26,8 @@ def tracked() -> list[Path]:
     return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def make_docs() -> object:
-    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts/make_docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_made_pages_are_up_to_date() -> None:
-    assert make_docs().outdated() == [], "make docs"  # type: ignore[attr-defined]
+    assert load("pages").outdated() == [], "make docs"
 
 
 def test_every_exit_code_is_explained() -> None:
@@ -122,7 +114,7 @@ def test_the_lock_names_versions_of_all_that_is_needed_and_nothing_else() -> Non
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
     locked = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in project["dependencies"] + project["optional-dependencies"]["dev"]:
+    for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         assert name is not None
         assert re.sub(r"[-_.]+", "-", name.group()).lower() in locked
@@ -133,7 +125,7 @@ def test_ci_runs_what_people_run() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     assert ".ci/run" in steps
-    assert {"make lint test-fast", "make test-root", "make test-mutants"} <= set(steps)
+    assert {"make lint test-fast", "make test-root", "make test-mutants", "make site"} <= set(steps)
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     assert hooks["repos"][0]["hooks"][0]["entry"] == "make lint"
 

@@ -40,6 +40,10 @@ def bin_directory(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return directory / "bin"
 
 
+def test_the_man_page_is_where_man_looks(bin_directory: Path) -> None:
+    assert (bin_directory.parent / "share/man/man1/gpuadmin.1").read_text().startswith('.\\" Made from --help')
+
+
 def run(bin_directory: Path, cwd: Path, *arguments: str, code: int = 0) -> str:
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     environment = {**kept, "PATH": f"{bin_directory}:/usr/bin:/bin"}

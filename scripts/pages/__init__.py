@@ -1,0 +1,37 @@
+"""The files that are made from code, roles and decisions: `make docs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pages() -> dict[str, str]:
+    """Every made file's text, by its path from the repository's root."""
+    from gpuadmin.config.reference import reference_page
+    from gpuadmin.mail.examples import mails_page
+
+    from . import architecture, commands, decisions, roles, vocabulary_page
+
+    return {
+        "docs/mails.md": mails_page(),
+        "docs/reference-cli.md": commands.reference(),
+        "docs/reference-site.md": reference_page(),
+        "docs/gpuadmin.1": commands.manual(),
+        "docs/architecture.svg": architecture.picture(),
+        "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
+        "docs/vocabulary.md": vocabulary_page.page((ROOT / "docs/vocabulary.md").read_text(encoding="utf-8")),
+        "docs/decisions/README.md": decisions.index(),
+        **roles.readmes(),
+    }
+
+
+def outdated() -> list[str]:
+    """The paths of made files that are not what would be made now."""
+    found = []
+    for name, text in pages().items():
+        path = ROOT / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            found.append(name)
+    return found

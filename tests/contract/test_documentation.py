@@ -1,0 +1,145 @@
+"""What the pages for developers name is there; the site builds; words that are not to be used do not come back."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.scripts import ROOT, load
+
+PLUGINS = "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
+PLACES = {"MODULES": f"{PLUGINS}/modules", "MODULE_UTILS": f"{PLUGINS}/module_utils"}
+ROOMS = ("docs", "gpuadmin", "inventory", "molecule", "playbooks", "roles", "scripts", "templates", "tests")
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs/architecture.md", ROOT / "docs/vocabulary.md"]
+
+
+def quoted(text: str) -> list[str]:
+    """What stands between backticks, outside of blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"(?s)```.*?```", "", text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_that_are_named_are_there(page: Path) -> None:
+    missing = []
+    for name in quoted(page.read_text(encoding="utf-8")):
+        first, _, rest = name.partition("/")
+        path = f"{PLACES[first]}/{rest}" if first in PLACES else name.partition("::")[0]
+        if (
+            rest
+            and path.partition("/")[0] in ROOMS
+            and "VERB" not in path
+            and " " not in path
+            and not (ROOT / path).exists()
+        ):
+            missing.append(name)
+    assert missing == []
+
+
+def held_by() -> list[str]:
+    """What CONTRIBUTING.md says holds an invariant."""
+    table = GUIDE.partition("## What may never be")[2]
+    return [name for line in table.splitlines() if line.startswith("| ") for name in quoted(line.split("|")[2])]
+
+
+def test_what_holds_an_invariant_is_there() -> None:
+    labels = {mutant.label for mutant in load("mutants").read_lists()}
+    names = held_by()
+    assert len(names) > 30
+    for name in names:
+        if "::" in name:
+            file, _, test = name.partition("::")
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), name
+        else:
+            assert name in labels, name
+
+
+def test_every_row_of_the_invariants_names_what_holds_it() -> None:
+    rows = [line for line in GUIDE.partition("## What may never be")[2].splitlines() if line.startswith("| ")][2:]
+    assert rows
+    assert [row for row in rows if not quoted(row.split("|")[2])] == []
+
+
+def test_a_decision_has_its_date_and_status() -> None:
+    decisions = list(load("pages").decisions.decisions())
+    numbers = [one.number for one in decisions]
+    assert len(set(numbers)) == len(numbers) > 20
+
+
+def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"(?m)^## (.+)$", text)
+    assert versions[0] == "[Unreleased]"
+    assert [one for one in versions[1:] if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", one)] == []
+    kinds = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+    for part in re.split(r"(?m)^## .+$", text)[1:]:
+        found = re.findall(r"(?m)^### (.+)$", part)
+        assert found == [kind for kind in kinds if kind in found], "each kind once, in this order"
+
+
+def build(tree: Path, target: Path) -> tuple[int, str]:
+    """Build the site of a tree as `make site` does; return the exit code and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "properdocs", "build", "--strict", "-f", ".config/properdocs.yml", "-d", target],
+        cwd=tree, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_site_is_built_with_strict_links(tmp_path: Path) -> None:
+    code, output = build(ROOT, tmp_path)
+    assert code == 0, output
+    assert (tmp_path / "index.html").exists()
+    assert (tmp_path / "search/search_index.json").exists()
+    loaded = re.findall(
+        r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?://[^\"]+)\"",
+        "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")),
+    )
+    assert set(loaded) == set(), "a reader's browser loads nothing from elsewhere"
+
+
+@pytest.mark.parametrize("line", ["[x](nowhere.md)", "[x](restore.md#no-such-anchor)", "[x](../scripts/nothing.py)"])
+def test_a_dead_link_is_an_error(tmp_path: Path, line: str) -> None:
+    tree = tmp_path / "tree"
+    for name in ("docs", ".config", "scripts"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("roles/*/README.md"), ROOT / "benchmarks/README.md"]:
+        (tree / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tree / path.relative_to(ROOT))
+    (tree / "benchmarks/wiki").mkdir()
+    for name in ("tests/scale/hosts.py", "tests/contract/test_verbs.py"):  # what pages link to
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    page = tree / "docs/semester.md"
+    page.write_text(f"{page.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+    code, output = build(tree, tmp_path / "site")
+    assert code == 1, output
+    assert "1 warnings in strict mode" in output or "1 warning in strict mode" in output, output
+
+
+def test_words_that_are_not_to_be_used_do_not_come_back() -> None:
+    vocabulary = load("vocabulary")
+    found = vocabulary.words(vocabulary.LIST.read_text(encoding="utf-8"))
+    assert list(vocabulary.too_many(found, vocabulary.all_hits(found))) == []
+
+
+def test_the_list_of_words_finds_and_shrinks() -> None:
+    vocabulary = load("vocabulary")
+    text = (
+        '[[identifier]]\nword = "truth"\ninstead = "x"\ncode = 5\n\n'
+        '[[phrase]]\nword = "lies on"\ninstead = "y"\ncode = 1\n'
+    )
+    found = vocabulary.words(text)
+    hits = list(vocabulary.hits_in(found, "code", "a.py", "def load_Truth(truth): ...\n# it lies on a disk\n"))
+    assert [(word.word, hit.number) for word, hit in hits] == [("lies on", 2), ("truth", 1), ("truth", 1)]
+    used = {("identifier", "truth"): [hit for _, hit in hits[1:]] * 3, ("phrase", "lies on"): []}
+    (line,) = vocabulary.too_many(found, used)
+    assert line.startswith("identifier 'truth' in code: 6, allowed 5")
+    lower = vocabulary.lowered(text, {("identifier", "truth"): 3, ("phrase", "lies on"): 0})
+    assert [word.allowed for word in vocabulary.words(lower)] == [3, 0]
+    assert vocabulary.lowered(lower, {("identifier", "truth"): 9, ("phrase", "lies on"): 9}) == lower
