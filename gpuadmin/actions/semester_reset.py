@@ -72,7 +72,7 @@ def _go(reset: Reset, names: list[str]) -> int:
 def _check(reset: Reset, phase: Phase) -> None:
     """Show what a phase is about to do, and what the hosts themselves say of it."""
     reset.planned(phase.name, phase.plan())
-    hosts = phase.foreseen.hosts
+    hosts = phase.predicted.hosts
     show_hosts(reset.session.console, hosts, check=True)
     reset.phases[phase.name]["foreseen"] = {name: host.changed for name, host in hosts.items()}
 

@@ -1,6 +1,6 @@
 """The names of a reset's phases, in their order: journal, report, command line, playbook and docs have them from here.
 
-They stand in the journals of resets that were begun: whoever changes one has to go on reading the old one.
+They are in the journals of resets that were begun: whoever changes one has to go on reading the old one.
 """
 
 from __future__ import annotations

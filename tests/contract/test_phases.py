@@ -1,4 +1,4 @@
-"""The phases of a reset stand in one list: command line, journal, playbook, role and docs have the same ones."""
+"""The phases of a reset are one list: command line, journal, playbook, role and docs have the same ones."""
 
 from __future__ import annotations
 

@@ -128,15 +128,15 @@ class Wipe(Phase):
         going = {home["name"] for home in self._homes(check=False)}
         kept: dict[str, str] = {}
         totals: dict[str, dict[str, int]] = {}
-        for host, said in run.hosts.items():
-            for name, home in said.reports.get("homes", {}).items():
+        for host, answer in run.hosts.items():
+            for name, home in answer.reports.get("homes", {}).items():
                 if home["problem"]:
                     kept[name] = home["problem"]
-            for name, rest in (said.reports.get("deleted") or {}).items():
+            for name, rest in (answer.reports.get("deleted") or {}).items():
                 if rest["kept"] and name in going:
                     what = "entry" if rest["kept"] == 1 else "entries"
                     kept[name] = f"{rest['kept']} {what} not as in the backup, not deleted: {', '.join(rest['words'])}"
-            done = [one for path, one in (said.reports.get("deleted") or {}).items() if path.startswith("/")]
+            done = [one for path, one in (answer.reports.get("deleted") or {}).items() if path.startswith("/")]
             if done:
                 totals[host] = {"entries": len(done), "bytes": sum(int(one["bytes"]) for one in done)}
         outcome = self.proven(run, {"kept": kept, "scratch": totals})
@@ -155,7 +155,7 @@ class Prune(Phase):
     @property
     def _expired(self) -> Answers:
         """Which backups may go, on each host that said so."""
-        return Answers.of(self.foreseen.hosts, self.hosts(check=True), "pruned")
+        return Answers.of(self.predicted.hosts, self.hosts(check=True), "pruned")
 
     def plan(self) -> Plan:
         expired = self._expired
@@ -178,6 +178,6 @@ class Prune(Phase):
 
     def result(self, run: RunResult) -> Outcome:
         outcome = self.proven(
-            run, {"deleted": {host: said.reports.get("pruned", []) for host, said in run.hosts.items()}}
+            run, {"deleted": {host: answer.reports.get("pruned", []) for host, answer in run.hosts.items()}}
         )
         return replace(outcome, pending={**self._expired.unknown, **outcome.pending})

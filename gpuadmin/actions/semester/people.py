@@ -146,9 +146,9 @@ class EndSessions(Phase):
     def result(self, run: RunResult) -> Outcome:
         ended = {
             host: {
-                name: one["operations"] for name, one in said.reports.get("sessions", {}).items() if one["operations"]
+                name: one["operations"] for name, one in answer.reports.get("sessions", {}).items() if one["operations"]
             }
-            for host, said in run.hosts.items()
+            for host, answer in run.hosts.items()
         }
         return self.proven(run, {"ended": ended})
 

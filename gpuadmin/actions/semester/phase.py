@@ -73,7 +73,7 @@ class Phase(ABC):
         return self.proven(run, {})
 
     @cached_property
-    def foreseen(self) -> Outcome:
+    def predicted(self) -> Outcome:
         """What it would change, by the hosts themselves. They are asked once."""
         return self.run(check=True)
 

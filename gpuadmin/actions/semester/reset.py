@@ -88,7 +88,7 @@ class Reset:
         return self.session.site.settings.accounts.source == "registry"
 
     def leaving_users(self) -> list[User]:
-        """Those who leave, as they stand in users.yml now."""
+        """Those who leave, as users.yml has them now."""
         return [user for user in self.registry.registry.users if user.name in self.decision.names]
 
     def play(self, part: str, *, hosts: Sequence[str], check: bool, **variables: Any) -> RunResult:

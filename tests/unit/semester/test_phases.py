@@ -32,13 +32,13 @@ class Heard:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.asked: dict[bool, dict[str, Question]] = {True: {}, False: {}}
-        self.said: dict[bool, dict[str, dict[str, list[str]]]] = {True: {}, False: {}}
+        self.answers: dict[bool, dict[str, dict[str, list[str]]]] = {True: {}, False: {}}
 
     def run(self, invocation: Invocation, **callbacks: object) -> RunResult:
         result = self.cluster.run(invocation, **callbacks)
         part = str(invocation.variables["gpuadmin_phase"])
         self.asked[invocation.check][part] = invocation.limit, dict(invocation.variables)
-        self.said[invocation.check][part] = {name: host.changed for name, host in result.hosts.items()}
+        self.answers[invocation.check][part] = {name: host.changed for name, host in result.hosts.items()}
         return result
 
 
@@ -62,20 +62,20 @@ def test_a_check_asks_what_the_run_asks(cluster: Cluster, cli: Cli, heard: Heard
     assert code == 0, err
     assert cluster.picture() == before
     phases = json.loads(out)["result"]["phases"]
-    assert {name: phases[name]["foreseen"] for name in PHASES} == {ANNOUNCE: {}, **heard.said[True]}
+    assert {name: phases[name]["foreseen"] for name in PHASES} == {ANNOUNCE: {}, **heard.answers[True]}
     code, _out, err = cli(*ALL)
     assert code == 0, err
-    foretold, done = heard.asked[True], heard.asked[False]
-    assert set(foretold) == {LOCK, END_SESSIONS, BACKUP, WIPE, PRUNE, REOPEN}
+    predicted, done = heard.asked[True], heard.asked[False]
+    assert set(predicted) == {LOCK, END_SESSIONS, BACKUP, WIPE, PRUNE, REOPEN}
     for part in (LOCK, END_SESSIONS, BACKUP, REOPEN):
-        assert foretold[part] == done[part], part
+        assert predicted[part] == done[part], part
         if part != REOPEN:  # an account that was locked before has more to remove
-            assert heard.said[True][part] == heard.said[False][part], part
+            assert heard.answers[True][part] == heard.answers[False][part], part
     assert done[BACKUP][1]["gpuadmin_backup"]["users"] == ["minji", COPY, "jiho"]
     # no host can say what of a home goes before its backup is there: nodes are asked for the rest
-    assert foretold[WIPE][0] == "node1,node2"
+    assert predicted[WIPE][0] == "node1,node2"
     wanted = done[WIPE][1]["gpuadmin_term"]
-    assert foretold[WIPE][1]["gpuadmin_term"] == {**wanted, "wipe": []}
+    assert predicted[WIPE][1]["gpuadmin_term"] == {**wanted, "wipe": []}
 
 
 def test_a_check_asks_for_homes_when_their_backup_is_there(cluster: Cluster, cli: Cli, heard: Heard) -> None:
@@ -89,7 +89,7 @@ def test_a_check_asks_for_homes_when_their_backup_is_there(cluster: Cluster, cli
     code, _out, err = cli(*ALL, "--resume")
     assert code == 0, err
     assert heard.asked[True][WIPE] == heard.asked[False][WIPE]
-    assert heard.said[True][WIPE] == heard.said[False][WIPE]
+    assert heard.answers[True][WIPE] == heard.answers[False][WIPE]
     assert {one["name"] for one in heard.asked[False][WIPE][1]["gpuadmin_term"]["wipe"]} == {"minji", "jiho", COPY}
 
 
@@ -120,14 +120,14 @@ def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: H
     assert cluster.locked == {"minji", "jiho"}
     again = {"jiho"} if how == "extended" else {"minji", "jiho"}
     phases = json.loads(out)["result"]["phases"]
-    told = phases["release" if how == "extended" else "abort"]["foreseen"]
-    assert told == heard.said[True]["unlock"]
-    assert set(told) == {"storage1", "node1", "node2"}
+    predicted = phases["release" if how == "extended" else "abort"]["foreseen"]
+    assert predicted == heard.answers[True]["unlock"]
+    assert set(predicted) == {"storage1", "node1", "node2"}
     code, _out, err = cli("semester-reset", "--yes", *options)
     assert code == 0, err
     assert cluster.locked == {"minji", "jiho"} - again
     assert heard.asked[True]["unlock"] == heard.asked[False]["unlock"]
-    assert heard.said[True]["unlock"] == heard.said[False]["unlock"]
+    assert heard.answers[True]["unlock"] == heard.answers[False]["unlock"]
 
 
 def old(name: str) -> list[str]:
