@@ -19,6 +19,7 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 TEST_TOOLS: Mapping[str, str] = {
     "btrfs": "btrfs-progs",
     "cpio": "cpio",
+    "ip": "iproute2",
     "mkfs.ext4": "e2fsprogs",
     "losetup": "mount",
     "sfdisk": "fdisk",

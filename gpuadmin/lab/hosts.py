@@ -74,7 +74,7 @@ def prepare(lab: Lab, host: Host) -> None:
     (directory / "seed.tar").write_bytes(_seed(lab, host))
     if lab.light:
         seed_tar = (directory / "seed.tar").read_bytes()
-        light_disk.make(directory / "disk.img", Path(host.base), seed_tar, writable=host.kind == "plain")
+        light_disk.make(directory / "disk.img", Path(host.base), seed_tar, host.kind)
         if host.kind == "storage":
             light_disk.make_data(directory / "data.img")
         return

@@ -12,12 +12,13 @@ def pages() -> dict[str, str]:
     from gpuadmin.config.reference import reference_page
     from gpuadmin.mail.examples import mails_page
 
-    from . import architecture, commands, decisions, roles, vocabulary_page
+    from . import architecture, commands, decisions, lab_tests, roles, vocabulary_page
 
     return {
         "docs/mails.md": mails_page(),
         "docs/reference-cli.md": commands.reference(),
         "docs/reference-site.md": reference_page(),
+        "docs/reference-tests.md": lab_tests.page(),
         "docs/gpuadmin.1": commands.manual(),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),

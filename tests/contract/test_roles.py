@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,3 +161,32 @@ def test_every_family_of_distributions_has_the_same_variables(role: str) -> None
     if files:
         assert set(files) == {"debian", "redhat", "archlinux"}
         assert len({frozenset(variables) for variables in files.values()}) == 1
+
+
+def test_all_of_the_node_code_is_shipped(tmp_path: Path) -> None:
+    """As Ansible templates it: its lookups find files in other ways than Python does."""
+    code = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"
+    given = {"node_state_code": str(code), "node_state_directory": "/state", "node_state_python": "python3"}
+    playbook = tmp_path / "shipped.yml"
+    variables = yaml.safe_load((ROOT / "roles/node_state/vars/main.yml").read_text())
+    target = tmp_path / "shipped.json"
+    task = {
+        "ansible.builtin.copy": {
+            "content": "{{ [_node_state_code_files, _node_state_code_directories] | to_json }}",
+            "dest": str(target),
+            "mode": "0600",
+        }
+    }
+    playbook.write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": {**given, **variables}, "tasks": [task]}])
+    )
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-c", "local", "-i", "localhost,", str(playbook)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    files, directories = json.loads(target.read_text())
+    place = Path("/state/lib/gpuadmin_node")
+    assert {Path(one["path"]).relative_to(place) for one in files} == {
+        path.relative_to(code) for path in code.rglob("*.py")
+    }
+    assert {one["path"] for one in directories} == {str(Path(one["path"]).parent) for one in files}
+    assert all(one["exclusive"] for one in directories)

@@ -21,17 +21,17 @@ LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
 #: Seconds that a command may take; a machine that does other things needs more.
 PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
 KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
-#: Light hosts instead of virtual machines, for people who write tests: no NFS and no boot of their own, but quick.
-LIGHT = ("--light",) if os.environ.get("GPUADMIN_TEST_LIGHT") else ()
 EMPTY_REGISTRY = "users: []\nretired: []\n"
 
 
 class Cluster:
     """A lab with its site."""
 
-    def __init__(self, site: Path, name: str = LAB) -> None:
+    def __init__(self, site: Path, name: str = LAB, *, light: bool = False) -> None:
         self.site = site
         self.name = name
+        #: The type of what homes are mounted with. Light hosts have no NFS: mergerfs stands in.
+        self.nfs = "fuse.mergerfs" if light else "nfs4"
         self.keys = site.parent / "keys"
         self._commands: list[subprocess.Popen[str]] = []
 
@@ -167,7 +167,7 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
 
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
     """
-    cluster = Cluster(work / "site", name)
+    cluster = Cluster(work / "site", name, light="--light" in options)
     kept = subprocess.run([GPUADMIN, "lab", "status", "--name", name], check=False, capture_output=True, text=True)
     if KEEP and cluster.site.exists() and "provisioned" in kept.stdout:
         yield cluster
@@ -176,7 +176,7 @@ def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=False, capture_output=True)
-    cluster.lab("up", *options, *LIGHT, "--site", str(cluster.site))
+    cluster.lab("up", *options, "--site", str(cluster.site))
     try:
         document = cluster.gpuadmin("provision", "--yes")
         assert {host["status"] for host in document["hosts"].values()} == {"changed"}

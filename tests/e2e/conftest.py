@@ -1,4 +1,4 @@
-"""The states of the lab that end-to-end tests begin with."""
+"""The states of the lab that end-to-end tests begin with, and where they run (tests/where.py)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,50 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import where
 from tests.e2e import imaging
 from tests.e2e.cluster import KEEP, LAB, REPOSITORY, Cluster, provisioned_lab
 
 
+def pytest_report_header() -> str:
+    why = where.why_virtual()
+    return f"lab: virtual machines for all tests: {why}" if why else "lab: light hosts; virtual machines where needed"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "hosts" in metafunc.fixturenames:
+        found = where.places(metafunc.definition.iter_markers(), not where.why_virtual())
+        metafunc.parametrize("hosts", found, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Light hosts first. For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
+    for item in items:
+        if item.get_closest_marker("lab"):
+            whole = bool(where.why_virtual()) or on_virtual_cluster(item)
+            item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if whole else where.LIGHT))
+    items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
+
+
+def on_virtual_cluster(item: pytest.Item) -> bool:
+    """Whether a test has the fixtures below on virtual machines, and not a lab of its own."""
+    call = getattr(item, "callspec", None)
+    return call is not None and call.params.get("hosts") == where.VIRTUAL
+
+
 @pytest.fixture(scope="session")
-def provisioned() -> Iterator[Cluster]:
+def hosts(request: pytest.FixtureRequest) -> str:
+    """What the hosts are: light ones or virtual machines."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def provisioned(hosts: str) -> Iterator[Cluster]:
     """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
-    with provisioned_lab(LAB, REPOSITORY / ".cache" / "e2e", "--nodes", "2") as cluster:
+    name, options = ("-light", ["--light"]) if hosts == where.LIGHT else ("", [])
+    with provisioned_lab(f"{LAB}{name}", REPOSITORY / ".cache" / f"e2e{name}", "--nodes", "2", *options) as cluster:
         yield cluster
 
 

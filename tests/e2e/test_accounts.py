@@ -8,6 +8,7 @@ from datetime import date, timedelta
 import pytest
 
 from tests.e2e.cluster import Cluster
+from tests.where import BOOT
 
 pytestmark = pytest.mark.lab
 
@@ -20,13 +21,15 @@ MAKE_IMAGE = (
 )
 
 
+@pytest.mark.story("provision", "add-user", "sync-users")
 def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
     document = cluster.add("minji", "--email", "minji@example.org")
     assert document["result"]["users"]["minji"]["node1"]["status"] == "missing"
     cluster.add("jiho")
 
     # one home on all nodes, over NFS, closed to others
-    assert cluster.person("minji", "node1", "echo hello > ~/f; findmnt -nt nfs4 -o FSTYPE -T ~").strip() == "nfs4"
+    mounted = cluster.person("minji", "node1", "echo hello > ~/f; findmnt -no FSTYPE -T ~ | tail -n 1")
+    assert mounted.strip() == cluster.nfs
     assert cluster.person("minji", "node2", "cat ~/f; id -u").split() == ["hello", "20000"]
     assert "Permission denied" in cluster.ssh("jiho", "node1", "cat /home/minji/f").stderr
     assert cluster.admin("storage1", "stat -c '%a %u %g' /srv/storage/homes/minji").split() == ["700", "20000", "20000"]
@@ -56,6 +59,7 @@ def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
     }
 
 
+@pytest.mark.virtual(BOOT)
 @pytest.mark.slow
 def test_containers_come_back_after_a_reboot_and_devices_can_be_given(cluster: Cluster) -> None:
     cluster.add("minji")
@@ -75,6 +79,7 @@ def test_containers_come_back_after_a_reboot_and_devices_can_be_given(cluster: C
     assert cluster.root_is_read_only("node1")
 
 
+@pytest.mark.story("lock-user", "unlock-user", "extend-user", "remove-user")
 def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
     cluster.add("minji")
     assert cluster.person("minji", "node1", "echo in").strip() == "in"
@@ -116,6 +121,7 @@ def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     }
 
 
+@pytest.mark.story("list-users", "drift")
 @pytest.mark.slow
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.add("minji")
@@ -133,6 +139,7 @@ def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.gpuadmin("drift")
 
 
+@pytest.mark.virtual(BOOT)
 @pytest.mark.slow
 def test_whatever_root_boots_has_the_accounts(cluster: Cluster) -> None:
     """A root that knows nothing of the people, as an older image would: the boot unit gives them back."""

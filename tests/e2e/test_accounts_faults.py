@@ -14,7 +14,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.e2e.cluster import GPUADMIN, LAB, Cluster
+from tests.e2e.cluster import GPUADMIN, Cluster
+from tests.where import BOOT, NFS, POWER
 
 pytestmark = pytest.mark.lab
 SLOW = pytest.mark.slow
@@ -27,7 +28,8 @@ def many(cluster: Cluster, count: int) -> str:
     return str(path)
 
 
-def playbooks_on_this_machine() -> list[str]:
+def playbooks_of(cluster: Cluster) -> list[str]:
+    """The playbooks that run for a site: their command line names its inventory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -35,7 +37,8 @@ def playbooks_on_this_machine() -> list[str]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if any(word.endswith(b"ansible-playbook") for word in words[:2]):
+            mine = any(str(cluster.site).encode() in word for word in words)
+            if mine and any(word.endswith(b"ansible-playbook") for word in words[:2]):
                 found.append(entry.name)
     return found
 
@@ -44,7 +47,7 @@ def playbooks_on_this_machine() -> list[str]:
 def moment_of_writing(cluster: Cluster, host: str) -> Iterator[Callable[[], None]]:
     """Watch a host from now on; what is given waits until its root is open, as it is while accounts are written."""
     watching = subprocess.Popen(
-        [GPUADMIN, "lab", "ssh", "--name", LAB, host, "sudo sh -c 'echo watching; "
+        [GPUADMIN, "lab", "ssh", "--name", cluster.name, host, "sudo sh -c 'echo watching; "
          "until [ $(btrfs property get -ts / ro) = ro=false ]; do sleep 0.02; done; echo open'"],
         text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -75,8 +78,10 @@ def test_a_node_that_is_down_is_healed_later(cluster: Cluster) -> None:
     cluster.person("minji", "node2", "true")
 
 
+@pytest.mark.virtual(NFS)
 def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> None:
     cluster.add("minji")
+    assert cluster.person("minji", "node1", "findmnt -nt nfs4 -o FSTYPE -T ~").strip() == "nfs4"
     # `sync` after every line: what was said to be written before the cut must be there afterwards
     cluster.person(
         "minji",
@@ -100,6 +105,7 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
     assert len(lines) > said
 
 
+@pytest.mark.virtual(BOOT)
 @SLOW
 def test_a_node_boots_while_the_storage_host_is_away(cluster: Cluster) -> None:
     cluster.add("minji")
@@ -111,6 +117,7 @@ def test_a_node_boots_while_the_storage_host_is_away(cluster: Cluster) -> None:
     cluster.wait(lambda: cluster.ssh("minji", "node1", "ls -d ~"), seconds=200)
 
 
+@pytest.mark.virtual(POWER)
 @pytest.mark.parametrize("delay", [0.0, pytest.param(0.3, marks=SLOW), pytest.param(1.0, marks=SLOW)])
 def test_power_cut_while_accounts_are_written(cluster: Cluster, delay: float) -> None:
     """Cut while the root is open: the node boots, its root is closed, and a sync makes everything whole."""
@@ -162,11 +169,11 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert json.loads(out)["status"] == "failed"
-        assert playbooks_on_this_machine() == []
+        assert playbooks_of(cluster) == []
     else:
         # killed, gpuadmin could not stop its playbook; its pseudo-terminal went with it, and so does the playbook
         deadline = time.monotonic() + 60
-        while playbooks_on_this_machine():
+        while playbooks_of(cluster):
             assert time.monotonic() < deadline, "ansible-playbook outlived its controller"
             time.sleep(0.5)
     again = cluster.gpuadmin("add-user", "--from", people, "--yes")
@@ -176,6 +183,7 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
     assert all(cluster.root_is_read_only(node) for node in ("node1", "node2"))
 
 
+@pytest.mark.virtual(NFS)
 @SLOW
 def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> None:
     cluster.admin("storage1", "exportfs -ua; systemctl stop nfs-server; umount /srv/storage")

@@ -23,8 +23,9 @@ import pytest
 from tests.e2e.cluster import PATIENCE, REPOSITORY, Cluster
 from tests.e2e.imaging import Whole
 from tests.hostile.independent import differences
+from tests.where import HOSTILE
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(HOSTILE)]
 
 MINUTES = float(os.environ.get("GPUADMIN_HOSTILE_MINUTES", "10"))
 SEED = int(os.environ.get("GPUADMIN_HOSTILE_SEED") or time.time_ns() % 10**8)

@@ -17,8 +17,9 @@ from tests.e2e.imaging import (
     words,
 )
 from tests.e2e.terminal import at_terminal
+from tests.where import IMAGE
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.virtual(IMAGE)]
 #: `make test` has time for one: what comes before the others, a build with a trial, takes eight minutes without KVM.
 slow = pytest.mark.slow
 

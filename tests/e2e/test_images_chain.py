@@ -11,8 +11,9 @@ import pytest
 from tests.e2e import imaging
 from tests.e2e.cluster import LAB, REPOSITORY, Cluster, provisioned_lab
 from tests.e2e.imaging import running, wait_for_fault, words
+from tests.where import IMAGE
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(IMAGE)]
 CHAIN = ("node2", "node3", "node4")
 PUSH = ("push-image", "one", "--full", "--limit", ",".join(CHAIN), "--canary", "0", "--batch", "100%", "--yes")
 

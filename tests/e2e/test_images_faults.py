@@ -23,11 +23,12 @@ from tests.e2e.imaging import (
     wait_for_fault,
     words,
 )
+from tests.where import IMAGE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "collections"))
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import switch
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(IMAGE)]
 
 
 def test_power_cut_at_each_step_before_the_reboot(imaged: Cluster) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.lab
+from tests.e2e.cluster import LAB as PREFIX
+from tests.where import MACHINES
+
+pytestmark = [pytest.mark.lab, pytest.mark.virtual(MACHINES)]
 
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
-LAB = "boot"
+LAB = f"{PREFIX}-boot"
 HOST = "storage1"
 
 

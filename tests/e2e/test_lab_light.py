@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.cluster import LAB as PREFIX
 from tests.e2e.cluster import REPOSITORY, Cluster, provisioned_lab
 
-pytestmark = pytest.mark.lab
-LAB = "light"
+pytestmark = [pytest.mark.lab, pytest.mark.root]
+LAB = f"{PREFIX}-single"
 
 
 def shown(*command: str) -> str:
@@ -21,7 +22,7 @@ def shown(*command: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with provisioned_lab(LAB, REPOSITORY / ".cache" / "e2e-light", "--light", "--nodes", "1") as found:
+    with provisioned_lab(LAB, REPOSITORY / ".cache" / "e2e-single", "--light", "--nodes", "1") as found:
         yield found
     # nothing of it is left on this machine: no process, no mount, no loop device, no network
     assert f"lab/{LAB}/hosts" not in shown("losetup", "-a")

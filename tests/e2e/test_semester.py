@@ -18,6 +18,7 @@ import yaml
 from tests.e2e.cluster import PATIENCE, Cluster
 from tests.e2e.terminal import at_terminal
 from tests.e2e.test_accounts import MAKE_IMAGE
+from tests.where import NFS, POWER
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -94,6 +95,7 @@ def check_end(cluster: Cluster) -> None:
         assert cluster.root_is_read_only(node)
 
 
+@pytest.mark.story("semester-reset", "extend-term", "restore-home", "list-backups")
 def test_a_whole_semester(people: Cluster) -> None:
     people.person("minji", "node1", MAKE_IMAGE)
     people.person("minji", "node1", "docker run -d --restart always --name work tiny /bin/sleep 100000")
@@ -177,6 +179,7 @@ def test_the_controller_is_killed_at_every_entry_of_the_journal(people: Cluster)
     check_end(people)
 
 
+@pytest.mark.virtual(POWER)
 def test_hosts_lose_power_in_phases(people: Cluster) -> None:
     """One after the other, each as its phase begins; then --resume."""
     for number, (host, phase) in enumerate([("storage1", "backup"), ("storage1", "wipe"), ("node2", "wipe")]):
@@ -207,6 +210,7 @@ def test_a_node_is_away_and_comes_back(people: Cluster) -> None:
     check_end(people)
 
 
+@pytest.mark.virtual(NFS)
 def test_what_nfs_clients_see(people: Cluster) -> None:
     """Homes are wiped under mounted clients: no stale handle for those who stay, an empty place for those who left."""
     people.person(STAYING, "node1", "exec 3>open-file; sleep 1")
@@ -225,6 +229,7 @@ def test_what_nfs_clients_see(people: Cluster) -> None:
     assert "No such file" in people.admin("node1", "ls /home/minji 2>&1 || true")
 
 
+@pytest.mark.story("backup")
 def test_a_second_copy_on_another_host(people: Cluster) -> None:
     """node2 also holds the second copies, on its own btrfs."""
     inventory = people.site / "inventory/hosts.yml"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gpuadmin.errors import RefusedError
 from gpuadmin.lab.commands import require, run
+from gpuadmin.lab.state import Kind
 
 HERE = Path(__file__).parent
 DISK_SIZE, DATA_SIZE = 10 << 30, 8 << 30  # bytes; both sparse
@@ -77,8 +78,13 @@ def copy(source: Path, target: Path) -> None:
     part.rename(target)
 
 
-def make(target: Path, base: Path, seed: bytes, *, writable: bool) -> None:
-    """Make a host's disk, with its identity (a tar of files, see seed.py) in it; ``writable``: its root stays so."""
+def root_subvolume(kind: Kind) -> str:
+    """Where the root of a kind of host lies on its disk; what is below roots/ is a root that gpuadmin closes."""
+    return "@rootfs" if kind == "plain" else "roots/base"
+
+
+def make(target: Path, base: Path, seed: bytes, kind: Kind) -> None:
+    """Make a host's disk, with its identity (a tar of files, see seed.py); an ordinary node's root is writable."""
     if target.exists():
         return
     part = target.with_name(target.name + ".new")
@@ -89,18 +95,20 @@ def make(target: Path, base: Path, seed: bytes, *, writable: bool) -> None:
         top = Path(place) / "top"
         top.mkdir()
         run(("unshare", "--mount", "--propagation", "private", "sh", "-euc", _TAKE_IDENTITY, "sh",
-             device, str(top), str(tar), "false" if writable else "true"))  # fmt: skip
+             device, str(top), str(tar), root_subvolume(kind), "false" if kind == "plain" else "true"))  # fmt: skip
     part.rename(target)
 
 
 _TAKE_IDENTITY = """
 mount -t btrfs -o noatime "$1" "$2"
+root=$2/$4
 btrfs property set -ts "$2/roots/base" ro false
-mount -t btrfs -o noatime,subvol=/state "$1" "$2/roots/base/var"
-tar -xpf "$3" -C "$2/roots/base"
-umount "$2/roots/base/var"
+[ "$2/roots/base" = "$root" ] || mv "$2/roots/base" "$root"
+mount -t btrfs -o noatime,subvol=/state "$1" "$root/var"
+tar -xpf "$3" -C "$root"
+umount "$root/var"
 btrfs filesystem sync "$2"
-btrfs property set -ts "$2/roots/base" ro "$4"
+btrfs property set -ts "$root" ro "$5"
 umount "$2"
 """
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gpuadmin.lab import state
 from gpuadmin.lab.commands import run
-from gpuadmin.lab.light.disk import HERE
+from gpuadmin.lab.light.disk import HERE, root_subvolume
 from gpuadmin.lab.state import Host, Lab
 
 BRIDGE = "cluster"
@@ -87,7 +87,7 @@ def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[byte
         "sh", "-euc", 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"', "sh", str(cgroup_of(lab, host)),
         "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
         "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
-        data if host.kind == "storage" else "", "" if host.kind == "storage" else data,
+        data if host.kind == "storage" else "", "" if host.kind == "storage" else data, root_subvolume(host.kind),
     )  # fmt: skip
     with (directory / "console.log").open("ab") as console:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Process 1 of a light host, until systemd is. It has its own mount, pid, network, hostname, ipc and cgroup namespaces.
 # $1: the host's directory; $2: the loop device of its disk; $3: its name; $4: the storage host's data, if this is it;
-# $5: that data, if this is a node. Nothing here is seen outside: the mounts are this namespace's own.
+# $5: that data, if this is a node; $6: the subvolume that is its root.
+# Nothing here is seen outside: the mounts are this namespace's own.
 set -eu
-directory=$1 disk=$2 name=$3 data=$4 shared=$5
+directory=$1 disk=$2 name=$3 data=$4 shared=$5 subvolume=$6
 root=$directory/root
 mkdir -p "$root"
-mount -t btrfs -o noatime,subvol=/roots/base "$disk" "$root"
+mount -t btrfs -o noatime,subvol=/$subvolume "$disk" "$root"
 mount -t btrfs -o noatime,subvol=/state "$disk" "$root/var"
 mount -t btrfs -o noatime,subvol=/local "$disk" "$root/local"
 mount --bind "$root/usr/lib/sysimage/dpkg" "$root/var/lib/dpkg"

@@ -17,11 +17,11 @@ COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
 if str(COLLECTIONS) not in sys.path:
     sys.path.insert(0, str(COLLECTIONS))
 
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs  # noqa: E402
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (  # noqa: E402
     grubenv,
     publish,
     records,
-    subvolumes,
     switch,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (  # noqa: E402
@@ -83,7 +83,7 @@ class Node:
 
     def running(self, name: str, boot: str = "boot-2") -> Node:
         """The node after a reboot into a root."""
-        found = subvolumes.inspect(self.places.in_top("roots", name))
+        found = btrfs.inspect(self.places.in_top("roots", name))
         assert found is not None
         root = str(self.top / "roots" / name)
         return replace(
@@ -107,7 +107,7 @@ class Node:
     def intact(self) -> None:
         """The running root is as it was and read-only, and what boots next is there and read-only."""
         for name in {self.grub["current"], self.grub.get("trial") or self.grub["current"]}:
-            found = subvolumes.inspect(self.places.in_top("roots", name))
+            found = btrfs.inspect(self.places.in_top("roots", name))
             assert found is not None
             assert found.read_only
             root = self.top / "roots" / name
@@ -170,7 +170,7 @@ class World:
     def make(self, name: str, change: Callable[[Path], None], parents: list[str], *, full: bool) -> None:
         """Build an image without a trial."""
         top = self.golden.top
-        subvolumes.snapshot(str(top / "roots/base"), str(top / "roots" / name))
+        btrfs.snapshot(str(top / "roots/base"), str(top / "roots" / name), read_only=False)
         change(top / "roots" / name)
         run("btrfs", "property", "set", "-ts", top / "roots" / name, "ro", "true")
         publish.seal(self.golden.places, self.golden.settings, name, tried=False)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     build,
@@ -65,7 +66,7 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     assert (golden.top / "state/lib/known").read_text() == "the node's"
     assert not (golden.top / "state/lib/package").exists()
     made = golden.top / "roots/new"
-    found = subvolumes.inspect(str(made))
+    found = btrfs.inspect(str(made))
     assert found is not None
     assert found.read_only
     assert (made / "usr/lib/added").read_text() == "new"
@@ -215,16 +216,6 @@ def test_package_managers(tmp_path: Path) -> None:
         assert any(command[-1] == "x" for command in commands)
 
 
-def test_what_a_package_manager_complains_of() -> None:
-    said = "printf 'W: old\\nE: no mirror\\nE: no index\\nsee above\\n' >&2; exit 100"
-    with pytest.raises(NodeError, match="apt failed: E: no mirror; E: no index "):
-        subvolumes.run(("sh", "-c", said), what="apt failed", complaints="E: ")
-    with pytest.raises(NodeError, match="apt failed: see above "):
-        subvolumes.run(("sh", "-c", said), what="apt failed")
-    with pytest.raises(NodeError, match="a command failed: status 3 "):
-        subvolumes.run(("sh", "-c", "exit 3"), complaints="E: ")
-
-
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
     wanted = records.load_manifest(golden.places, "one", golden.settings).streams[0]
     path = Path(stream.stream_path(golden.places, wanted))
@@ -244,7 +235,7 @@ def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, go
     publish.publish(golden.places, golden.settings, "new", text, sign(world.key, text))
     there = Path(golden.places.store) / "new"
     for part in ("images", "roots"):
-        if subvolumes.inspect(golden.places.in_top(part, "new")):
+        if btrfs.inspect(golden.places.in_top(part, "new")):
             subvolumes.delete(golden.places.in_top(part, "new"), golden.places)
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, identity, records, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
 from .conftest import fill
 
@@ -122,11 +123,18 @@ def test_a_trial_goes_back_on_a_disk_that_people_have_filled(
 ) -> None:
     """That it failed cannot be written down there; the machine reboots all the same."""
     called: list[tuple[str, ...]] = []
+
+    def note(command: tuple[str, ...]) -> Finished:
+        called.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "it does not\n")
+
     monkeypatch.setattr(trial, "write_json", full)
-    monkeypatch.setattr(trial.subprocess, "run", lambda command, **_: called.append(command))
+    monkeypatch.setattr(trial, "run_command", note)
     trial.give_up(places, "sshd does not greet", hard=True)
     assert called == [("systemctl", "--force", "--force", "reboot")]
-    assert "No space left" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "No space left" in said
+    assert said.endswith("it does not\n")
 
 
 @pytest.mark.parametrize("current", ["base", "one"], ids=["just committed", "committed before a cut"])
@@ -177,3 +185,21 @@ def test_what_is_odd_about_one_person_is_no_difference(tmp_path: Path, said: str
     values = {"btrfs_root_state_directory": str(tmp_path), "_btrfs_root_command": str(command)}
     script.write_text(jinja2.Template(text, keep_trailing_newline=True).render(**values))
     assert (subprocess.run(["sh", str(script)], check=False, capture_output=True).returncode == 0) == passes
+
+
+def test_the_early_deadline_is_ended_and_no_other_process(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = replace(places, early_deadline=str(tmp_path / "pid"))
+    killed: list[int] = []
+    monkeypatch.setattr(trial.os, "kill", lambda pid, number: killed.append(pid))
+    for pid, words in ((41, b"/bin/sh\0/scripts/init-top/gpuadmin-trial\0"), (42, b"/usr/bin/python3\0train.py\0")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cmdline").write_bytes(words)
+        Path(places.early_deadline).write_text(f"{pid}\n")
+        trial.end_early_deadline(places, proc=str(tmp_path))
+        assert not Path(places.early_deadline).exists()
+    Path(places.early_deadline).write_text("43\n")
+    trial.end_early_deadline(places, proc=str(tmp_path))
+    trial.end_early_deadline(places, proc=str(tmp_path))
+    assert killed == [41]

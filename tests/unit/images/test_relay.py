@@ -575,7 +575,7 @@ def test_the_key_goes_when_the_push_is_over(
 
     Path(places.state).mkdir()
     image_places.write_json(places.in_state("images.json"), {"store": "x:/y", "signers": ""})
-    monkeypatch.setattr(image_work, "_push", push)
+    monkeypatch.setattr(image_work, "STEPS", {"push": image_work.Step(push)})
     monkeypatch.setattr(image_work, "mounted", lambda *_a, **_k: nullcontext())
     chain_key.store(places, pem)
     with pytest.raises(NodeError) if fails else nullcontext():

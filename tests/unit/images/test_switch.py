@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import faults
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, faults
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     grubenv,
@@ -29,6 +29,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     work,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import render
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
 from .conftest import PASSWD, PERSON, Node, World, confirm, fill, run, sign
 
@@ -72,7 +74,7 @@ def test_a_full_image_and_then_a_difference(node: Node) -> None:
     after = node.boot()
     confirm(after)
     assert after.grub["current"] == "one"
-    one = subvolumes.inspect(after.places.in_top("images/one"))
+    one = btrfs.inspect(after.places.in_top("images/one"))
     assert one is not None
     assert one.received_uuid == json.loads(manifest_of(node, "one").read_text())["uuid"]
     root = Path(after.places.root)
@@ -246,24 +248,24 @@ def test_a_full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     many.mkdir()
     for number in range(6000):
         (many / str(number)).write_bytes(b"x" * 2000)
-    subvolumes.sync(str(node.top))
+    guard.sync(str(node.top))
     shutil.rmtree(many)
     filler = node.top / "filler"
     size = fill_up(filler)
     os.truncate(filler, size - (200 << 20))
-    subvolumes.sync(str(node.top))
+    guard.sync(str(node.top))
     with pytest.raises(NodeError, match="are free"):
         node.push("one")
     # and when the check is wrong: full while it receives
     monkeypatch.setattr(preflight, "free_bytes", lambda top: {"data": 1 << 40, "metadata": 1 << 40})
     size = fill_up(filler)
     os.truncate(filler, size - (4 << 20))  # the stream fits, the image does not
-    subvolumes.sync(str(node.top))
+    guard.sync(str(node.top))
     with pytest.raises(NodeError, match=r"disk is full|became full|could not be received"):
         node.push("one")
     node.intact()
     filler.unlink()
-    subvolumes.sync(str(node.top))
+    guard.sync(str(node.top))
     node.push("one")
     assert node.grub["trial"] == "one"
 
@@ -274,7 +276,7 @@ def test_a_disk_that_is_full_of_metadata(node: Node, monkeypatch: pytest.MonkeyP
     for start in range(0, fill_up(filler) >> 20, 64):
         run("fallocate", "--punch-hole", "--offset", f"{start}MiB", "--length", "32MiB", filler)
     fill_up_metadata(small)
-    subvolumes.sync(str(node.top))
+    guard.sync(str(node.top))
     free = root_facts.free_bytes(str(node.top))
     assert free["metadata"] < 64 << 20
     assert free["data"] > 512 << 20
@@ -287,7 +289,7 @@ def test_a_disk_that_is_full_of_metadata(node: Node, monkeypatch: pytest.MonkeyP
     node.intact()
     shutil.rmtree(small)
     filler.unlink()
-    subvolumes.sync(str(node.top))
+    guard.sync(str(node.top))
     node.push("one")
     assert node.grub["trial"] == "one"
 
@@ -373,15 +375,15 @@ def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: p
     (checks / "50-sshd").write_text("#!/bin/sh\necho sshd does not greet\nexit 1\n")
     (checks / "50-sshd").chmod(0o755)
     calls: list[tuple[str, ...]] = []
-    real = subprocess.run
+    real = trial.run_command
 
-    def fake(command: tuple[str, ...], **more: object) -> object:
+    def fake(command: tuple[str, ...], **more: float) -> Finished:
         if command[0] == "systemctl":
             calls.append(tuple(command))
-            return None
-        return real(command, **more)  # type: ignore[call-overload]
+            return subprocess.CompletedProcess(command, 0, "", "")
+        return real(command, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trial.subprocess, "run", fake)
+    monkeypatch.setattr(trial, "run_command", fake)
     trial.gate(tried.places, tried.settings)
     assert ("systemctl", "--force", "reboot") in calls
     assert tried.grub["current"] == "base"
@@ -530,7 +532,7 @@ def test_a_subvolume_goes_with_those_in_it_unless_one_is_needed(node: Node) -> N
     (top / "a/c/d/file").write_text("x")
     for path in ("a/c", "a"):
         run("btrfs", "property", "set", "-ts", top / path, "ro", "true")
-    inner = subvolumes.inspect(str(top / "a/c/d"))
+    inner = btrfs.inspect(str(top / "a/c/d"))
     assert inner is not None
     with pytest.raises(NodeError, match=r"a/c/d \(id \d+\) is still needed"):
         subvolumes.delete(str(top / "a"), node.places, keep=[inner.id])
@@ -543,7 +545,7 @@ def test_a_snapshot_replaces_nothing(node: Node) -> None:
     """btrfs itself would make it inside of a directory that is there; and what is no subvolume is not deleted."""
     (node.top / "roots/taken").mkdir()
     with pytest.raises(NodeError, match="exists already"):
-        subvolumes.snapshot(str(node.top / "roots/base"), str(node.top / "roots/taken"))
+        btrfs.snapshot(str(node.top / "roots/base"), str(node.top / "roots/taken"), read_only=False)
     assert names(str(node.top / "roots/taken")) == []
     with pytest.raises(NodeError, match="is no subvolume; it is left alone"):
         subvolumes.delete(str(node.top / "roots/taken"), node.places)
@@ -566,13 +568,13 @@ def test_a_root_that_is_not_known_decides_nothing(node: Node, line: str, words: 
 def test_a_writable_image_is_none(node: Node) -> None:
     """A delete that was cut off leaves one: it is not what was received any more."""
     node.push("one")
-    image = subvolumes.inspect(node.places.in_top("images/one"))
+    image = btrfs.inspect(node.places.in_top("images/one"))
     assert image is not None
     uuid = image.received_uuid
     assert uuid is not None
-    assert image.is_image(uuid)
-    assert not replace(image, read_only=False).is_image(uuid)
-    assert not image.is_image(image.uuid), "a received image is known by its received_uuid alone"
+    assert subvolumes.is_image(image, uuid)
+    assert not subvolumes.is_image(replace(image, read_only=False), uuid)
+    assert not subvolumes.is_image(image, image.uuid), "a received image is known by its received_uuid alone"
 
 
 def test_a_disk_with_errors_gets_no_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

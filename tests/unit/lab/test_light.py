@@ -97,3 +97,9 @@ def test_a_launcher_is_found_by_lab_and_host(light: state.Lab, lab_name: str, fo
 def test_hosts_of_a_light_lab_have_the_same_names_and_addresses(light: state.Lab) -> None:
     more = hosts.with_hosts(light, 3, 0, {"node": Path("/cache/light.img"), "ordinary": Path("/x")}, set())
     assert [(host.name, host.address) for host in more.hosts][-1] == ("node3", "10.77.0.13")
+
+
+def test_the_root_of_an_ordinary_node_is_none_that_gpuadmin_closes() -> None:
+    assert {kind: disk.root_subvolume(kind).startswith("roots/") for kind in ("storage", "node", "plain")} == {
+        "storage": True, "node": True, "plain": False,
+    }  # fmt: skip

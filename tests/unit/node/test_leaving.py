@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people
+from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, retention, timed
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
-from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import jobs as wipe_jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -517,114 +515,6 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
     assert (tmp_path / "a").exists()
 
 
-class Systemd:
-    """Runs what systemd-run is given, in the background, and knows whether it is still running."""
-
-    def __init__(self) -> None:
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.started = 0
-
-    def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        out = ""
-        if command[0] == "systemd-run":
-            self.started += 1
-            name = next(word for word in command if word.startswith("--unit=")).removeprefix("--unit=")
-            words = list(command)[list(command).index("--") + 1 :]
-            self.processes[name] = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-        elif command[:2] == ("systemctl", "show"):
-            process = self.processes.get(command[-1])
-            out = "active" if process is not None and process.poll() is None else "inactive"
-        return subprocess.CompletedProcess(command, 0, out, "")
-
-
-@pytest.mark.btrfs
-def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        storage = Storage(point)
-        storage.home("minji", 20001)
-        arguments = vars(storage.request()) | {"verify": None}
-        systemd = Systemd()
-        perform = {"run": systemd, "systemd": True, "base": str(tmp_path / "run")}
-        with pytest.raises(NodeError, match="still working"):
-            jobs.perform("backup-make", work.make_backup, arguments, wait=0, **perform)  # type: ignore[arg-type]
-        with pytest.raises(NodeError, match="still at other work"):
-            jobs.perform("backup-make", work.make_backup, {**arguments, "name": "x"}, **perform)  # type: ignore[arg-type]
-        done = jobs.perform("backup-make", work.make_backup, arguments, **perform)  # type: ignore[arg-type]
-        assert isinstance(done, dict)
-        assert done["homes"]["minji"]["verified"]
-        assert systemd.started == 1
-        with pytest.raises(NodeError, match="is not a name for a backup"):
-            jobs.perform("backup-make", work.make_backup, {**arguments, "name": "x"}, **perform)  # type: ignore[arg-type]
-        assert systemd.started == 2
-
-
-def finished(systemd: Systemd) -> None:
-    for process in systemd.processes.values():
-        process.wait(60)
-
-
-def begun(base: Path, systemd: Systemd, arguments: dict[str, object]) -> None:
-    """A job of a run whose controller is killed: it is begun, and nobody waits for it."""
-    with pytest.raises(NodeError, match="still working"):
-        jobs.perform("look", work.verify_backup, arguments, wait=0, run=systemd, systemd=True, base=str(base))
-
-
-@pytest.mark.btrfs
-def test_a_proof_is_of_this_run(tmp_path: Path) -> None:
-    """A verification that ended before this run, and whose outcome nobody took, says nothing of what is there now."""
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        storage = Storage(point)
-        storage.home("minji", 20001)
-        made = storage.backup()
-        arguments: dict[str, object] = {"directory": str(storage.directory), "backup": made.name, "users": None}
-        systemd, base = Systemd(), tmp_path / "run"
-        begun(base, systemd, arguments)
-        finished(systemd)
-        assert (base / "jobs/look" / jobs.NEW).exists()
-        Path(made.manifest("minji")).write_bytes(b"damaged since")
-        with pytest.raises(NodeError, match="damaged"):
-            jobs.perform("look", work.verify_backup, arguments, run=systemd, systemd=True, base=str(base))
-        assert systemd.started == 2
-
-
-def test_who_sees_it_at_work_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begun by a run that was killed, it is doing the same work now: the next run takes what it will say."""
-    real, systemd = jobs.command, Systemd()
-
-    def slow(name: str, place: str) -> tuple[str, ...]:
-        words = real(name, place)
-        program = words.index("--") + 1
-        return (*words[:program], "sh", "-c", 'sleep 1; exec "$@"', "sh", *words[program:])
-
-    monkeypatch.setattr(jobs, "command", slow)
-    perform = {"run": systemd, "systemd": True, "base": str(tmp_path)}
-    with pytest.raises(NodeError, match="still working"):
-        jobs.perform("prune", work.prune_backups, NOTHING, wait=0, **perform)  # type: ignore[arg-type]
-    assert jobs.perform("prune", work.prune_backups, NOTHING, **perform) == []  # type: ignore[arg-type]
-    assert systemd.started == 1
-    assert jobs.perform("prune", work.prune_backups, NOTHING, **perform) == []  # type: ignore[arg-type]
-    assert systemd.started == 2, "what was taken is not taken again"
-
-
-NOTHING = {"directory": "/nonexistent", "days": 1, "ordinary": 1, "only": []}
-
-
-def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
-    """It ended and was begun again by somebody else between two looks."""
-
-    class Between(Systemd):
-        def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-            said = super().__call__(command)
-            if command[0] == "systemd-run":
-                finished(self)
-                path = tmp_path / "jobs/prune" / jobs.NEW
-                path.write_text(json.dumps({"result": ["of another"], "start": "another"}))
-            return said
-
-    with pytest.raises(NodeError, match="without a word"):
-        jobs.perform("prune", work.prune_backups, NOTHING, run=Between(), systemd=True, base=str(tmp_path))
-
-
 @pytest.mark.btrfs
 def test_the_timer_s_backup(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
@@ -699,12 +589,3 @@ def test_the_policy() -> None:
     # the old one stays as long as nobody's home was verified since
     rest = [found[0], *found[2:]]
     assert retention.expired(rest, days=183, ordinary=2, now=NOW) == [found[2].name]
-
-
-def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
-    assert wipe_jobs.__name__ in sys.modules, "what a module has imported is what is shipped"
-    jobs.ship_package(str(tmp_path))
-    imports = "from gpuadmin_node import jobs; from gpuadmin_node.backups.jobs import make_backup; "
-    imports += "from gpuadmin_node.wipe.jobs import empty_trash; from gpuadmin_node.homes.archiving import archive"
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {imports}"
-    subprocess.run([sys.executable, "-I", "-c", code], check=True)

@@ -79,10 +79,9 @@ class Systemd:
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         self.commands.append(tuple(command))
-        status = self.status
-        if command[:2] == ("systemctl", "is-active"):
-            status = 0 if self.active else 3
-        return subprocess.CompletedProcess(command, status, "", "no")
+        if command[:2] == ("systemctl", "show"):
+            return subprocess.CompletedProcess(command, 0, "active" if self.active else "inactive", "")
+        return subprocess.CompletedProcess(command, self.status, "", "no")
 
 
 @pytest.fixture

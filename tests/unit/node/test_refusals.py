@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import files, jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils import files, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
@@ -441,7 +441,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return {}
 
-    monkeypatch.setattr(jobs, "perform", perform)
+    monkeypatch.setattr(unit, "perform", perform)
     return names
 
 
@@ -484,7 +484,7 @@ def test_check_mode_prunes_and_wipes_nothing(
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the work another set may have become old enough."""
     given: list[Any] = []
-    monkeypatch.setattr(jobs, "perform", lambda *arguments: given.append(arguments[2]))
+    monkeypatch.setattr(unit, "perform", lambda *arguments: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
     from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 

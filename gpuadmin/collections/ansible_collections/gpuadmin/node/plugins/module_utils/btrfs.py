@@ -7,12 +7,12 @@ import errno
 import fcntl
 import os
 import struct
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .errors import NodeError
+from .run import run
 
 SUBVOLUME_INODE = 256  # linux/btrfs_tree.h: BTRFS_FIRST_FREE_OBJECTID
 # In a snapshot a nested subvolume is an empty directory with this inode: BTRFS_EMPTY_SUBVOL_DIR_OBJECTID
@@ -23,6 +23,7 @@ _GET_SUBVOL_INFO = 0x81F8943C
 _GET_SUBVOL_ROOTREF = 0xD000943D
 _INO_LOOKUP_USER = 0xD000943E
 _SUBVOL_SETFLAGS = 0x4008941A
+_SUBVOL_CREATE = 0x5000940E
 _GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602
 _IMMUTABLE_OR_APPEND = 0x10 | 0x20
 _INFO = struct.Struct("=Q256sQQQQ16s16s16s")
@@ -35,9 +36,9 @@ _ROOT_TREE, _INODE_REF, _ROOT_BACKREF, _MOST = 1, 12, 144, (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Subvolume:
-    """A subvolume; uuids are hexadecimal, empty where btrfs has none."""
+    """A subvolume; uuids are lower-case text, empty where btrfs has none."""
 
-    tree: int
+    id: int
     generation: int
     read_only: bool
     uuid: str
@@ -73,6 +74,25 @@ def subvolume(path: str) -> Subvolume | None:
         return subvolume_of(handle)
     finally:
         os.close(handle)
+
+
+def inspect(path: str) -> Subvolume | None:
+    """The subvolume that ``path`` is the root of; None for whatever else it is, and for nothing."""
+    try:
+        handle = open_directory(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return subvolume_of(handle) if os.fstat(handle).st_ino == SUBVOLUME_INODE else None
+    finally:
+        os.close(handle)
+
+
+def listing(directory: str) -> dict[str, Subvolume]:
+    """The subvolumes directly in a directory, by name."""
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    found = {name: inspect(os.path.join(directory, name)) for name in names}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def holder(path: str) -> str:
@@ -224,34 +244,50 @@ def _search(
     return [(struct.pack("=Q", offset) if offsets else b"") + raw[136 : 136 + length]]
 
 
-def run(*command: str) -> str:
-    """Run a command of btrfs-progs; a failure is a NodeError that can be pasted."""
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise NodeError(f"'{' '.join(command)}' ended with {result.returncode}: {result.stderr.strip()}")
-    return result.stdout
-
-
-def snapshot(source: int, target: str) -> None:
-    """A read-only snapshot of an open subvolume. What was written before is in it, on disk: btrfs commits.
-
-    It is asked of the kernel itself, since the path of a subvolume in a home can be longer than one may be named.
-    """
-    if os.fstat(source).st_ino != SUBVOLUME_INODE:
-        raise NodeError(f"no snapshot {target}: what was a subvolume is a directory now")
-    above, name = os.path.split(target)
-    handle = open_directory(above)
-    given = struct.pack("=QQQ32x4040s", source, 0, _SNAP_READ_ONLY, os.fsencode(name))
+def create(path: str) -> None:
+    """An empty subvolume, of mode 0777 less the umask."""
+    above, name = os.path.split(path)
+    handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(handle, _SNAP_CREATE_V2, array.array("B", given), True)
+        fcntl.ioctl(handle, _SUBVOL_CREATE, array.array("B", struct.pack("=q4088s", 0, os.fsencode(name))), True)
     finally:
         os.close(handle)
 
 
-def delete(paths: Sequence[str]) -> None:
-    """Delete subvolumes; gone at once for everybody, freed by the kernel in the background."""
+def snapshot(source: int | str, target: str, *, read_only: bool = True) -> None:
+    """A snapshot of a subvolume, open or at a path. What was written before is in it, on disk: btrfs commits.
+
+    Raises NodeError where there is something at ``target``, or ``source`` is no subvolume.
+    It is asked of the kernel itself, since the path of a subvolume in a home can be longer than one may be named.
+    """
+    if isinstance(source, str):
+        handle = open_directory(source)
+        try:
+            snapshot(handle, target, read_only=read_only)
+        finally:
+            os.close(handle)
+        return
+    if os.fstat(source).st_ino != SUBVOLUME_INODE:
+        raise NodeError(f"no snapshot {target}: its source is a directory, and no subvolume (any more)")
+    above, name = os.path.split(target)
+    handle = open_directory(above)
+    given = struct.pack("=QQQ32x4040s", source, 0, _SNAP_READ_ONLY if read_only else 0, os.fsencode(name))
+    try:
+        fcntl.ioctl(handle, _SNAP_CREATE_V2, array.array("B", given), True)
+    except FileExistsError:
+        raise NodeError(f"{target} exists already") from None
+    finally:
+        os.close(handle)
+
+
+def delete(paths: Sequence[str], *, durable: bool = True) -> None:
+    """Delete subvolumes; gone at once for everybody, freed by the kernel in the background.
+
+    Not ``durable``: after a power cut they may be there again.
+    """
     for path in paths:
-        run("btrfs", "subvolume", "delete", "--commit-after", "--", path)
+        commit = ("--commit-after",) if durable else ()
+        run(("btrfs", "subvolume", "delete", *commit, "--", path), what=f"{path} is not deleted")
 
 
 def set_writable(handle: int) -> None:

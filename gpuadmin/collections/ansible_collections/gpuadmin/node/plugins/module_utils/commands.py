@@ -13,11 +13,10 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py image-work | image-relay | image-outcome | image-check NAME\n"
+    "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
 IMAGE_COMMANDS = (
-    "image-work",
     "take-identity",
     "trial-gate",
     "trial-deadline",

@@ -6,13 +6,13 @@ import errno
 import fcntl
 import os
 import stat
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .errors import NodeError
 from .holders import describe, holder_of
+from .run import run
 
 LOCK_SECONDS = 30.0
 
@@ -60,9 +60,7 @@ def _copy_attributes(model: str, handle: int) -> None:
 
 def sync_filesystem(path: str) -> None:
     """syncfs(2) of the file system that holds ``path``, by coreutils (Python has no call for it)."""
-    done = subprocess.run(("sync", "-f", path), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise NodeError(f"'sync -f {path}' ended with {done.returncode}: {done.stderr.strip()}")
+    run(("sync", "-f", path), what=f"{path} is not known to be on disk")
 
 
 def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None, sync: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What is mounted where, from /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+"""What is mounted where, from mountinfo (proc_pid_mountinfo(5))."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ class Mount:
     point: str
     fstype: str
     source: str
+    options: str = ""  # of the file system itself: for btrfs with subvolid and subvol
+
+    @property
+    def subvolume_id(self) -> int | None:
+        """The id of the subvolume that is mounted; None off btrfs."""
+        found = re.search(r"(?:^|,)subvolid=(\d+)", self.options) if self.fstype == "btrfs" else None
+        return int(found.group(1)) if found else None
 
 
 def _plain(text: str) -> str:
@@ -27,13 +34,18 @@ def parse_mountinfo(text: str) -> list[Mount]:
         left, separator, right = line.partition(" - ")
         parts, rest = left.split(" "), right.split(" ")
         if separator and len(parts) >= 6 and len(rest) >= 2:
-            mounts.append(Mount(_plain(parts[3]), _plain(parts[4]), rest[0], _plain(rest[1])))
+            mounts.append(Mount(_plain(parts[3]), _plain(parts[4]), rest[0], _plain(rest[1]), rest[-1]))
     return mounts
 
 
-def read_mountinfo() -> str:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+def read_mountinfo(process: str = "self") -> str:
+    with open(f"/proc/{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
         return stream.read()
+
+
+def mounted_on(point: str, mounts: list[Mount]) -> Mount | None:
+    """What is mounted on exactly that point; the last one mounted there wins."""
+    return next((mount for mount in reversed(mounts) if mount.point == point), None)
 
 
 def nearest(path: str, mounts: list[Mount]) -> Mount | None:

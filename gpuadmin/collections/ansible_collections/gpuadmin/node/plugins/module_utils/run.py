@@ -1,36 +1,83 @@
-"""Running a program of the host: argv in, what it printed or its own words of failure out."""
+"""Running a program of the host: argv in, what it printed or its own words of failure out.
+
+What else starts a process has a reason, which tests/contract/test_node_code.py lists: a pipe, a stream, a namespace.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from .errors import NodeError
 
+Finished = subprocess.CompletedProcess[str]
 #: What run_command is; tests give another one.
-Runner = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+Runner = Callable[[Sequence[str]], Finished]
 
 
-def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(tuple(command), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+class LateError(NodeError):
+    """A program did not end in time and was killed. ``output``: what it had printed until then."""
+
+    def __init__(self, seconds: float, output: str) -> None:
+        super().__init__(f"no answer in {seconds:g} s")
+        self.output = output
+
+
+def run_command(
+    command: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Run a command to its end, whatever that is. Output that is not UTF-8 comes with marks in its place.
+
+    ``environment``: what is added to our own. Raises LateError after ``seconds``, OSError where there is no such
+    program.
+    """
+    try:
+        done = subprocess.run(
+            tuple(command),
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            env=None if environment is None else {**os.environ, **environment},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LateError(seconds or 0, _text(error.stdout or b"")) from None
+    return subprocess.CompletedProcess(done.args, done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def failure(command: Sequence[str], done: Finished, what: str | None = None, complaints: str = "") -> NodeError:
+    """What a command that failed said, and how to run it again.
+
+    ``what`` failed, in words. ``complaints``: how the lines begin that say why; by default that is the last line.
+    """
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    quoted = [line for line in lines if "dmesg(1) may have" not in line]  # mount(8) ends with it, whatever it was
+    wrong = [line for line in quoted if complaints and line.startswith(complaints)]
+    why = "; ".join(wrong or quoted[-1:]) or f"status {done.returncode}"
+    return NodeError(f"{what or 'a command failed'}: {why} (command: {shlex.join(command)})")
 
 
 def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None = None, complaints: str = "") -> str:
-    """Run a command and return its output. Raises NodeError with what it said and how to run it again.
-
-    ``complaints``: how the lines begin that say what is wrong; by default that is the last line.
-    """
-    done = subprocess.run(
-        tuple(command),
-        input=stdin,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    """Run a command and return its output. Raises NodeError with ``failure``'s words."""
+    done = run_command(command, stdin=stdin)
     if done.returncode != 0:
-        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-        said = [line for line in lines if "dmesg(1) may have" not in line]  # mount(8) ends with it, whatever it was
-        wrong = [line for line in said if complaints and line.startswith(complaints)]
-        why = "; ".join(wrong or said[-1:]) or f"status {done.returncode}"
-        raise NodeError(f"{what or 'a command failed'}: {why} (command: {' '.join(command)})")
-    return done.stdout.decode("utf-8", "replace")
+        raise failure(command, done, what, complaints)
+    return done.stdout
+
+
+def program(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A job (unit.py) that is one program: {"command": […], "environment": {…}} → {"status": …, "output": …}."""
+    done = run_command(arguments["command"], environment=arguments.get("environment"))
+    return {"status": done.returncode, "output": done.stdout + done.stderr}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
+
+from .run import run_command
 
 FAMILIES = {
     "debian": "debian",
@@ -55,9 +56,7 @@ def parse_dpkg_status(text: str) -> list[str]:
 def output(command: Sequence[str]) -> str:
     """What a command prints; nothing where it fails or does not exist."""
     try:
-        return subprocess.run(
-            tuple(command), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        ).stdout
+        return run_command(command).stdout
     except OSError:
         return ""
 

@@ -24,14 +24,6 @@ options:
     description: What else the action needs; see the role image_switch.
     type: dict
     default: {}
-  code:
-    description: Where the node-side code lies.
-    type: path
-    default: /var/lib/gpuadmin/lib/gpuadmin_node
-  python:
-    description: What runs it.
-    type: path
-    default: /usr/bin/python3
   run_id:
     description: One word for this run of gpuadmin, the same in every call. It tells our work from an earlier run's.
     type: str
@@ -87,9 +79,9 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.unit import attend
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import work
 
 ARGUMENTS = {
     "action": {
@@ -99,8 +91,6 @@ ARGUMENTS = {
     },
     "name": {"type": "str"},
     "options": {"type": "dict", "default": {}},
-    "code": {"type": "path", "default": "/var/lib/gpuadmin/lib/gpuadmin_node"},
-    "python": {"type": "path", "default": "/usr/bin/python3"},
     "run_id": {"type": "str", "required": True},
     "wait": {"type": "int", "default": 5},
 }
@@ -108,30 +98,25 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    request = {"action": module.params["action"], "name": module.params["name"], **module.params["options"]}
+    given = module.params
+    job = work.job({"action": given["action"], "name": given["name"], **given["options"]})
     if module.check_mode:
-        words = f"{request['action']} {request['name'] or ''}".strip()
-        module.exit_json(changed=True, finished=True, operations=[words], report={})
+        module.exit_json(changed=True, finished=True, operations=[job.title], report={})
         return
     try:
-        result = attend(
-            request,
-            f"{module.params['run_id']} {module.params['action']}",
-            module.params["code"],
-            Places(),
-            wait=module.params["wait"],
-            python=module.params["python"],
-        )
+        result = unit.attend(job, f"{given['run_id']} {given['action']}", given["wait"])
+        progress = "" if result else unit.progress(job)
     except (NodeError, OSError) as error:
         module.fail_json(msg=str(error), operations=[])
         return
-    if not result["finished"]:
-        module.exit_json(changed=False, finished=False, progress=result["progress"])
-    if result["failed"]:
-        module.fail_json(msg=str(result["msg"]), operations=result.get("operations", []))
-        return
-    operations = result.get("operations", [])
-    module.exit_json(changed=bool(operations), finished=True, operations=operations, report=result.get("report", {}))
+    if result is None:
+        module.exit_json(changed=False, finished=False, progress=progress)
+    elif result.problem is not None:
+        module.fail_json(msg=result.problem, operations=[])
+    else:
+        operations = result.value["operations"]
+        report = result.value.get("report", {})
+        module.exit_json(changed=bool(operations), finished=True, operations=operations, report=report)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import clear_leftovers
@@ -85,7 +85,7 @@ def main() -> None:
         cleared: dict[str, Any] = {}
         if found and not module.check_mode:
             arguments = {**module.params, "only": [one.name for one in found]}
-            cleared = dict(jobs.perform("clear-leftovers", clear_leftovers, arguments))
+            cleared = dict(unit.perform("clear-leftovers", clear_leftovers, arguments))
         problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
         kept = [f"{name}: {', '.join(one['words'])}" for name, one in cleared.items() if one["archive"] is None]
         operations = [one.operation for one in found if cleared.get(one.name, {}).get("archive", "") is not None]

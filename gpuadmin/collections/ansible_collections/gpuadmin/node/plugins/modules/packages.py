@@ -54,15 +54,17 @@ operations:
 """
 
 import glob
-import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import close_session, open_session
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
 from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, installed_packages, os_release
 
 ARGUMENTS = {
@@ -70,7 +72,8 @@ ARGUMENTS = {
     "refresh": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 1800},
 }
-UNIT = "gpuadmin-packages.service"
+NAME = "packages"
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "NEEDRESTART_MODE": "l"}
 # Nobody is there to be asked: new configuration files where nothing was changed by hand, old ones elsewhere.
 APT = (
     "apt-get", "--yes", "--quiet", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
@@ -90,33 +93,31 @@ INSTALL = {
 SIMULATE = {"debian": (*APT, "install", "--no-remove", "--simulate")}
 
 
-def unit_command(command: Sequence[str], timeout: int) -> tuple[str, ...]:
-    """The command that runs another one in the named unit, and waits for it."""
-    return (
-        "systemd-run", f"--unit={UNIT}", "--collect", "--quiet", "--wait", "--pipe",
-        "--description=gpuadmin installs packages", f"--property=RuntimeMaxSec={timeout}",
-        "--setenv=DEBIAN_FRONTEND=noninteractive", "--setenv=LC_ALL=C.UTF-8", "--setenv=NEEDRESTART_MODE=l",
-        "--", *command,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    status: int
+    output: str
 
 
-def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        tuple(command),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+def in_unit(command: Sequence[str], timeout: int) -> Done:
+    """Run a command in the unit gpuadmin-packages.service, ``timeout`` seconds at most, and wait for it."""
+    limit = (f"RuntimeMaxSec={timeout}",)
+    try:
+        done = unit.perform(NAME, program, {"command": command, "environment": ENVIRONMENT}, properties=limit)
+    except NodeError as error:
+        return Done(-1, str(error))
+    return Done(**done)
 
 
 def wait_for_another(timeout: int) -> None:
     """Wait for an installation that an interrupted run has left running."""
     deadline = time.monotonic() + timeout
-    while run(("systemctl", "is-active", "--quiet", UNIT)).returncode == 0:
+    name = unit.unit_name(NAME)
+    while unit.working(name):
         if time.monotonic() > deadline:
-            raise NodeError(f"{UNIT} of an earlier run has not ended in {timeout} seconds; look at it with systemctl")
+            raise NodeError(f"{name} of an earlier run has not ended in {timeout} seconds; look at it with systemctl")
         time.sleep(1)
 
 
@@ -135,15 +136,15 @@ def without_index(kin: str) -> bool:
 def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> None:
     """Install packages; fetch the index first if asked to, and once if the old one leads nowhere."""
     if (refresh or without_index(kin)) and REFRESH[kin]:
-        result = run(unit_command(REFRESH[kin], timeout))
-        if result.returncode != 0:
-            raise NodeError(f"the index of packages cannot be fetched: {last_words(result.stdout)}")
+        result = in_unit(REFRESH[kin], timeout)
+        if result.status != 0:
+            raise NodeError(f"the index of packages cannot be fetched: {last_words(result.output)}")
     command = (*INSTALL[kin], *names)
-    result = run(unit_command(command, timeout))
-    if result.returncode != 0 and REFRESH[kin] and run(unit_command(REFRESH[kin], timeout)).returncode == 0:
-        result = run(unit_command(command, timeout))
-    if result.returncode != 0:
-        raise NodeError(f"{' '.join(names)} cannot be installed: {last_words(result.stdout)}")
+    result = in_unit(command, timeout)
+    if result.status != 0 and REFRESH[kin] and in_unit(REFRESH[kin], timeout).status == 0:
+        result = in_unit(command, timeout)
+    if result.status != 0:
+        raise NodeError(f"{' '.join(names)} cannot be installed: {last_words(result.output)}")
 
 
 def main() -> None:
@@ -165,9 +166,9 @@ def main() -> None:
             finally:
                 close_session()
         elif missing and kin in SIMULATE and not (module.params["refresh"] or without_index(kin)):
-            result = run((*SIMULATE[kin], *missing))
-            if result.returncode != 0:
-                raise NodeError(f"{' '.join(missing)} could not be installed: {last_words(result.stdout)}")
+            result = Done(**program({"command": (*SIMULATE[kin], *missing)}))
+            if result.status != 0:
+                raise NodeError(f"{' '.join(missing)} could not be installed: {last_words(result.output)}")
     except (NodeError, RootError, OSError) as error:
         module.fail_json(msg=str(error), operations=[])
         return

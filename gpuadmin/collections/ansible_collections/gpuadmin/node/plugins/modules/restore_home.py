@@ -92,7 +92,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, mounts
+from ansible_collections.gpuadmin.node.plugins.module_utils import mounts, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import fetch_backup, remote_of, restore_home
@@ -133,9 +133,9 @@ def main() -> None:
         if not module.check_mode:
             if fetch:
                 wanted = {**remote, "directory": given["directory"], "backup": backup.name}
-                jobs.perform("backup-fetch", fetch_backup, wanted)
+                unit.perform("backup-fetch", fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
-            restored = jobs.perform(f"restore-{given['user']}", restore_home, arguments)
+            restored = unit.perform(f"restore-{given['user']}", restore_home, arguments)
         return Answer(operations, {"restored": restored, "problems": []})
 
     give(module, restore)

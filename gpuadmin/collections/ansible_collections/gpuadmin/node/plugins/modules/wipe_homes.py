@@ -73,7 +73,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import empty_trash
@@ -94,7 +94,7 @@ def main() -> None:
         plan = homes.converge(homes.Request(**module.params), check=module.check_mode)
         if module.check_mode:
             return Answer.of(plan)
-        return Answer.of(plan, deleted=jobs.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
+        return Answer.of(plan, deleted=unit.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
 
     give(module, wipe_them, key="homes")
 

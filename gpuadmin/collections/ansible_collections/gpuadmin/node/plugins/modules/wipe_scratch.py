@@ -73,7 +73,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import jobs, people
+from ansible_collections.gpuadmin.node.plugins.module_utils import people, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe.jobs import wipe_scratch
@@ -93,7 +93,7 @@ def main() -> None:
         if module.check_mode:
             request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
             return Answer.of(scratch.observe_and_compute(request), deleted={})
-        done = dict(jobs.perform("wipe-scratch", wipe_scratch, given))
+        done = dict(unit.perform("wipe-scratch", wipe_scratch, given))
         return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
 
     give(module, wipe_it, key="scratch")

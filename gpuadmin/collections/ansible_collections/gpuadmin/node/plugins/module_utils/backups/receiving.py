@@ -15,6 +15,7 @@ from dataclasses import replace
 from .. import btrfs
 from ..errors import NodeError
 from ..files import make_directory, sync_directory, sync_filesystem, write_atomic
+from ..run import run
 from . import backup_set, confined, received
 from .backup_set import Backup
 from .pour import BOUNDS, Bounds, check_room, pour
@@ -34,7 +35,7 @@ def make_own(directory: str) -> None:
     above = os.path.dirname(directory)
     os.makedirs(above, exist_ok=True)
     if btrfs.subvolume(above) is not None:
-        btrfs.run("btrfs", "subvolume", "create", "--", directory)
+        btrfs.create(directory)
         os.chmod(directory, 0o700)
     make_directory(directory, 0o700, os.geteuid(), os.getegid())
 
@@ -53,7 +54,7 @@ def clear(directory: str) -> None:
         return
     if btrfs.subvolume(directory) is not None:
         btrfs.delete([os.path.join(top, one) for one in reversed(_subvolumes(top))])
-    btrfs.run("rm", "-rf", "--one-file-system", "--", top)
+    run(("rm", "-rf", "--one-file-system", "--", top))
     sync_directory(directory)
 
 
@@ -98,7 +99,7 @@ def receive(directory: str, name: str, part: str, expected: str, stdin: int, bou
         _check_frame(path)
         if set(os.listdir(target)) != there | {own}:
             raise NodeError(f"{part}: more or less arrived than what was to be sent")
-        found = _subvolume(os.path.join(path, part))
+        found = btrfs.inspect(os.path.join(path, part))
         if found is None or found.received_uuid != expected or not found.read_only:
             raise NodeError(f"{part}: what arrived is not what was sent")
         if list(btrfs.nested(os.path.join(path, part))):
@@ -106,14 +107,6 @@ def receive(directory: str, name: str, part: str, expected: str, stdin: int, bou
     except BaseException:
         clear(directory)
         raise
-
-
-def _subvolume(path: str) -> btrfs.Subvolume | None:
-    """The subvolume that ``path`` is the root of; None for whatever else it is."""
-    facts = os.lstat(path)
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_ino != btrfs.SUBVOLUME_INODE:
-        return None
-    return btrfs.subvolume(path)
 
 
 def _run(view: confined.View, stdin: int, path: str, bounds: Bounds) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
-import struct
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .. import btrfs, jobs, mounts
+from .. import btrfs, mounts, unit
 from ..errors import NodeError
 from ..fields import shown, valid_name, whole_number
 from ..files import flocked, make_directory, sync_directory, sync_filesystem
@@ -21,7 +18,6 @@ from ..run import Runner, run_command
 from . import archiving
 
 NEW = ".gpuadmin-new"
-SUBVOL_CREATE = 0x5000940E  # linux/btrfs.h: _IOW(0x94, 14, struct btrfs_ioctl_vol_args)
 FIRST_HUMAN_UID = 1000
 RUN = "/run/gpuadmin"
 
@@ -213,19 +209,11 @@ def _copy_skeleton(source: str, target: str, uid: int, gid: int) -> None:
             os.chown(path, uid, gid, follow_symlinks=False)
 
 
-def _make_subvolume(root: str, name: str) -> None:
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.ioctl(handle, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, name.encode())))
-    finally:
-        os.close(handle)
-
-
 def _make_root(path: str) -> None:
     """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds homes and no more."""
     parent = os.path.dirname(path)
     if btrfs.subvolume(parent) is not None:
-        _make_subvolume(parent, os.path.basename(path))
+        btrfs.create(path)
         os.chmod(path, 0o755)
         sync_directory(parent)
     else:
@@ -240,7 +228,7 @@ def _create(request: Request, wanted: Sequence[tuple[str, int, int]]) -> None:
         if os.path.lexists(path):  # left by a cut: nobody has ever seen it as a home
             shutil.rmtree(path)
         if request.subvolume:
-            _make_subvolume(request.root, temporary)
+            btrfs.create(path)
             os.chmod(path, 0o700)
         else:
             os.mkdir(path, 0o700)
@@ -262,7 +250,7 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory),
              "inode": archiving.decided(request.root, name)}  # fmt: skip
     try:
-        jobs.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
+        unit.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
     except (NodeError, OSError) as error:  # the others' homes are archived all the same
         return str(error)
     left = os.path.lexists(os.path.join(request.root, name)) or archiving.rests(request.root, name)
@@ -312,5 +300,5 @@ def converge(
             if problem:
                 plan.homes[name].status, plan.homes[name].problem = "conflict", problem
         return plan
-    except (OSError, shutil.Error, subprocess.SubprocessError) as error:
+    except (OSError, shutil.Error) as error:
         raise NodeError(str(error)) from error

@@ -7,7 +7,9 @@ import stat
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .. import btrfs
 from ..errors import NodeError
+from ..root import guard
 from ..run import run
 from . import identity, subvolumes
 from .places import ImageSettings, Places, check_name
@@ -54,7 +56,7 @@ def prepare(places: Places, settings: ImageSettings, name: str) -> list[str]:
     clean(places)
     identity.capture(places.root, places.state, settings.identity)
     running = subvolumes.running_root(places)
-    subvolumes.snapshot(places.in_top(running.path.lstrip("/")), places.in_top("roots", f"{name}.new"))
+    btrfs.snapshot(places.in_top(running.path.lstrip("/")), places.in_top("roots", f"{name}.new"), read_only=False)
     _mount(places, name)
     return [f"made a writable root {name} from {running.name}"]
 
@@ -139,15 +141,15 @@ def finish(places: Places, name: str) -> list[str]:
     """Close the changed root: out of the mounts, what was put into /var noted, read-only, and named."""
     leave(places)
     new = places.in_top("roots", f"{name}.new")
-    if subvolumes.inspect(new) is None:
+    if btrfs.inspect(new) is None:
         raise NodeError(f"there is no root {name} being built on this node")
     kept = collect_var(places.in_top("incoming", f"{name}.var", "upper"), os.path.join(new, FACTORY))
     check_boots(new, name)
-    subvolumes.sync(places.top)
-    subvolumes.set_read_only(new, True)
-    subvolumes.sync(places.top)
+    guard.sync(places.top)
+    guard.set_read_only(new, True)
+    guard.sync(places.top)
     os.rename(new, places.in_top("roots", name))
-    subvolumes.sync(places.top)
+    guard.sync(places.top)
     known = records(places)
     replace(known, images={**known.images, name: name}).write(places)
     return [f"kept {kept} paths that packages put into /var for every node"] if kept else []

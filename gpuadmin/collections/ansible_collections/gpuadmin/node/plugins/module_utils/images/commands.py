@@ -1,11 +1,11 @@
-"""The node's own commands about images: at boot, from the checks, and in the unit that works on them."""
+"""The node's own commands about images: at boot, from the checks, and in the unit that passes one on."""
 
 from __future__ import annotations
 
 import sys
 
 from ..errors import NodeError
-from . import relay, trial, unit
+from . import relay, trial
 from .mounting import mounted
 from .places import Places, load_settings
 from .records import journal
@@ -16,8 +16,6 @@ def main(arguments: list[str]) -> int:
     """Run one of them. image-outcome: 0 confirmed, 1 not known yet, 3 failed."""
     places = Places()
     command, rest = arguments[0], arguments[1:]
-    if command == "image-work":
-        return unit.serve(places)
     if command == "image-outcome":
         last = journal(places)
         stage = str(last.get("stage"))

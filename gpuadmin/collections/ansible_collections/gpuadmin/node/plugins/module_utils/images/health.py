@@ -10,10 +10,10 @@ import errno
 import os
 import re
 import secrets
-import subprocess
 from collections.abc import Sequence
 
 from ..files import read_bytes
+from ..run import LateError, run_command
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GREETING_SECONDS = 20
@@ -82,12 +82,12 @@ def sshd_problem(program: str = "/usr/sbin/sshd") -> str | None:
     The greeting is asked of a process of the check's own (sshd -i): whoever is on the node can answer on a port that
     sshd has not taken, and can keep sshd from answering us.
     """
-    tested = subprocess.run((program, "-t"), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    tested = run_command((program, "-t"))
     if tested.returncode != 0:
-        lines = (tested.stderr + tested.stdout).decode("utf-8", "replace").strip().splitlines()
+        lines = (tested.stderr + tested.stdout).strip().splitlines()
         return f"sshd: {lines[-1] if lines else f'status {tested.returncode}'}"
-    told = subprocess.run((program, "-T"), stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    ports = [int(line.split()[1]) for line in told.stdout.decode("utf-8", "replace").splitlines() if _is_port(line)]
+    told = run_command((program, "-T"))
+    ports = [int(line.split()[1]) for line in told.stdout.splitlines() if _is_port(line)]
     port = ports[0] if ports else 22
     uids = listeners(port)
     if 0 not in uids:
@@ -104,9 +104,7 @@ def _is_port(line: str) -> bool:
 def _greets(program: str) -> bool:
     # It greets first, and ends when its input does.
     try:
-        done = subprocess.run(
-            (program, "-i"), stdin=subprocess.DEVNULL, capture_output=True, timeout=GREETING_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        return (error.stdout or b"").startswith(b"SSH-")
-    return done.stdout.startswith(b"SSH-")
+        said = run_command((program, "-i"), seconds=GREETING_SECONDS).stdout
+    except LateError as error:
+        said = error.output
+    return said.startswith("SSH-")

@@ -11,12 +11,12 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import NodeError
+from ..run import run_command
 from .places import FORMAT, check_name
 
 NAMESPACE = "gpuadmin-image"
@@ -138,12 +138,10 @@ def verify(text: bytes, signature: bytes, signers: str) -> None:
             stream.write(signers)
         with open(signed, "wb") as binary:
             binary.write(signature)
-        done = subprocess.run(
-            ("ssh-keygen", "-Y", "verify", "-f", allowed, "-I", PRINCIPAL, "-n", NAMESPACE, "-s", signed),
-            input=text, capture_output=True, check=False,
-        )  # fmt: skip
+        command = ("ssh-keygen", "-Y", "verify", "-f", allowed, "-I", PRINCIPAL, "-n", NAMESPACE, "-s", signed)
+        done = run_command(command, stdin=text)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        said = (done.stderr or done.stdout).strip().splitlines()
         raise NodeError(
             "the image's signature is not by one of this site's keys; it is not used "
             f"({said[-1] if said else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another one "

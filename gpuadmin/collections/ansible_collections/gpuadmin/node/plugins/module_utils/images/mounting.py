@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import NodeError
-from ..run import run
+from ..mounts import mounted_on, parse_mountinfo, read_mountinfo
+from ..run import run, run_command
 from .places import ImageSettings, Places
 
 
@@ -34,11 +34,12 @@ def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> It
         yield
     finally:
         for path in reversed(done):
-            subprocess.run(("umount", "-l", path), check=False, capture_output=True)
+            run_command(("umount", "-l", path))
 
 
 def device() -> str:
     """The block device of the running root."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as stream:
-        found = [line.partition(" - ")[2].split()[1] for line in stream if line.split()[4] == "/"]
-    return found[-1]
+    found = mounted_on("/", parse_mountinfo(read_mountinfo()))
+    if found is None:
+        raise NodeError("this host's root is not in mountinfo")
+    return found.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_work, people
 from . import prune, subvolumes
@@ -23,7 +24,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
         "trial": words.get("trial", ""),
         "image": image_of(places, running.name),
         "held": held,
-        "roots": sorted(subvolumes.listing(places.in_top("roots"))),
+        "roots": sorted(btrfs.listing(places.in_top("roots"))),
         "confirmed": known.confirmed,
         "refused": known.refused,
         "last": {key: value for key, value in journal(places).items() if key != "before"},
@@ -50,7 +51,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
 def drift(places: Places) -> list[str]:
     """In what the running root is not as its image: a sentence each. Nothing where the image's list is not known."""
     found = []
-    root = subvolumes.inspect(places.root)
+    root = btrfs.inspect(places.root)
     if root is not None and not root.read_only:
         found.append("its root is writable")
     manifest = known_manifests(places).get(image_of(places, subvolumes.running_root(places).name))
@@ -68,6 +69,6 @@ def rollback_target(places: Places) -> str | None:
     """The last confirmed root before the one that runs, if it is still there."""
     running = subvolumes.running_root(places).name
     for name in records(places).confirmed:
-        if name != running and subvolumes.inspect(places.in_top("roots", name)) is not None:
+        if name != running and btrfs.inspect(places.in_top("roots", name)) is not None:
             return name
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 
+from .. import btrfs
 from ..accounts.truth import load as load_accounts
 from ..errors import NodeError
 from ..run import run
@@ -22,7 +23,7 @@ SPARE = 512 << 20  # bytes that stay free
 def preflight(places: Places, settings: ImageSettings) -> None:
     """Refuse a node that is in no state for a switch. Raises NodeError."""
     running = subvolumes.running_root(places)
-    there = subvolumes.inspect(places.in_top(running.path.lstrip("/")))
+    there = btrfs.inspect(places.in_top(running.path.lstrip("/")))
     if not running.name or there is None or there.id != running.id:
         raise NodeError(
             f"the running root ({running.path}) is not one of roots/ on this disk: run gpuadmin prepare-root"

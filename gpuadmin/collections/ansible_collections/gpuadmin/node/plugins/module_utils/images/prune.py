@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from .. import btrfs
 from . import grubenv, subvolumes
 from .places import Places
 from .records import journal, known_manifests, records
@@ -46,13 +47,13 @@ def plan_node(places: Places, keep: int = KEEP) -> tuple[list[str], list[str]]:
     if journal(places).get("stage") == "pending":
         return [], []
     manifests = known_manifests(places)
-    held = subvolumes.listing(places.in_top("images"))
+    held = btrfs.listing(places.in_top("images"))
     known = records(places)
     env = grubenv.read(places.boot)
     newest = sorted(held, key=lambda name: manifests[name].created if name in manifests else 0.0, reverse=True)
     parents = {name: manifests[name].parent for name in held if name in manifests}
     return decide(
-        [name for name in subvolumes.listing(places.in_top("roots")) if not name.endswith(".new")],
+        [name for name in btrfs.listing(places.in_top("roots")) if not name.endswith(".new")],
         {name: (parents.get(name) or (None,))[0] for name in held},
         running=subvolumes.running_root(places).name,
         current=env.get("current", ""),

@@ -11,8 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from .. import btrfs
 from ..errors import NodeError
 from ..files import sync_directory, write_atomic
+from ..root import guard
 from ..run import run
 from . import identity, subvolumes
 from .manifest import load, package_changes, parse, render, verify
@@ -25,11 +27,11 @@ from .stream import Say, clean
 def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = True) -> str:
     """Make the image from the root of its name: nothing of this node in it, read-only, durable. Returns its uuid."""
     final, work = places.in_top("images", name), places.in_top("incoming", name)
-    there = subvolumes.inspect(final)
+    there = btrfs.inspect(final)
     if there is not None and there.read_only:
         return there.received_uuid or there.uuid
     root = places.in_top("roots", name)
-    found, last = subvolumes.inspect(root), journal(places)
+    found, last = btrfs.inspect(root), journal(places)
     if found is None:
         raise NodeError(f"there is no root {name} on this node to make an image from")
     if tried and (found.id != subvolumes.running_root(places).id or last.get("stage") != "confirmed"):
@@ -37,18 +39,18 @@ def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = Tr
             f"this node does not run {name}, confirmed; an image that its golden node has not booted is not built"
         )
     clean(places)
-    subvolumes.snapshot(root, work)
+    btrfs.snapshot(root, work, read_only=False)
     identity.strip(work, settings.uid_first, settings.uid_last, settings.identity)
     left = identity.leftovers(work, settings.uid_first, settings.uid_last, settings.identity)
     if left:
         raise NodeError(f"{name} is not sealed: {'; '.join(left[:6])}")
     check_boots(work, name)
-    subvolumes.sync(places.top)
+    guard.sync(places.top)
     # a read-only subvolume cannot move to another directory, but a snapshot can be made there, in one transaction
-    subvolumes.snapshot(work, final, read_only=True)
-    subvolumes.sync(places.top)
+    btrfs.snapshot(work, final)
+    guard.sync(places.top)
     subvolumes.delete(work, places)
-    sealed = subvolumes.inspect(final)
+    sealed = btrfs.inspect(final)
     assert sealed is not None
     return sealed.uuid
 
@@ -70,7 +72,7 @@ def send(
     A stream is written as .part, fsynced and renamed. Nothing of it counts before a signed manifest names it.
     """
     image = places.in_top("images", name)
-    found = subvolumes.inspect(image)
+    found = btrfs.inspect(image)
     if found is None or not found.read_only:
         raise NodeError(f"there is no image {name} on this node")
     directory = os.path.join(places.store, name)
@@ -113,7 +115,7 @@ def _packages_of(places: Places, parent: str | None) -> dict[str, str]:
 def _identity_of(places: Places, parent: str | None) -> dict[str, str] | None:
     if parent is None:
         return None
-    found = subvolumes.inspect(places.in_top("images", parent))
+    found = btrfs.inspect(places.in_top("images", parent))
     if found is None:
         raise NodeError(f"there is no image {parent} on this node to send the difference to")
     return {"name": parent, "uuid": found.received_uuid or found.uuid}

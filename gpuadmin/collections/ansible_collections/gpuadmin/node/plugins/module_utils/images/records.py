@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .. import btrfs
 from ..files import write_atomic
-from . import subvolumes
 from .manifest import Manifest, load_text, parse
 from .places import ImageSettings, Places, read_json, write_json
 
@@ -44,7 +44,7 @@ def records(places: Places) -> RootRecords:
 
 def held_images(places: Places) -> dict[str, str]:
     """Image name → uuid, of the pristine images on this node."""
-    found = subvolumes.listing(places.in_top("images"))
+    found = btrfs.listing(places.in_top("images"))
     return {name: one.received_uuid or one.uuid for name, one in found.items() if one.read_only}
 
 

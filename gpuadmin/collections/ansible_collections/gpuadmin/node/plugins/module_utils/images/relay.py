@@ -7,15 +7,14 @@ completes from the store. Who may bring and get a stream is in `chain_key`; docs
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from socket import socket
 from ssl import SSLSocket
 
+from .. import unit
 from ..errors import NodeError
-from ..units import start_unit
 from . import chain_key, records
 from .chain_door import HANDSHAKE, Door, listen
 from .chain_key import Credentials
@@ -168,10 +167,11 @@ def remarks(places: Places) -> list[str]:
 def start(name: str, link: Link, places: Places, code: str, python: str, seconds: float = 30.0) -> None:
     """Start the unit, and wait until it says that it listens. Raises NodeError with why it does not."""
     os.makedirs(places.run, mode=0o755, exist_ok=True)
-    subprocess.run(("systemctl", "stop", UNIT), check=False, capture_output=True)
+    unit.stop(UNIT)
     write_json(os.path.join(places.run, REQUEST), {"name": name, **asdict(link)})
     tell(places, listening=False, strangers=[], problem=None)
-    start_unit(UNIT, "yes", "gpuadmin passes an image on", (python, "-I", f"{code}/cli.py", "image-relay"))
+    command = (python, "-I", f"{code}/cli.py", "image-relay")
+    unit.start(UNIT, command, "gpuadmin passes an image on", ("PrivateMounts=yes",))
     await_listening(places, seconds)
 
 
@@ -191,7 +191,7 @@ def await_listening(places: Places, seconds: float) -> None:
 
 def active() -> bool:
     """Whether this node's relay runs."""
-    return subprocess.run(("systemctl", "--quiet", "is-active", UNIT), check=False).returncode == 0
+    return unit.working(UNIT)
 
 
 def await_end(say: Say, path: str, size: int) -> None:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from typing import IO, Protocol
 
-from .. import faults
+from .. import btrfs, faults
 from ..errors import NodeError
 from ..files import sync_directory
+from ..root import guard
 from ..run import run
 from ..words import size_words
 from . import subvolumes
@@ -46,7 +47,7 @@ def clean(places: Places, keep: Stream | None = None) -> list[str]:
             path = os.path.join(directory, name)
             if not wanted(name):
                 continue
-            if subvolumes.inspect(path) is not None:
+            if btrfs.inspect(path) is not None:
                 subvolumes.delete(path, places)
             elif os.path.isdir(path) and not os.path.islink(path):
                 run(("rm", "-rf", "--one-file-system", "--", path))
@@ -177,9 +178,9 @@ def _hash(local: IO[bytes], total: hashlib._Hash, most: int) -> int:
 def receive(places: Places, manifest: Manifest, stream: Stream) -> None:
     """Receive a fetched stream and move it to images/. It is there completely, durable and proven, or not at all."""
     final = places.in_top("images", manifest.name)
-    there = subvolumes.inspect(final)
+    there = btrfs.inspect(final)
     if there is not None:
-        if there.is_image(manifest.uuid):
+        if subvolumes.is_image(there, manifest.uuid):
             return
         raise NodeError(
             f"this node has another image of the name {manifest.name} (uuid {there.received_uuid or there.uuid}, "
@@ -189,18 +190,18 @@ def receive(places: Places, manifest: Manifest, stream: Stream) -> None:
     fetched = stream_path(places, stream)
     _receive(fetched, incoming, manifest)
     got = places.in_top("incoming", manifest.name)
-    found = subvolumes.inspect(got)
+    found = btrfs.inspect(got)
     if found is None:
         raise NodeError(f"the stream of {manifest.name} holds no subvolume of that name")
     if not found.read_only or found.received_uuid != manifest.uuid:
         raise NodeError(
             f"{manifest.name} was received with uuid {found.received_uuid}, its manifest says {manifest.uuid}"
         )
-    subvolumes.sync(places.top)
+    guard.sync(places.top)
     faults.at("receive:moved")
     # A read-only subvolume cannot move to another directory. A snapshot can be made there; a read-only one keeps the
     # received_uuid, and it is on the disk when it is made: making it commits the transaction.
-    subvolumes.snapshot(got, final, read_only=True)
+    btrfs.snapshot(got, final)
     subvolumes.delete(got, places, durable=False)
     os.unlink(fetched)
 

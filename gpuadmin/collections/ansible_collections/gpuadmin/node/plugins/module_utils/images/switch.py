@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from .. import faults
+from .. import btrfs, faults
 from ..errors import NodeError
 from ..files import flocked
+from ..root import guard
 from ..words import size_words
 from . import chain_key, grubenv, identity, relay, subvolumes
 from .follower import Follower
@@ -110,7 +111,7 @@ def _receive(work: Switch) -> None:
 def _root(work: Switch) -> None:
     """A writable snapshot with the node's identity: synced, read back, read-only, and then named."""
     if work.manifest is None:
-        if subvolumes.inspect(work.places.in_top("roots", work.target)) is None:
+        if btrfs.inspect(work.places.in_top("roots", work.target)) is None:
             raise NodeError(f"this node has no root {work.target} any more")
         return
     places, name = work.places, work.manifest.name
@@ -119,17 +120,17 @@ def _root(work: Switch) -> None:
     running = subvolumes.running_root(places).name
     work.target = free_root(places, name)
     new = places.in_top("roots", f"{work.target}.new")
-    subvolumes.snapshot(places.in_top("images", name), new)
+    btrfs.snapshot(places.in_top("images", name), new, read_only=False)
     identity.apply(new, places.state, work.settings.identity)
-    subvolumes.sync(places.top)
+    guard.sync(places.top)
     wrong = identity.differences(new, places.state, work.settings.identity)
     if wrong:
         raise NodeError(f"the new root does not read back with this node's identity: {', '.join(wrong)}")
     faults.at("root:written")
     # both in one transaction: a root of this name is complete and read-only, or not there
-    subvolumes.set_read_only(new, True)
+    guard.set_read_only(new, True)
     os.rename(new, places.in_top("roots", work.target))
-    subvolumes.sync(places.top)
+    guard.sync(places.top)
     replace(known, images={**known.images, work.target: name}).write(places)
     work.done.append(f"made root {work.target} of it, beside {running}")
 
@@ -238,11 +239,11 @@ def already_there(work: Switch) -> bool:
         return False
     if work.manifest is None:
         return running == work.target
-    image = subvolumes.inspect(work.places.in_top("images", work.manifest.name))
+    image = btrfs.inspect(work.places.in_top("images", work.manifest.name))
     return (
         image_of(work.places, running) == work.manifest.name
         and image is not None
-        and image.is_image(work.manifest.uuid)
+        and subvolumes.is_image(image, work.manifest.uuid)
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from .. import faults
 from ..errors import NodeError
 from ..files import read_bytes, sync_filesystem
 from ..root.guard import open_root
+from ..run import LateError, run_command
 from . import grubenv, health, identity, subvolumes
 from .places import ImageSettings, Places, boot_id, write_json
 from .prune import prune_node
@@ -84,15 +84,11 @@ def run_checks(scripts: Sequence[str]) -> dict[str, str]:
     for script in scripts:
         name = os.path.basename(script)
         try:
-            done = subprocess.run(
-                (script,), stdin=subprocess.DEVNULL, capture_output=True, timeout=CHECK_SECONDS, check=False
-            )
+            done = run_command((script,), seconds=CHECK_SECONDS)
             if done.returncode != 0:
-                said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
+                said = (done.stdout + done.stderr).strip().splitlines()
                 failed[name] = said[-1] if said else f"status {done.returncode}"
-        except subprocess.TimeoutExpired:
-            failed[name] = f"no answer in {CHECK_SECONDS} s"
-        except OSError as error:
+        except (LateError, OSError) as error:
             failed[name] = str(error)
     return failed
 
@@ -188,7 +184,7 @@ def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
     except (NodeError, OSError) as error:  # a full disk: the confirmed root finds an attempt that did not come up
         print(f"that could not be noted: {error}", file=sys.stderr, flush=True)
     how = ("--force", "--force") if hard else ("--force",)
-    subprocess.run(("systemctl", *how, "reboot"), check=False, stdin=subprocess.DEVNULL)
+    print(run_command(("systemctl", *how, "reboot")).stderr, end="", file=sys.stderr, flush=True)
 
 
 def deadline(places: Places, settings: ImageSettings) -> None:

@@ -1,16 +1,22 @@
-"""What can be asked of a node about images: each piece of work by its name, with the disk and the store mounted."""
+"""What can be asked of a node about images: one table of steps, each done in the unit gpuadmin-image.service.
+
+The module image_work makes a request of a step; the unit finds its function in the table, mounts and calls it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from .. import btrfs
 from ..errors import NodeError
 from ..files import flocked
+from ..unit import RUN, Job, teller
 from ..words import size_words
-from . import build, chain_key, prune, publish, subvolumes, trial
+from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
 from .observe import rollback_target
 from .places import ImageSettings, Places, boot_id, check_name, load_settings
@@ -18,39 +24,72 @@ from .records import journal, load_manifest
 from .relay import link_from
 from .switch import Switch, run_switch
 
+#: The unit is gpuadmin-image.service.
+UNIT = "image"
 
-def work(request: Mapping[str, object], places: Places, say: Callable[[str], None]) -> dict[str, object]:
-    """Do what a request says: {"action", "name", …}. Returns {"operations": […], "report": {…}}."""
+
+@dataclass(frozen=True)
+class Call:
+    """What a step is called with. ``say``: how far it is goes there."""
+
+    places: Places
+    settings: ImageSettings
+    request: Mapping[str, Any]
+    say: Callable[[str], None]
+
+    @property
+    def name(self) -> str:
+        return str(self.request.get("name") or "")
+
+
+@dataclass(frozen=True)
+class Step:
+    """``function`` returns {"operations": […], "report": {…}}. ``store``: how the image store is mounted for it.
+
+    ``shared_mounts``: a build's mounts are seen by the admin's own commands, and ended where they were made; those of
+    other work are its own, and end with it, whatever ends it.
+    """
+
+    function: Callable[[Call], dict[str, object]]
+    store: str | None = None
+    shared_mounts: bool = False
+
+
+def job(request: Mapping[str, Any], base: str = RUN) -> Job:
+    """The work that a request asks for: {"action", "name", …}. One of the same action and name is the same work."""
+    action, name = request["action"], request.get("name")
+    private = "no" if STEPS[action].shared_mounts else "yes"
+    return Job(
+        UNIT, step, request, f"{action} {name or ''}".strip(), {"action": action, "name": name},
+        (f"PrivateMounts={private}",), base,
+    )  # fmt: skip
+
+
+def step(request: Mapping[str, Any]) -> dict[str, object]:
+    """What the unit calls."""
+    say = teller(UNIT)
+    say("beginning")
+    return work(request, Places(), say)
+
+
+def work(request: Mapping[str, Any], places: Places, say: Callable[[str], None]) -> dict[str, object]:
+    """Do what a request says, with the disk and the store mounted."""
     settings = load_settings(places)
     if request.get("deadline"):
-        settings = replace(settings, deadline=int(str(request["deadline"])))
-    action, name = str(request["action"]), str(request.get("name") or "")
-    handlers: dict[str, Callable[[], dict[str, object]]] = {
-        "push": lambda: _push(places, settings, request, name, say),
-        "rollback": lambda: _rollback(places, settings, say),
-        "prune": lambda: {"operations": prune.prune_node(places, int(str(request.get("keep") or 2)))},
-        "build": lambda: _build(places, settings, request, name, say),
-        "finish": lambda: _finish(places, settings, request, name, say),
-        "seal": lambda: _seal(places, settings, request, name, say),
-        "publish": lambda: _publish(places, settings, request, name),
-    }
-    store = {"push": "ro", "seal": "rw", "publish": "rw"}.get(action)
+        settings = replace(settings, deadline=int(request["deadline"]))
+    wanted = STEPS[request["action"]]
     try:
-        with mounted(places, settings, store=store):
-            return handlers[action]()
+        with mounted(places, settings, store=wanted.store):
+            return wanted.function(Call(places, settings, request, say))
     finally:
-        if action == "push":
+        if request["action"] == "push":
             chain_key.remove(places)
 
 
-def _push(
-    places: Places, settings: ImageSettings, request: Mapping[str, object], name: str, say: Callable[[str], None]
-) -> dict[str, object]:
-    manifest = load_manifest(places, check_name(name), settings)
-    done = run_switch(
-        Switch(places, settings, manifest, full=bool(request.get("full")), link=link_from(request.get("link")), say=say)
-    )
-    return _switched(done)
+def _push(call: Call) -> dict[str, object]:
+    manifest = load_manifest(call.places, check_name(call.name), call.settings)
+    full, link = bool(call.request.get("full")), link_from(call.request.get("link"))
+    return _switched(run_switch(Switch(call.places, call.settings, manifest, full=full, link=link, say=call.say)))
 
 
 def _switched(done: Switch) -> dict[str, object]:
@@ -58,7 +97,8 @@ def _switched(done: Switch) -> dict[str, object]:
     return {"operations": done.done, "report": {"switch": report}}
 
 
-def _rollback(places: Places, settings: ImageSettings, say: Callable[[str], None]) -> dict[str, object]:
+def _rollback(call: Call) -> dict[str, object]:
+    places = call.places
     last = journal(places)
     if last.get("stage") == "pending" and last.get("boot_id") == boot_id(places):
         with flocked(os.path.join(places.run, "image.lock"), 5.0):
@@ -66,50 +106,62 @@ def _rollback(places: Places, settings: ImageSettings, say: Callable[[str], None
     target = rollback_target(places)
     if target is None:
         raise NodeError("there is no confirmed root before the one that runs; nothing to go back to")
-    return _switched(run_switch(Switch(places, settings, target=target, kind="rollback", say=say)))
+    return _switched(run_switch(Switch(places, call.settings, target=target, kind="rollback", say=call.say)))
 
 
-def _build(
-    places: Places, settings: ImageSettings, request: Mapping[str, object], name: str, say: Callable[[str], None]
-) -> dict[str, object]:
+def _prune(call: Call) -> dict[str, object]:
+    return {"operations": prune.prune_node(call.places, int(call.request.get("keep") or 2))}
+
+
+def _build(call: Call) -> dict[str, object]:
+    places = call.places
     with flocked(os.path.join(places.run, "image.lock"), 5.0):
-        done = build.prepare(places, settings, name)
-        packages = [str(one) for one in request.get("packages") or []]  # type: ignore[attr-defined]
+        done = build.prepare(places, call.settings, call.name)
+        packages = [str(one) for one in call.request.get("packages") or []]
         try:
-            done += build.change(places, packages, bool(request.get("upgrade")), say)
+            done += build.change(places, packages, bool(call.request.get("upgrade")), call.say)
         except BaseException:
             build.leave(places)
             raise
     return {"operations": done}
 
 
-def _finish(
-    places: Places, settings: ImageSettings, request: Mapping[str, object], name: str, say: Callable[[str], None]
-) -> dict[str, object]:
+def _finish(call: Call) -> dict[str, object]:
+    places, name = call.places, call.name
     # one that was cut off after it was named goes on here
-    named = subvolumes.inspect(places.in_top("roots", name)) is not None
+    named = btrfs.inspect(places.in_top("roots", name)) is not None
     done = [] if named else build.finish(places, name)
-    if not request.get("trial", True):
+    if not call.request.get("trial", True):
         return {"operations": done}
-    switched = run_switch(Switch(places, settings, target=name, kind="build", say=say))
+    switched = run_switch(Switch(places, call.settings, target=name, kind="build", say=call.say))
     return {"operations": done + switched.done, "report": _switched(switched)["report"]}
 
 
-def _seal(
-    places: Places, settings: ImageSettings, request: Mapping[str, object], name: str, say: Callable[[str], None]
-) -> dict[str, object]:
-    uuid = publish.seal(places, settings, name, tried=bool(request.get("trial", True)))
-    parents = [str(one) for one in request.get("parents") or []]  # type: ignore[attr-defined]
-    full = bool(request.get("full"))
-    protocol = int(str(request.get("protocol") or 1))
+def _seal(call: Call) -> dict[str, object]:
+    places, request, name = call.places, call.request, call.name
+    uuid = publish.seal(places, call.settings, name, tried=bool(request.get("trial", True)))
+    parents = [str(one) for one in request.get("parents") or []]
     text = publish.send(
-        places, settings, name, parents, full=full, who=str(request.get("who")), say=say, protocol=protocol
-    )
+        places, call.settings, name, parents, full=bool(request.get("full")), who=str(request.get("who")),
+        say=call.say, protocol=int(request.get("protocol") or 1),
+    )  # fmt: skip
     streams = json.loads(text)["streams"]
     words = [f"sent {one['file']}, {size_words(int(one['bytes']))}" for one in streams]
     return {"operations": [f"sealed image {name} (uuid {uuid})", *words], "report": {"manifest": text}}
 
 
-def _publish(places: Places, settings: ImageSettings, request: Mapping[str, object], name: str) -> dict[str, object]:
-    publish.publish(places, settings, name, str(request["manifest"]), str(request["signature"]))
-    return {"operations": [f"image {name} is complete in the store"]}
+def _publish(call: Call) -> dict[str, object]:
+    manifest, signature = str(call.request["manifest"]), str(call.request["signature"])
+    publish.publish(call.places, call.settings, call.name, manifest, signature)
+    return {"operations": [f"image {call.name} is complete in the store"]}
+
+
+STEPS: Mapping[str, Step] = {
+    "push": Step(_push, store="ro"),
+    "rollback": Step(_rollback),
+    "prune": Step(_prune),
+    "build": Step(_build, shared_mounts=True),
+    "finish": Step(_finish, shared_mounts=True),
+    "seal": Step(_seal, store="rw"),
+    "publish": Step(_publish, store="rw"),
+}

@@ -18,7 +18,7 @@ from ..errors import NodeError
 from ..files import flocked, read_bytes, sync_directory, sync_filesystem, write_atomic
 from ..people import Person
 from ..report import Reports, UserReport
-from ..run import Runner, run_command
+from ..run import Runner, failure, run_command
 from ..textdb import decode
 
 CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron")
@@ -185,9 +185,10 @@ def _end_linger(person: Person, host: Host) -> None:
 def _cancel_slurm(person: Person, host: Host) -> None:
     """Jobs that wait in a queue would start after the lock."""
     if host.root == "/" and shutil.which("scancel"):
-        result = host.run(("scancel", f"--user={person.name}"))
+        command = ("scancel", f"--user={person.name}")
+        result = host.run(command)
         if result.returncode != 0:
-            raise NodeError(f"'scancel --user={person.name}' ended with {result.returncode}: {result.stderr.strip()}")
+            raise failure(command, result, f"jobs of {person.name} in the queue are not cancelled")
 
 
 def way_in(person: Person, host: Host) -> str | None:

@@ -1,8 +1,8 @@
 """A root held open for a block of tasks, by a named transient systemd unit with a lease.
 
 The unit outlives the module and the connection, and ends by itself: a controller that is killed in the middle leaves
-the root open until the lease ends, not longer. The holder's code is root.py, written to /run, so that this works before
-anything of gpuadmin is installed on the host.
+the root open until the lease ends, not longer. The holder's code is guard.py, written to /run, so that this works
+before anything of gpuadmin is installed on the host.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import unit
 from ..errors import NodeError
-from ..jobs import ship
 from ..run import Runner, run_command
+from ..ship import ship
 from . import guard as root_code
 
 UNIT = "gpuadmin-root-session.service"
@@ -21,20 +22,16 @@ HARD_LIMIT_SECONDS = 24 * 3600
 STOP_SECONDS = 300
 
 
-def start_command(holder: str, lease: int, python: str) -> tuple[str, ...]:
-    """The command that starts the holder; it returns when the root is open (the holder notifies systemd)."""
+def properties(holder: str, python: str) -> tuple[str, ...]:
+    """The holder notifies systemd when the root is open: starting its unit returns then. Whatever ends it closes it."""
     return (
-        "systemd-run", f"--unit={UNIT}", "--collect", "--quiet",
-        "--description=gpuadmin holds the root open for writing",
-        "--property=Type=notify", "--property=NotifyAccess=main",
-        f"--property=RuntimeMaxSec={HARD_LIMIT_SECONDS}", f"--property=TimeoutStopSec={STOP_SECONDS}",
-        f"--property=ExecStopPost={python} -I {holder} close-root",
-        "--", python, "-I", holder, "hold-root", f"--lease={lease}",
+        "Type=notify", "NotifyAccess=main", f"RuntimeMaxSec={HARD_LIMIT_SECONDS}", f"TimeoutStopSec={STOP_SECONDS}",
+        f"ExecStopPost={python} -I {holder} close-root",
     )  # fmt: skip
 
 
 def _active(run: Runner) -> bool:
-    return run(("systemctl", "is-active", "--quiet", UNIT)).returncode == 0
+    return unit.state(UNIT, run) in unit.UP
 
 
 def _describe(needed: bool) -> dict[str, object]:
@@ -54,11 +51,14 @@ def open_session(lease: int, run: Runner = run_command) -> dict[str, object]:
             return _describe(True)
     holder = os.path.join(root_code.RUN, "root_holder.py")
     ship(root_code, holder)
-    command = start_command(holder, lease, sys.executable or "/usr/bin/python3")
-    result = run(command)
-    if result.returncode != 0 and not _active(run):
-        log = run(("journalctl", "--no-pager", "--quiet", "--lines=5", "--output=cat", f"--unit={UNIT}")).stdout
-        raise NodeError(f"the root could not be opened: {(result.stderr + log).strip()} (command: {' '.join(command)})")
+    python = sys.executable or "/usr/bin/python3"
+    command = (python, "-I", holder, "hold-root", f"--lease={lease}")
+    title = "gpuadmin holds the root open for writing"
+    try:
+        unit.start(UNIT, command, title, properties(holder, python), run=run, patience=0)
+    except NodeError as error:
+        if not _active(run):  # of two at once, one has opened it
+            raise NodeError(f"the root could not be opened: {error} {unit.journal(UNIT, 5, run)}".strip()) from None
     return _describe(True)
 
 
@@ -67,9 +67,7 @@ def close_session(run: Runner = run_command) -> dict[str, object]:
     if not root_code.inspect("/").managed:
         return _describe(False)
     if os.path.isdir("/run/systemd/system"):
-        result = run(("systemctl", "stop", UNIT))
-        if result.returncode not in (0, 5) and _active(run):  # 5: no such unit
-            raise NodeError(f"{UNIT} does not stop: {result.stderr.strip()}")
+        unit.stop(UNIT, run)
     found = root_code.close_left_open("/")
     session = _describe(True)
     if session["writable"] and "held open" not in found:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError
 from ..files import make_directory, read_bytes, sync_filesystem, write_atomic
+from ..run import run_command
 from .guard import open_root
 
 TEMPORARY = ".gpuadmin-new"
@@ -170,7 +170,7 @@ def validate(operations: Sequence[Operation], *, check: bool) -> None:
             stream.write(one.entry.content.encode())
             stream.flush()
             command = [stream.name if word == "%s" else word for word in one.entry.validate]
-            result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            result = run_command(command)
         if result.returncode != 0:
             words = (result.stderr + result.stdout).strip().replace(stream.name, one.path)
             raise NodeError(f"{one.path} was not written, because {command[0]} refuses it: {words}")
@@ -238,7 +238,7 @@ def run_after(commands: Sequence[Sequence[str]]) -> None:
     """Run what has to follow a change. Raises NodeError in the words of the first command that fails."""
     for command in commands:
         words = [str(word) for word in command]
-        result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        result = run_command(words)
         if result.returncode != 0:
             said = (result.stderr + result.stdout).strip()
             raise NodeError(f"everything was written, but {' '.join(words)} failed: {said}")

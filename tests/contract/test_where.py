@@ -1,0 +1,153 @@
+"""Where tests on the lab run: their marks say it, with a reason, and each verb has a test on virtual machines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuadmin.cli import VERBS
+from tests import where
+from tests.e2e.conftest import pytest_collection_modifyitems
+
+ROOT = Path(__file__).resolve().parents[2]
+E2E = ROOT / "tests/e2e"
+ENTRIES = list(where.everything())
+#: Verbs that no test on the lab runs. They touch no host, or their tests have servers of their own; what
+#: clear-leftovers does on the storage host is tested on a loop device (tests/hostile/test_verbs.py).
+ELSEWHERE = {
+    "init", "check", "trust", "schema", "completion", "runs", "lab", "notify", "import-applications", "clear-leftovers",
+}  # fmt: skip
+#: Fixtures and helpers → the verbs that they run for whoever uses them.
+HELPERS = {
+    "cluster": {"provision"}, "add": {"add-user"}, "imaged": {"prepare-root", "build-image"},
+    "armed": {"push-image"}, "build_broken": {"build-image"},
+}  # fmt: skip
+#: Fixtures whose states are made by images.
+IMAGES = {"with_image", "imaged", "armed", "uefi", "with_full_image", "nodes"}
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef, ast.Module]]:
+    for path in sorted(E2E.glob("test_*.py")):
+        module = ast.parse(path.read_text())
+        for node in module.body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield f"{path.stem}::{node.name}", node, module
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_a_virtual_machine_has_a_reason(entry: where.Entry) -> None:
+    if entry.where == where.VIRTUAL:
+        assert entry.why in where.REASONS
+    elif entry.where == where.BOTH:
+        verbs = entry.why.removeprefix("the whole story of ").split(", ")
+        assert set(verbs) <= set(VERBS)
+
+
+def test_all_of_the_lab_is_in_the_table() -> None:
+    names = {entry.name for entry in ENTRIES}
+    assert {name for name, _, _ in functions() if not name.startswith("test_roles")} <= names
+    tested = {path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml")} - {"default"}
+    assert {f"molecule: {name}" for name in tested} <= names
+    for path in E2E.glob("test_*.py"):
+        assert "pytest.mark.lab" in path.read_text(), path.name
+
+
+def test_images_are_for_virtual_machines() -> None:
+    places = {entry.name: entry.where for entry in ENTRIES}
+    found = [name for name, test, _ in functions() if {one.arg for one in test.args.args} & IMAGES]
+    assert len(found) > 10
+    assert {places[name] for name in found} == {where.VIRTUAL}
+
+
+def verbs_of(test: ast.FunctionDef, module: ast.Module) -> set[str]:
+    """The verbs that a test names, and those of the helpers and constants of its file that it names, and of theirs."""
+    below = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
+        target.id: node
+        for node in module.body if isinstance(node, ast.Assign)
+        for target in node.targets if isinstance(target, ast.Name)
+    }  # fmt: skip
+    words: set[str] = set()
+    todo: list[ast.AST] = [test]
+    while todo:
+        for node in ast.walk(todo.pop()):
+            text = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+            name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+            new = {str(one) for one in (text, name) if isinstance(one, str)} - words
+            words |= new
+            todo += [below[one] for one in new if one in below]
+    return (words & set(VERBS)) | {verb for word in words & set(HELPERS) for verb in HELPERS[word]}
+
+
+def test_every_verb_has_a_test_on_virtual_machines() -> None:
+    places = {entry.name: entry.where for entry in ENTRIES}
+    on_machines = {
+        verb
+        for name, test, module in functions()
+        if places.get(name) in (where.VIRTUAL, where.BOTH)
+        for verb in verbs_of(test, module)
+    }
+    assert set(VERBS) - on_machines - ELSEWHERE == set()
+    assert not ELSEWHERE & on_machines - {"lab", "runs", "check"}, "those three are words of other meanings, too"
+
+
+@pytest.mark.parametrize(
+    ("marks", "light", "given"),
+    [
+        ([], True, ["light"]),
+        ([pytest.mark.virtual(where.BOOT)], True, ["virtual"]),
+        ([pytest.mark.story("backup")], True, ["light", "virtual"]),
+        ([pytest.mark.story("backup")], False, ["virtual"]),
+        ([], False, ["virtual"]),
+    ],
+)
+def test_what_the_marks_mean(marks: list[pytest.MarkDecorator], light: bool, given: list[str]) -> None:
+    found = where.places([mark.mark for mark in marks], light)
+    assert [one.values[0] for one in found] == given
+    # with light hosts, a story on virtual machines is not for `make test`
+    slow = [one.values[0] for one in found if "slow" in {mark.name for mark in one.marks}]
+    assert slow == (["virtual"] if len(given) == 2 else [])
+
+
+def test_without_root_it_is_virtual_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(where.VARIABLE, raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "need root" in where.why_virtual()
+    monkeypatch.setenv(where.VARIABLE, "1")
+    assert where.VARIABLE in where.why_virtual()
+
+
+def item(name: str, hosts: str = "", *marks: pytest.MarkDecorator) -> Any:
+    """A test on the lab, as far as pytest is asked about it here."""
+    found = SimpleNamespace(name=name, marks=[pytest.mark.lab.mark, *(one.mark for one in marks)])
+    found.get_closest_marker = lambda kind: next((one for one in found.marks if one.name == kind), None)
+    found.add_marker = lambda one: found.marks.append(one.mark)
+    if hosts:
+        found.callspec = SimpleNamespace(params={"hosts": hosts})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "lanes"),
+    [
+        ("", {"on light hosts": "light", "with a lab of its own": "light", "on the virtual cluster": "virtual"}),
+        ("1", dict.fromkeys(("on light hosts", "with a lab of its own", "on the virtual cluster"), "virtual")),
+    ],
+)
+def test_the_virtual_cluster_has_a_process_of_its_own(
+    asked: str, lanes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And light hosts come first where there is one process. Where all is virtual, one process has it all."""
+    monkeypatch.setattr(where, "why_virtual", lambda: asked)
+    items = [
+        item("on the virtual cluster", where.VIRTUAL, pytest.mark.virtual(where.NFS)),
+        item("with a lab of its own", "", pytest.mark.virtual(where.MACHINES)),
+        item("on light hosts", where.LIGHT),
+    ]
+    pytest_collection_modifyitems(items)
+    assert items[0].name == "on light hosts"
+    assert {one.name: one.get_closest_marker("xdist_group").args[0] for one in items} == lanes

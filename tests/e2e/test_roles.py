@@ -1,0 +1,58 @@
+"""Every role on the lab, by molecule: converge, idempotence, check mode that tells the truth, verify."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import GPUADMIN, KEEP, PATIENCE, REPOSITORY
+from tests.where import QUICK_SCENARIOS, reason_of, scenarios
+
+pytestmark = pytest.mark.lab
+WORK = REPOSITORY / ".cache/molecule"
+
+
+def marks_of(scenario: str) -> list[pytest.MarkDecorator]:
+    reason = reason_of(scenario)
+    slow = [] if scenario in QUICK_SCENARIOS else [pytest.mark.slow]
+    return [*slow, pytest.mark.virtual(reason)] if reason else slow
+
+
+def purge() -> None:
+    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", "molecule"], check=False, capture_output=True)
+    shutil.rmtree(WORK, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[None]:
+    """What an earlier session left may be made from another base image: no lab and no state of molecule's is there."""
+    if not KEEP:
+        purge()
+    yield
+    if not KEEP:
+        purge()
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("scenario", [pytest.param(name, marks=marks_of(name)) for name in scenarios()])
+def test_role(scenario: str, tmp_path: Path) -> None:
+    places = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "gpuadmin/collections"),
+        "ANSIBLE_HOME": str(REPOSITORY / ".ansible"),
+    }
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        done = subprocess.run(
+            ["molecule", "test", "--scenario-name", scenario, "--destroy", "never", "--report", "--no-command-borders"],
+            cwd=REPOSITORY, env={**os.environ, **places}, stdin=subprocess.DEVNULL, stdout=sink,
+            stderr=subprocess.STDOUT, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    said = log.read_text(errors="replace").splitlines()
+    assert done.returncode == 0, "\n".join(["…", *said[-100:], f"(all of it: {log})"])

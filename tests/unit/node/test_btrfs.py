@@ -1,0 +1,68 @@
+"""btrfs itself, on a file system in a file: what a subvolume is, making, copying and deleting it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from tests.unit.node.storage import mounted
+
+pytestmark = pytest.mark.btrfs
+
+
+def test_what_is_a_subvolume(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        btrfs.create(str(point / "own"))
+        (point / "own/directory").mkdir()
+        (point / "link").symlink_to("own")
+        (point / "file").write_text("")
+        for other in ("own/directory", "link", "file", "nothing", "file/below"):
+            assert btrfs.inspect(str(point / other)) is None, other
+        assert btrfs.inspect(str(tmp_path)) is None
+        own = btrfs.inspect(str(point / "own"))
+        assert own is not None
+        assert own == btrfs.subvolume(str(point / "own/directory"))
+        assert (own.read_only, own.parent_uuid, own.received_uuid) == (False, "", "")
+        assert list(btrfs.listing(str(point))) == ["own"]
+        assert btrfs.listing(str(point / "nothing")) == {}
+        with pytest.raises(FileExistsError):
+            btrfs.create(str(point / "own"))
+
+
+def test_snapshots(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        source = str(point / "source")
+        btrfs.create(source)
+        (point / "source/directory").mkdir()
+        (point / "source/file").write_text("precious")
+        handle = btrfs.open_directory(source)
+        try:
+            btrfs.snapshot(handle, str(point / "kept"))
+        finally:
+            os.close(handle)
+        btrfs.snapshot(source, str(point / "writable"), read_only=False)
+        found = btrfs.listing(str(point))
+        assert {name: (one.read_only, one.parent_uuid) for name, one in found.items()} == {
+            "kept": (True, found["source"].uuid), "source": (False, ""), "writable": (False, found["source"].uuid),
+        }  # fmt: skip
+        assert (point / "kept/file").read_text() == "precious"
+        with pytest.raises(NodeError, match="kept exists already"):
+            btrfs.snapshot(source, str(point / "kept"))
+        with pytest.raises(NodeError, match="no subvolume"):
+            btrfs.snapshot(str(point / "source/directory"), str(point / "other"))
+        assert not (point / "other").exists()
+
+
+def test_deleting(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        for name in ("one", "two", "three"):
+            btrfs.create(str(point / name))
+        btrfs.delete([str(point / "one"), str(point / "two")])
+        btrfs.delete([str(point / "three")], durable=False)
+        assert list(point.iterdir()) == []
+        with pytest.raises(NodeError, match=r"one is not deleted: .*\(command: btrfs subvolume delete"):
+            btrfs.delete([str(point / "one")])

@@ -1,0 +1,308 @@
+"""Work in units: begun once, found again, and a result that is of the start that was waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished, program
+
+from tests.unit.node.storage import Storage, mounted
+
+SLOW = {"command": ["sh", "-c", "sleep 1; echo done"]}
+QUICK = {"command": ["echo", "done"]}
+HANGS = {"command": ["sleep", "1000"]}
+SAID = {"status": 0, "output": "done\n"}
+
+
+class Systemd:
+    """Runs what systemd-run is given, in the background, and knows whether it is still running."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.started = 0
+
+    def __call__(self, command: Sequence[str]) -> Finished:
+        out = ""
+        if command[0] == "systemd-run":
+            self.started += 1
+            name = next(word for word in command if word.startswith("--unit=")).removeprefix("--unit=")
+            words = list(command)[list(command).index("--") + 1 :]
+            self.processes[name] = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
+        elif command[:2] == ("systemctl", "show"):
+            process = self.processes.get(command[-1])
+            out = "active" if process is not None and process.poll() is None else "inactive"
+        return subprocess.CompletedProcess(command, 0, out, "")
+
+    def finished(self) -> None:
+        for process in self.processes.values():
+            process.wait(120)
+
+    def kill(self) -> None:
+        """What `systemctl stop` does."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        self.finished()
+
+
+def perform(systemd: Systemd, base: Path, arguments: dict[str, Any], **more: Any) -> Any:
+    return unit.perform("x", program, arguments, run=systemd, systemd=True, base=str(base), **more)
+
+
+# whoever waits in one call
+
+
+@pytest.mark.btrfs
+def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        storage = Storage(point)
+        storage.home("minji", 20001)
+        arguments = vars(storage.request()) | {"verify": None}
+        systemd = Systemd()
+
+        def make(given: dict[str, Any], wait: float | None = None) -> Any:
+            base = str(tmp_path / "run")
+            return unit.perform("make", work.make_backup, given, run=systemd, systemd=True, base=base, wait=wait)
+
+        with pytest.raises(NodeError, match="still working"):
+            make(arguments, wait=0)
+        with pytest.raises(NodeError, match="still at other work"):
+            make({**arguments, "name": "x"})
+        done = make(arguments)
+        assert done["homes"]["minji"]["verified"]
+        assert systemd.started == 1
+        with pytest.raises(NodeError, match="is not a name for a backup"):
+            make({**arguments, "name": "x"})
+        assert systemd.started == 2
+
+
+def test_a_proof_is_of_this_run(tmp_path: Path) -> None:
+    """A job that ended before this run, and whose result nobody took, says nothing of what is there now."""
+    systemd, looked_at = Systemd(), tmp_path / "looked at"
+    looked_at.write_text("good")
+    with pytest.raises(NodeError, match="still working"):
+        perform(systemd, tmp_path / "run", {"command": ["cat", str(looked_at)]}, wait=0)
+    systemd.finished()
+    assert (tmp_path / "run/jobs/x" / unit.RESULT).exists()
+    looked_at.write_text("damaged since")
+    assert perform(systemd, tmp_path / "run", {"command": ["cat", str(looked_at)]})["output"] == "damaged since"
+    assert systemd.started == 2
+
+
+def test_who_sees_it_at_work_waits_for_it(tmp_path: Path) -> None:
+    """Begun by a run that was killed, it is doing the same work now: the next run takes what it will say."""
+    systemd = Systemd()
+    with pytest.raises(NodeError, match="still working"):
+        perform(systemd, tmp_path, SLOW, wait=0)
+    assert perform(systemd, tmp_path, SLOW) == SAID
+    assert systemd.started == 1
+    assert perform(systemd, tmp_path, SLOW) == SAID
+    assert systemd.started == 2, "what was taken is not taken again"
+
+
+def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
+    """It ended and was begun again by somebody else between two looks."""
+
+    class Between(Systemd):
+        def __call__(self, command: Sequence[str]) -> Finished:
+            said = super().__call__(command)
+            if command[0] == "systemd-run":
+                self.finished()
+                other = {"format": unit.FORMAT, "value": "of another", "problem": None, "start": "another"}
+                (tmp_path / "jobs/x" / unit.RESULT).write_text(json.dumps(other))
+            return said
+
+    with pytest.raises(NodeError, match="without a word"):
+        perform(Between(), tmp_path, QUICK)
+
+
+def test_work_that_is_killed_ends_without_a_word(tmp_path: Path) -> None:
+    systemd = Systemd()
+    with pytest.raises(NodeError, match="still working"):
+        perform(systemd, tmp_path, HANGS, wait=0)
+    systemd.kill()
+    assert perform(systemd, tmp_path, QUICK) == SAID
+
+
+def test_without_systemd_it_is_done_here(tmp_path: Path) -> None:
+    assert unit.perform("x", program, QUICK, systemd=False, base=str(tmp_path)) == SAID
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"command": ["/nonexistent/program"]}, "No such file or directory: '/nonexistent/program'"),
+        ({}, "KeyError: 'command'"),
+    ],
+)
+def test_whatever_goes_wrong_is_said(tmp_path: Path, arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(NodeError, match=problem):
+        perform(Systemd(), tmp_path, arguments)
+
+
+# whoever comes back and asks
+
+
+def job(systemd: Systemd, base: Path, arguments: dict[str, Any], name: str = "one") -> unit.Job:
+    return unit.Job("x", program, arguments, f"push {name}", {"name": name}, base=str(base), run=systemd)
+
+
+def attend(job: unit.Job, begun: str, wait: float = 0) -> Any:
+    found = unit.attend(job, begun, wait)
+    return None if found is None else found.value
+
+
+def test_it_is_begun_once_and_its_result_is_found(tmp_path: Path) -> None:
+    systemd = Systemd()
+    pushed = job(systemd, tmp_path, SLOW)
+    assert attend(pushed, "a push") is None
+    assert unit.progress(pushed) == ""
+    unit.teller("x", str(tmp_path))("fetching 1.0 of 2.0 MB")
+    assert attend(pushed, "a push") is None
+    assert unit.progress(pushed) == "fetching 1.0 of 2.0 MB"
+    systemd.finished()
+    assert attend(pushed, "a push") == SAID
+    assert systemd.started == 1
+
+
+def test_the_next_run_waits_for_what_an_earlier_one_began_and_then_does_its_own(tmp_path: Path) -> None:
+    systemd = Systemd()
+    attend(job(systemd, tmp_path, SLOW), "a push")
+    again = job(systemd, tmp_path, QUICK)  # the same work, though its details are others
+    assert attend(again, "b push") is None
+    assert systemd.started == 1
+    systemd.finished()
+    assert attend(again, "b push", wait=100) == SAID
+    assert systemd.started == 2
+
+
+def test_a_result_stays_until_the_next_one(tmp_path: Path) -> None:
+    """Whoever began the work asks for it after somebody else has begun it anew."""
+    systemd = Systemd()
+    first = job(systemd, tmp_path, QUICK)
+    assert attend(first, "a push", wait=100) == SAID
+    assert attend(job(systemd, tmp_path, HANGS), "b push") is None
+    assert attend(first, "a push") == SAID
+    systemd.kill()
+
+
+def test_other_work_is_not_disturbed(tmp_path: Path) -> None:
+    systemd = Systemd()
+    attend(job(systemd, tmp_path, HANGS), "a push")
+    with pytest.raises(NodeError, match=r"x\.service is still at other work \(push one\)"):
+        attend(job(systemd, tmp_path, QUICK, "two"), "b push")
+    systemd.kill()
+
+
+def test_work_that_was_killed_is_not_begun_again_by_itself(tmp_path: Path) -> None:
+    systemd = Systemd()
+    attend(job(systemd, tmp_path, HANGS), "a push")
+    systemd.kill()
+    with pytest.raises(NodeError, match="ended from outside"):
+        attend(job(systemd, tmp_path, HANGS), "a push")
+    assert attend(job(systemd, tmp_path, QUICK), "b push", wait=100) == SAID
+    assert systemd.started == 2
+
+
+@pytest.mark.parametrize("begin", ["perform", "attend"])
+@pytest.mark.parametrize("request_text", ["", "{", "[]", '{"format": 1, "id": "a push"}', None])
+def test_a_job_of_another_version_is_not_taken_for_ours(tmp_path: Path, begin: str, request_text: str | None) -> None:
+    """Its unit works, and what its request says is not known."""
+    systemd = Systemd()
+    ours = job(systemd, tmp_path, HANGS)
+    attend(ours, "a push")
+    path = tmp_path / "jobs/x" / unit.REQUEST
+    if request_text is None:
+        path.write_text(json.dumps({**json.loads(path.read_text()), "format": unit.FORMAT + 1}))
+    else:
+        path.write_text(request_text)
+    with pytest.raises(NodeError, match="still at other work; wait"):
+        attend(ours, "a push") if begin == "attend" else perform(systemd, tmp_path, HANGS, wait=0)
+    systemd.kill()
+
+
+def test_a_result_of_another_version_is_none(tmp_path: Path) -> None:
+    systemd = Systemd()
+    place = tmp_path / "jobs/x"
+    place.mkdir(parents=True, mode=0o700)
+    place.parent.chmod(0o700)
+    (place / unit.RESULT).write_text(json.dumps({"format": 1, "start": "a push", "value": "old", "problem": None}))
+    assert attend(job(systemd, tmp_path, QUICK), "a push", wait=100) == SAID
+
+
+# units
+
+
+class Answers:
+    """Answers each command of systemctl and systemd-run as it is told; other ones succeed."""
+
+    def __init__(self, *answers: tuple[int, str]) -> None:
+        self.answers, self.commands = list(answers), []  # type: ignore[var-annotated]
+
+    def __call__(self, command: Sequence[str]) -> Finished:
+        self.commands.append(tuple(command))
+        if command[1] == "reset-failed":
+            return subprocess.CompletedProcess(command, 1, "", "not loaded")
+        status, text = self.answers.pop(0)
+        return subprocess.CompletedProcess(command, status, text, text)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit, "POLL", 0.02)
+
+
+def test_a_name_that_is_taken_for_a_moment_is_tried_again() -> None:
+    systemd = Answers((1, "Unit x.service was already loaded"), (0, ""))
+    unit.start("x.service", ("true",), "x", ("PrivateMounts=yes",), run=systemd)
+    assert systemd.commands[-1] == (
+        "systemd-run", "--unit=x.service", "--collect", "--quiet", "--description=x", "--property=PrivateMounts=yes",
+        "--", "true",
+    )  # fmt: skip
+    with pytest.raises(NodeError, match="no such property"):
+        unit.start("x.service", ("true",), "x", run=Answers((1, "no such property")))
+    with pytest.raises(NodeError, match="already loaded"):
+        unit.start("x.service", ("true",), "x", run=Answers((1, "it was already loaded")), patience=-1)
+
+
+def test_systemd_that_is_being_replaced_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installing packages may do that, and must not be taken for having ended."""
+    monkeypatch.setattr(unit, "available", lambda: True)
+    assert unit.working("x.service", Answers((1, "Connection reset by peer"), (0, "active\n")))
+    monkeypatch.setattr(unit, "PATIENCE", -1)
+    with pytest.raises(NodeError, match=r"not known whether x\.service works: Connection refused"):
+        unit.working("x.service", Answers((1, "Connection refused")))
+    monkeypatch.setattr(unit, "available", lambda: False)
+    assert not unit.working("x.service", Answers((1, "System has not been booted with systemd")))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("active", True), ("activating", True), ("deactivating", True), ("inactive", False), ("failed", False)],
+)
+def test_what_works(text: str, expected: bool) -> None:
+    assert unit.working("x.service", Answers((0, text))) is expected
+
+
+def test_a_unit_that_does_not_stop() -> None:
+    unit.stop("x.service", Answers((0, "")))
+    unit.stop("x.service", Answers((5, "not loaded")))
+    unit.stop("x.service", Answers((1, "timed out"), (0, "inactive")))
+    with pytest.raises(NodeError, match=r"x\.service does not stop: timed out"):
+        unit.stop("x.service", Answers((1, "timed out"), (0, "active")))
+
+
+def test_a_job_needs_nothing_that_is_installed(tmp_path: Path) -> None:
+    assert unit.command(str(tmp_path))[:3] == (sys.executable, "-I", "-B")
