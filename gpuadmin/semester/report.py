@@ -15,7 +15,8 @@ from gpuadmin.content import content_path
 from gpuadmin.display import make_table, styled
 from gpuadmin.jsontext import json_text
 from gpuadmin.semester.facts import Facts
-from gpuadmin.semester.journal import PHASES, Journal, State
+from gpuadmin.semester.journal import Journal, State
+from gpuadmin.semester.names import PHASES, WIPE
 from gpuadmin.semester.planner import Leaver
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.words import size_words, visible
@@ -29,8 +30,8 @@ def document(
     assert decision is not None
     found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
     wiped = []
-    gone = "wipe" in state.done
-    refused = state.done.get("wipe", {}).get("kept", {})
+    gone = WIPE in state.done
+    refused = state.done.get(WIPE, {}).get("kept", {})
     for one, name in [(leaver, name) for leaver in decision.leaving for name in _of(leaver, found)]:
         home = None if found is None else found["homes"].get(name)
         wiped.append(
@@ -45,7 +46,7 @@ def document(
             }
         )
     scratch = {
-        host: values for entry in entries if entry["event"] in ("done", "failed") and entry["phase"] == "wipe"
+        host: values for entry in entries if entry["event"] in ("done", "failed") and entry["phase"] == WIPE
         for host, values in entry["result"].get("scratch", {}).items()
     }  # fmt: skip
     return {
