@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuadmin.chain_key import make_key
+from gpuadmin.images.chain_key import make_key
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COLLECTIONS = REPOSITORY / "gpuadmin" / "collections"

@@ -1,3 +1,6 @@
+"""`python -m gpuadmin`: the same as the command `gpuadmin`."""
+
 from gpuadmin.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -72,3 +72,11 @@ class InterruptedRun(GpuadminError):
     """The run was ended by Ctrl-C or a signal; it can be run again."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def hint_of(error: click.ClickException) -> str | None:
+    """What to do about an error: what it says itself; for click's own about the command line, where it is explained."""
+    if isinstance(error, click.UsageError):
+        return f"{error.ctx.command_path} --help" if error.ctx is not None else None
+    hint: str | None = getattr(error, "hint", None)
+    return hint

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import RefusedError, hint_of
 from gpuadmin.jsontext import json_text
 from gpuadmin.results import HostResult
 
@@ -38,12 +38,17 @@ def document(
     }
 
 
+def local_document(verb: str, result: Mapping[str, Any], *, site: Path | None = None) -> str:
+    """The JSON document of a verb that worked on this machine alone, and all is well."""
+    return json_text(document(verb, site=site, run=None, check=False, status="ok", result=result))
+
+
 def error_document(arguments: Sequence[str], error: click.ClickException) -> str:
     """The JSON document of a verb that ended with an error before it had a result."""
     status = "refused" if isinstance(error, RefusedError) else "failed"
     verb = next((word for word in arguments if not word.startswith("-")), "")
     body = document(verb, site=None, run=None, check="--check" in arguments, status=status)
-    body["result"] = {"error": error.format_message(), "hint": getattr(error, "hint", None)}
+    body["result"] = {"error": error.format_message(), "hint": hint_of(error)}
     return json_text(body)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from gpuadmin.ansible import runner
+from gpuadmin.ansible.invocation import Invocation, Secrets
 from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site, load_site
@@ -69,13 +70,13 @@ class Session:
         return names
 
     @cached_property
-    def secrets(self) -> runner.Secrets:
+    def secrets(self) -> Secrets:
         """The passwords that the options name, asked for once. They stay in memory."""
         ssh = ask("ssh password", hidden=True) if self.options.ask_pass else None
         become = None
         if self.options.ask_become_pass:
             become = ask("sudo password", hidden=True, default=ssh or "")
-        return runner.Secrets(ssh=ssh, become=become or None)
+        return Secrets(ssh=ssh, become=become or None)
 
     def plan(self, plan: Plan) -> bool:
         """Show what is about to be done, and record it. Returns whether there is anything to do."""
@@ -143,7 +144,7 @@ class Session:
             return RunResult({})
         log = self.begun().log
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
-        invocation = runner.Invocation(
+        invocation = Invocation(
             playbook=playbook,
             inventory=self.site.inventory.sources,
             known_hosts=self.site.known_hosts,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+import paramiko
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import is_hash_of, known_as
@@ -49,10 +52,6 @@ def fetch_host_keys(hosts: Iterable[Host]) -> list[HostKey]:
 
 
 def _fetch(host: Host) -> HostKey:
-    import logging
-
-    import paramiko
-
     # paramiko logs a traceback when a host is no ssh server; the caller gets a sentence instead
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     base = HostKey(host.name, host.address, host.port)

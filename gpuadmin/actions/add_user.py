@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuadmin import accounts
+from gpuadmin.accounts import requests as accounts
+from gpuadmin.accounts.importing import read_keys, read_people
 from gpuadmin.actions.shared.accounts import converge, perform, uids_elsewhere
-from gpuadmin.importing import read_keys, read_people
 from gpuadmin.options import Options
 from gpuadmin.session import opened
 from gpuadmin.words import counted

@@ -11,7 +11,8 @@ from gpuadmin.actions.shared.images import NOTICE, look, require_storage, signin
 from gpuadmin.config.inventory import Host
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ConfigError, RefusedError, UnreachableError
-from gpuadmin.images import BuildRequest, Facts, build_phases, build_plan, check_name, choose_parent, new_name, without
+from gpuadmin.images.build import BuildRequest, build_phases, build_plan, choose_parent, without
+from gpuadmin.images.facts import Facts, check_name, new_name
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.results import RunResult

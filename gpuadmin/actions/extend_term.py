@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from gpuadmin.accounts import known
+from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.accounts import converge, perform
 from gpuadmin.options import Options
+from gpuadmin.semester.term import current_term, extended
 from gpuadmin.session import opened
-from gpuadmin.term import current_term, extended
 
 
 def extend_term(options: Options, names: Sequence[str], until: date | None) -> int:

@@ -8,13 +8,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gpuadmin.config.fields import host_name
-from gpuadmin.config.find import SETTINGS_FILE
+from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
 from gpuadmin.config.skeleton import SiteHost, write_site
-from gpuadmin.console import say
+from gpuadmin.console import say, say_document
 from gpuadmin.errors import ConfigError
+from gpuadmin.report import local_document
 
 
-def init(directory: Path, *, name: str | None, admin: str | None, storage: str | None, nodes: Sequence[str]) -> int:
+def init(
+    directory: Path, *, name: str | None, admin: str | None, storage: str | None, nodes: Sequence[str], as_json: bool
+) -> int:
     """Write a site for these hosts, of which the first node is golden. Returns the exit code."""
     if (directory / SETTINGS_FILE).exists():
         raise ConfigError(
@@ -32,8 +35,12 @@ def init(directory: Path, *, name: str | None, admin: str | None, storage: str |
         write_site(directory, name=name or directory.absolute().name, settings=settings, hosts=hosts)
     except ValidationError as error:
         raise ConfigError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
-    say(f"Wrote {directory}: gpuadmin.yml, users.yml, inventory/hosts.yml")
+    written = [SETTINGS_FILE, USERS_FILE, "inventory/hosts.yml"]
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
     todo += ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check", "gpuadmin provision"]
+    if as_json:
+        say_document(local_document("init", {"files": written, "next": todo}, site=directory.absolute()))
+        return 0
+    say(f"Wrote {directory}: {', '.join(written)}")
     say(f"Next, in {directory}:\n  " + "\n  ".join(todo))
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.actions.shared.images import facts, variables
 from gpuadmin.display import make_console, make_table
-from gpuadmin.images import Facts
+from gpuadmin.images.facts import Facts
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder

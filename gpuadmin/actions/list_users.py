@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from gpuadmin.accounts import subid_range
+from gpuadmin.accounts.ids import subid_range
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.roles import everybody
 from gpuadmin.answers import Answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuadmin.accounts import refuse_protected
+from gpuadmin.accounts.requests import refuse_protected
 from gpuadmin.actions.shared.accounts import update
 from gpuadmin.options import Options
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import date
 
-from gpuadmin import timer
-from gpuadmin.accounts import known
+from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
 from gpuadmin.config.load import find_site, load_settings
 from gpuadmin.console import say
 from gpuadmin.errors import ConfigError
-from gpuadmin.notices import plan_notices
+from gpuadmin.mail import timer
+from gpuadmin.mail.notices import plan_notices
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened

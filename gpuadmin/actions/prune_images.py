@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuadmin.actions.shared.images import look, variables
-from gpuadmin.images import prune_store
+from gpuadmin.images.prune import prune_store
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder

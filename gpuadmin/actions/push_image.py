@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.actions.shared.images import NOTICE, WAITING, in_store, look, variables
-from gpuadmin.chain_key import make_key
 from gpuadmin.console import say
 from gpuadmin.errors import RefusedError
-from gpuadmin.images import Facts, batches, chains, check_name, links, plan_push, slowest_steps, time_spent
+from gpuadmin.images.chain_key import make_key
+from gpuadmin.images.facts import Facts, check_name
+from gpuadmin.images.push import batches, chains, links, plan_push, slowest_steps, time_spent
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder

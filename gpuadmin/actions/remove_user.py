@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuadmin import accounts
+from gpuadmin.accounts import requests as accounts
 from gpuadmin.actions.shared.accounts import converge, perform, refuse_carried
 from gpuadmin.config.memory import owners, recall
 from gpuadmin.errors import ConfigError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuadmin.actions.shared.images import NOTICE, look, variables
-from gpuadmin.images import batches
+from gpuadmin.images.push import batches
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder

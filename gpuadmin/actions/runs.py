@@ -70,4 +70,7 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
         },
         check=bool(record["check"]),
     )
+    outcome = result.get("result")
+    if isinstance(outcome, dict) and outcome.get("error"):
+        console.print(f"Error: {outcome['error']}")
     console.print(f"{result['status']}, exit code {result['exit_code']}, {_when(str(result['ended']))}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 from gpuadmin.config.reference import json_schemas, reference_page
 from gpuadmin.console import say_document
+from gpuadmin.report import local_document
 
 
-def schema(file: str, *, reference: bool) -> int:
+def schema(file: str, *, reference: bool, as_json: bool) -> int:
     """Print the schema of gpuadmin.yml or users.yml; `reference`: a page about both. Returns the exit code."""
-    if reference:
-        say_document(reference_page(), end=False)
+    page = reference_page() if reference else json_schemas()[f"{file.removesuffix('.yml')}.schema.json"]
+    if as_json:
+        result = {"reference": page} if reference else {"file": file, "schema": json.loads(page)}
+        say_document(local_document("schema", result))
     else:
-        say_document(json_schemas()[f"{file.removesuffix('.yml')}.schema.json"], end=False)
+        say_document(page, end=False)
     return 0

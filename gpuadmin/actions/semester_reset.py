@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-from gpuadmin.actions.semester.people import release, released, unlock
-from gpuadmin.actions.semester.phases import HANDLERS, foresee
+from gpuadmin.actions.semester.people import Abort, Release
+from gpuadmin.actions.semester.phase import Outcome, Phase
+from gpuadmin.actions.semester.phases import PHASES
 from gpuadmin.actions.semester.reset import (
-    Outcome,
     Request,
     Reset,
     confirm_phase,
@@ -25,7 +24,7 @@ from gpuadmin.display import show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
-from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.semester.names import WIPE
 from gpuadmin.semester.plans import of_decision
 from gpuadmin.semester.report import document, show, write
 from gpuadmin.session import Session, opened
@@ -53,24 +52,16 @@ def semester_reset(options: Options, mail: MailOptions, **given: Any) -> int:
         return finish(session, code, session.result)
 
 
-def _go(reset: Reset, phases: list[str]) -> int:
+def _go(reset: Reset, names: list[str]) -> int:
     """Do phases until one cannot be done now. Returns the exit code."""
     reset.planned("decision", of_decision(reset.decision, reset.facts.waiting()).build())
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
-    for phase in [] if code else phases:
-        if not reset.check:
-            refuse_early(reset, phase, date.today())
-            refuse_pending(reset, phase)
-        make_plan, work = HANDLERS[phase]
-        plan = make_plan(reset)
-        reset.planned(phase, plan)
+    for phase in [] if code else [phase(reset) for phase in PHASES if phase.name in names]:
         if reset.check:
-            _foresee(reset, phase)
-            continue
-        code = _do(reset, phase, plan, work)
-        if code:
+            _check(reset, phase)
+        elif code := _do(reset, phase):
             return code
     if not reset.check and not code:
         _finish(reset)
@@ -79,50 +70,81 @@ def _go(reset: Reset, phases: list[str]) -> int:
     return code
 
 
-def _release(reset: Reset) -> int:
-    """Those who were locked out and stay by now can log in again, before anything else. Returns the exit code."""
-    names = released(reset)
-    if not names:
-        return 0
-    builder = PlanBuilder("Let in again those who stay by now")
-    builder.add_all(reset.named("gpu", "storage"), [f"{name}: can log in again" for name in names])
-    plan = builder.build()
-    reset.planned("release", plan)
-    if reset.check:
-        return 0
-    reset.session.confirm(plan.question)
-    outcome = release(reset, names)
-    reset.journal.write("released", names=names, pending=dict(outcome.pending))
-    return int(outcome.code)
+def _check(reset: Reset, phase: Phase) -> None:
+    """Show what a phase is about to do, and what the hosts themselves say of it."""
+    reset.planned(phase.name, phase.plan())
+    hosts = phase.predicted.hosts
+    show_hosts(reset.session.console, hosts, check=True)
+    reset.phases[phase.name]["foreseen"] = {name: host.changed for name, host in hosts.items()}
 
 
-def _do(reset: Reset, phase: str, plan: Plan, work: Callable[[Reset], Outcome]) -> int:
+def _do(reset: Reset, phase: Phase) -> int:
+    """Show, ask, write the journal, do, write the journal. Returns the exit code."""
+    refuse_early(reset, phase.name, date.today())
+    refuse_pending(reset, phase.name)
+    phase.require()
+    plan = phase.plan()
+    reset.planned(phase.name, plan)
     if not plan.empty:
-        confirm_phase(reset, phase, plan)
-    reset.journal.write("begin", phase=phase, plan=plan.document())
+        confirm_phase(reset, phase.name, plan)
+    reset.journal.write("begin", phase=phase.name, plan=plan.document())
     try:
-        outcome = work(reset)
+        outcome = phase.run(check=False)
     except GpuadminError as error:
-        reset.journal.write("failed", phase=phase, result={"error": error.message}, pending={})
+        reset.journal.write("failed", phase=phase.name, result={"error": error.message}, pending={})
         raise
-    reset.phases[phase] |= {"result": dict(outcome.result), "pending": dict(outcome.pending)}
+    reset.phases[phase.name] |= {"result": dict(outcome.result), "pending": dict(outcome.pending)}
     event = "failed" if outcome.code else "done"
-    reset.journal.write(event, phase=phase, result=dict(outcome.result), pending=dict(outcome.pending))
+    reset.journal.write(event, phase=phase.name, result=dict(outcome.result), pending=dict(outcome.pending))
     for host, reason in outcome.pending.items():
-        say(one_line(f"{phase}: {host}: {reason}"), err=True)
+        say(one_line(f"{phase.name}: {host}: {reason}"), err=True)
     if outcome.code:
         say("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
     else:
         rest = ", but for what is pending" if outcome.pending else ""
-        reset.session.console.print(styled((f"{phase}: done", "green"), rest))
+        reset.session.console.print(styled((f"{phase.name}: done", "green"), rest))
     return int(outcome.code)
 
 
-def _foresee(reset: Reset, phase: str) -> None:
-    """What the hosts themselves say that a phase would do: the same modules, in check mode."""
-    hosts = foresee(reset, phase)
-    show_hosts(reset.session.console, hosts, check=True)
-    reset.phases[phase]["foreseen"] = {name: host.changed for name, host in hosts.items()}
+def _confirmed(reset: Reset, phase: Phase) -> Outcome:
+    """What comes before or instead of the phases: show, ask, do."""
+    plan = phase.plan()
+    reset.planned(phase.name, plan)
+    reset.session.confirm(plan.question)
+    return phase.run(check=False)
+
+
+def _release(reset: Reset) -> int:
+    """Those who were locked out and stay by now can log in again, before anything else. Returns the exit code."""
+    phase = Release(reset)
+    if not phase.people:
+        return 0
+    if reset.check:
+        _check(reset, phase)
+        return 0
+    outcome = _confirmed(reset, phase)
+    reset.journal.write("released", names=phase.people, pending=dict(outcome.pending))
+    return int(outcome.code)
+
+
+def _abort(reset: Reset) -> int:
+    """Take back what was done, as long as nothing was wiped. Returns the exit code."""
+    if WIPE in reset.state.begun:
+        raise RefusedError(
+            "homes are being wiped; this cannot be taken back",
+            hint="--resume goes on; gpuadmin restore-home brings single homes back",
+        )
+    phase = Abort(reset)
+    if reset.check:
+        _check(reset, phase)
+        return 0
+    outcome = _confirmed(reset, phase)
+    for host, reason in outcome.pending.items():
+        say(one_line(f"{host}: {reason}"), err=True)
+    if outcome.code:
+        return int(outcome.code)
+    reset.journal.write("aborted")
+    return 0
 
 
 def _report(reset: Reset) -> dict[str, Any]:
@@ -153,30 +175,3 @@ def _next_term(session: Session) -> None:
     del node["next"]
     write_atomically(file.path, file.dump())
     say(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)
-
-
-def _abort(reset: Reset) -> int:
-    """Take back what was done, as long as nothing was wiped."""
-    if "wipe" in reset.state.begun:
-        raise RefusedError(
-            "homes are being wiped; this cannot be taken back",
-            hint="--resume goes on; gpuadmin restore-home brings single homes back",
-        )
-    builder = PlanBuilder(f"Take back the reset of {reset.decision.term}")
-    if "lock" in reset.state.begun:
-        names = [name for name in reset.state.unlocked_before if name in reset.decision.names]
-        builder.add_all(reset.named("gpu", "storage"), [f"{name}: can log in again" for name in names])
-    builder.add("site", "the journal says that it was aborted; the backup, if one was made, stays")
-    plan = builder.build()
-    reset.planned("abort", plan)
-    if reset.check:
-        return 0
-    reset.session.confirm(plan.question)
-    if "lock" in reset.state.begun:
-        outcome = unlock(reset)
-        for host, reason in outcome.pending.items():
-            say(one_line(f"{host}: {reason}"), err=True)
-        if outcome.code:
-            return int(outcome.code)
-    reset.journal.write("aborted")
-    return 0

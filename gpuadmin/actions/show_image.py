@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.actions.shared.images import facts, in_store, variables
 from gpuadmin.console import say
-from gpuadmin.images import check_name
+from gpuadmin.images.facts import check_name
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder

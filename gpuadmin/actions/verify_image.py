@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuadmin.actions.shared.images import variables
 from gpuadmin.console import say
 from gpuadmin.errors import ExitCode
-from gpuadmin.images import check_name
+from gpuadmin.images.facts import check_name
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder

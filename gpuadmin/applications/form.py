@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpuadmin.accounts.importing import NO, YES
 from gpuadmin.applications.columns import Columns
 from gpuadmin.applications.table import Row, Table
 from gpuadmin.config import fields
 from gpuadmin.config.schema import Applications
-from gpuadmin.importing import NO, YES
 
 _YES = (*YES, "네", "사용", "사용함", "필요", "필요함", "필요합니다")
 _NO = (*NO, "아니요", "미사용", "사용안함", "불필요", "필요없음")

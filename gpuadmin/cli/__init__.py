@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,45 +12,60 @@ import click
 
 from gpuadmin import __version__
 from gpuadmin.console import say, say_document
-from gpuadmin.errors import ExitCode, InterruptedRun
+from gpuadmin.errors import ExitCode, InterruptedRun, hint_of
 
-# Verb -> the line that `gpuadmin --help` shows. Kept here so that the help needs no import of the verbs;
-# a contract test holds it against the modules.
-VERBS: dict[str, str] = {
-    "init": "Write a new site directory.",
-    "check": "Check a site for mistakes.",
-    "trust": "Fetch, show and pin the ssh host keys of hosts.",
-    "provision": "Set nodes and the storage host up.",
-    "drift": "Report where hosts differ from the site.",
-    "add-user": "Give people an account on every node.",
-    "remove-user": "Lock and remove accounts; homes stay.",
-    "lock-user": "Stop people from logging in.",
-    "unlock-user": "Let locked people log in again.",
-    "extend-user": "Set until when accounts are valid.",
-    "import-applications": "Give applicants of a survey their accounts.",
-    "extend-term": "Let people stay for the next term.",
-    "list-users": "Show accounts and where they are missing.",
-    "sync-users": "Bring every node to what users.yml says.",
-    "prepare-root": "Check and complete the disk layout that images need.",
-    "build-image": "Build an image on the golden node, and try it there.",
-    "push-image": "Move nodes to an image, batch by batch.",
-    "rollback-image": "Move nodes back to the root they ran before.",
-    "list-images": "Show the images of the store and of the nodes.",
-    "show-image": "Show what is in an image, and what changed.",
-    "verify-image": "Verify an image's signature, digests and chain.",
-    "prune-images": "Delete images and roots that nobody needs.",
-    "notify": "Mail the reminders that are due.",
-    "semester-reset": "End the term: lock, back up, wipe, reopen.",
-    "backup": "Back the homes up now.",
-    "list-backups": "Show backups and whose homes are in them.",
-    "verify-backup": "Read a backup and compare it with its manifests.",
-    "restore-home": "Bring a home, or a part of it, back.",
-    "clear-leftovers": "Pack what a wipe could not delete.",
-    "runs": "List past runs, or show one.",
-    "lab": "A virtual cluster on this machine.",
-    "schema": "Print the JSON Schema of a site's files.",
-    "completion": "Print the shell completion script.",
+# Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
+# needs no import of the verbs; a contract test holds it against the modules and README.
+SECTIONS: dict[str, dict[str, str]] = {
+    "A site": {
+        "init": "Write a new site directory.",
+        "check": "Check a site for mistakes.",
+        "trust": "Fetch, show and pin the ssh host keys of hosts.",
+    },
+    "Hosts": {
+        "provision": "Set nodes and the storage host up.",
+        "drift": "Report where hosts differ from the site.",
+    },
+    "People": {
+        "add-user": "Give people an account on every node.",
+        "remove-user": "Lock and remove accounts; homes stay.",
+        "lock-user": "Stop people from logging in.",
+        "unlock-user": "Let locked people log in again.",
+        "extend-user": "Set until when accounts are valid.",
+        "list-users": "Show accounts and where they are missing.",
+        "sync-users": "Bring every node to what users.yml says.",
+    },
+    "Terms": {
+        "import-applications": "Give applicants of a survey their accounts.",
+        "notify": "Mail the reminders that are due.",
+        "extend-term": "Let people stay for the next term.",
+        "semester-reset": "End the term: lock, back up, wipe, reopen.",
+    },
+    "Backups": {
+        "backup": "Back the homes up now.",
+        "list-backups": "Show backups and whose homes are in them.",
+        "verify-backup": "Read a backup and compare it with its manifests.",
+        "restore-home": "Bring a home, or a part of it, back.",
+        "clear-leftovers": "Pack what a wipe could not delete.",
+    },
+    "Images": {
+        "prepare-root": "Check and complete the disk layout that images need.",
+        "build-image": "Build an image on the golden node, and try it there.",
+        "push-image": "Move nodes to an image, batch by batch.",
+        "rollback-image": "Move nodes back to the root they ran before.",
+        "list-images": "Show the images of the store and of the nodes.",
+        "show-image": "Show what is in an image, and what changed.",
+        "verify-image": "Verify an image's signature, digests and chain.",
+        "prune-images": "Delete images and roots that nobody needs.",
+    },
+    "Around it": {
+        "runs": "List past runs, or show one.",
+        "lab": "A virtual cluster on this machine.",
+        "schema": "Print the JSON Schema of a site's files.",
+        "completion": "Print the shell completion script.",
+    },
 }
+VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 
 
 class LazyGroup(click.Group):
@@ -68,8 +82,10 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, VERBS))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(width), line) for verb, line in verbs.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -109,11 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         say("Interrupted.", err=True)
         _show_document(arguments, InterruptedRun("interrupted"))
         sys.exit(ExitCode.INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(error.format_message(), err=True)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         _show_document(arguments, error)
-        shown = io.StringIO()
-        error.show(shown)  # click's own errors quote what was typed or pasted
-        say(shown.getvalue(), err=True, end=False)
+        hint = hint_of(error)
+        say(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
+from gpuadmin.cli import cli
+from gpuadmin.cli._options import json_option
 from gpuadmin.console import say_document
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(shell: str) -> None:
+@json_option
+def command(shell: str, as_json: bool) -> int:
     """Print the completion script of a shell.
 
     \b
@@ -17,10 +21,12 @@ def command(shell: str) -> None:
     zsh:   gpuadmin completion zsh  > "${fpath[1]}/_gpuadmin"
     fish:  gpuadmin completion fish > ~/.config/fish/completions/gpuadmin.fish
     """
-    from click.shell_completion import get_completion_class
-
-    from gpuadmin.cli import cli
-
     kind = get_completion_class(shell)
     assert kind is not None
-    say_document(kind(cli, {}, "gpuadmin", "_GPUADMIN_COMPLETE").source())
+    script = kind(cli, {}, "gpuadmin", "_GPUADMIN_COMPLETE").source()
+    if as_json:
+        from gpuadmin.report import local_document
+
+        script = local_document("completion", {"shell": shell, "script": script})
+    say_document(script)
+    return 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
-from gpuadmin.console import say
-from gpuadmin.words import counted
+from gpuadmin.cli._options import json_option
 
 NAME = click.option("--name", default="default", show_default=True, help="Which lab; several can exist side by side.")
 
@@ -37,6 +36,7 @@ def command() -> None:
 )
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  [default: ./lab-site, or where it was written before]")  # fmt: skip
+@json_option
 @NAME
 def up(
     nodes: int,
@@ -46,38 +46,26 @@ def up(
     light: bool | None,
     site: Path | None,
     name: str,
-) -> None:
+    as_json: bool,
+) -> int:
     """Bring the lab up, and write a site for it.
 
     What runs is kept, what is down is started, what is missing is added. The first time, the base image is made.
     """
-    from gpuadmin.lab import cluster, state
+    from gpuadmin.actions import lab
 
-    known = state.load(name)
-    directory = site or (Path(known.site) if known and known.site else Path("lab-site"))
-    lab = cluster.up(
-        name,
-        nodes=nodes,
-        ordinary=ordinary,
-        memory_mib=memory,
-        firmware=firmware,
-        light=light,
-        site_directory=directory.absolute(),
-        progress=_progress(),
-    )
-    count = counted(len(lab.hosts), "host is", "hosts are")
-    say(f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}")
+    return lab.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, site=site,
+                  as_json=as_json)  # fmt: skip
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 @NAME
-def status(as_json: bool, name: str) -> None:
+def status(as_json: bool, name: str) -> int:
     """Show the lab's hosts, whether they run, and its snapshots."""
-    from gpuadmin.lab import report
+    from gpuadmin.actions import lab
 
-    facts = report.facts(name)
-    say(report.as_json(facts) if as_json else report.as_text(facts))
+    return lab.status(name, as_json=as_json)
 
 
 @command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -86,89 +74,77 @@ def status(as_json: bool, name: str) -> None:
 @click.option("--login", "-l", metavar="NAME", help="Log in as somebody else than the admin.")
 @click.option("--identity", "-i", type=click.Path(path_type=Path), help="The private key to log in with.")
 @NAME
-def ssh(host: str, words: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> None:
+def ssh(host: str, words: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> int:
     """Log in to a host as the admin, or run a command there (`sudo` needs no password).
 
     Options for gpuadmin stand before HOST.
     """
-    import os
+    from gpuadmin.actions import lab
 
-    from gpuadmin.lab import commands, seed, state
-    from gpuadmin.lab import ssh as lab_ssh
-
-    commands.require("ssh")
-    lab = state.existing(name)
-    line = lab_ssh.ssh_command(lab, lab.host(host), words, login=login or seed.ADMIN, identity=identity)
-    os.execvp(line[0], line)
+    return lab.ssh(name, host, words, login=login, identity=identity)
 
 
 @command.command("power-cut")
 @click.argument("host")
+@json_option
 @NAME
-def power_cut(host: str, name: str) -> None:
+def power_cut(host: str, name: str, as_json: bool) -> int:
     """Cut a host's power, now. What it had not flushed to its disk is lost."""
-    from gpuadmin.lab import cluster
+    from gpuadmin.actions import lab
 
-    say(f"{host}: power cut" if cluster.power_cut(name, host) else f"{host} was off already")
+    return lab.power_cut(name, host, as_json=as_json)
 
 
 @command.command()
 @click.argument("host")
+@json_option
 @NAME
-def start(host: str, name: str) -> None:
+def start(host: str, name: str, as_json: bool) -> int:
     """Start a host that is off, and wait until it answers ssh."""
-    from gpuadmin.lab import cluster
+    from gpuadmin.actions import lab
 
-    cluster.start(name, host, _progress())
-    say(f"{host} is up")
+    return lab.start(name, host, as_json=as_json)
 
 
 @command.command()
 @click.argument("snapshot")
+@json_option
 @NAME
-def save(snapshot: str, name: str) -> None:
+def save(snapshot: str, name: str, as_json: bool) -> int:
     """Save all hosts as they run now: memory, disks, everything."""
-    from gpuadmin.lab import snapshots
+    from gpuadmin.actions import lab
 
-    snapshots.save(name, snapshot, _progress())
-    say(f"saved {snapshot}")
+    return lab.save(name, snapshot, as_json=as_json)
 
 
 @command.command()
 @click.argument("snapshot")
+@json_option
 @NAME
-def restore(snapshot: str, name: str) -> None:
+def restore(snapshot: str, name: str, as_json: bool) -> int:
     """Bring all hosts back to a saved moment, whether they run or not. Takes seconds."""
-    from gpuadmin.lab import snapshots
+    from gpuadmin.actions import lab
 
-    snapshots.restore(name, snapshot, _progress())
-    say(f"restored {snapshot}")
+    return lab.restore(name, snapshot, as_json=as_json)
 
 
 @command.command()
 @click.option("--purge", is_flag=True, help="Delete its disks, keys and snapshots as well.")
+@json_option
 @NAME
-def down(purge: bool, name: str) -> None:
+def down(purge: bool, name: str, as_json: bool) -> int:
     """Shut the lab down. Its disks stay, unless you purge them."""
-    from gpuadmin.lab import cluster
+    from gpuadmin.actions import lab
 
-    cluster.down(name, purge=purge, progress=_progress())
-    say(f"lab {name} is {'gone' if purge else 'down'}")
+    return lab.down(name, purge=purge, as_json=as_json)
 
 
 @command.command()
 @click.argument("host")
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written.")
 @NAME
-def logs(host: str, follow: bool, name: str) -> None:
+def logs(host: str, follow: bool, name: str) -> int:
     """Show a host's serial console."""
-    from gpuadmin.lab import report
+    from gpuadmin.actions import lab
 
-    for text in report.console(name, host, follow=follow):
-        say(text, end=False)
-
-
-def _progress() -> Any:
-    from gpuadmin.lab.progress import Progress
-
-    return Progress()
+    return lab.logs(name, host, follow=follow)

@@ -8,8 +8,7 @@ import click
 
 from gpuadmin.cli._options import mail_options, run_options
 from gpuadmin.options import MailOptions, Options
-
-PHASES = ["announce", "lock", "end-sessions", "backup", "wipe", "prune", "reopen"]
+from gpuadmin.semester.names import PHASES
 
 
 @click.command("semester-reset")

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from gpuadmin.config.inventory import GROUPS
+from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.known_hosts import known_as, pinned_keys
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import WAY_OUT, recall

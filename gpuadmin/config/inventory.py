@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.vars.manager import VariableManager
+
+from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import refuse_irregular
-
-GROUPS: dict[str, str] = {
-    "gpu": "nodes that people log in to",
-    "golden": "the node on which updates are made (one of gpu)",
-    "storage": "the host that serves homes and images",
-    "monitor": "the host that collects metrics",
-    "backup": "the host that holds the second copy of backups",
-}
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,6 @@ def load_inventory(directory: Path) -> Inventory:
     folder = directory / "inventory"
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory", hint="gpuadmin init DIR shows what a site looks like")
-    from ansible.vars.manager import VariableManager
-
     manager = _load(folder)
     variables = VariableManager(loader=manager._loader, inventory=manager)
 
@@ -109,13 +107,6 @@ def _manager(folder: Path, pattern: str) -> frozenset[str]:
 
 def _load(folder: Path) -> Any:
     # Ansible warns on stderr about empty groups and sources; what matters is checked below and in check.py.
-    import contextlib
-    import io
-
-    from ansible.errors import AnsibleError
-    from ansible.inventory.manager import InventoryManager
-    from ansible.parsing.dataloader import DataLoader
-
     _refuse_irregular(folder)
     for source in sorted(folder.iterdir()):
         if source.suffix in (".yml", ".yaml") and source.is_file():
@@ -150,6 +141,4 @@ def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> 
 
 def _check_yaml(source: Path) -> None:
     """Ansible only warns about an inventory file that it cannot parse; for us that would be a cluster without hosts."""
-    from gpuadmin.config.yamlfile import YamlFile
-
     YamlFile.load(source)

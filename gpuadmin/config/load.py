@@ -9,7 +9,7 @@ from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE, find_site
 from gpuadmin.config.inventory import Inventory, load_inventory
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
-from gpuadmin.config.validated import validated
+from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.reading import read_text
 

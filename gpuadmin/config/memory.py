@@ -12,16 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpuadmin.config.find import runs_of
+from gpuadmin.config.schema import Registry
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.jsontext import json_text
 from gpuadmin.reading import is_absent, read_limited
-
-if TYPE_CHECKING:
-    from gpuadmin.config.schema import Registry
 
 MEMORY_FILE = "uids.json"  # in runs/
 

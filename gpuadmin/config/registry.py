@@ -13,7 +13,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from gpuadmin.config.memory import remember
 from gpuadmin.config.schema import Registry, Settings, User
-from gpuadmin.config.validated import validated
+from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError
 

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.config.inventory import GROUPS
+import jinja2
+import yaml
+
+from gpuadmin.config.groups import GROUPS
+from gpuadmin.config.reference import json_schemas
+from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
@@ -38,9 +43,6 @@ def write_site(
     gpuadmin.yml and users.yml are written only where there are none; inventory/hosts.yml and known_hosts are
     replaced. `settings` stand over the defaults. Raises ConfigError if the directory holds something else.
     """
-    from gpuadmin.config.reference import json_schemas
-    from gpuadmin.config.schema import Settings
-
     chosen = Settings.model_validate({"name": name, **settings})
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory}: is not a directory")
@@ -74,8 +76,6 @@ def _groups(hosts: Sequence[SiteHost]) -> list[dict[str, Any]]:
 
 
 def _render(template: str, values: Mapping[str, Any]) -> str:
-    import jinja2
-
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(content_path("templates", "site")),
         undefined=jinja2.StrictUndefined,
@@ -88,7 +88,5 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
 
 def scalar(text: str) -> str:
     """Given a text, return it as YAML that every parser reads as that text: bare where that is safe, else quoted."""
-    import yaml
-
     bare = re.fullmatch(r"[A-Za-z_/~][A-Za-z0-9_./~-]*", text) and yaml.safe_load(text) == text
     return text if bare else json.dumps(text, ensure_ascii=False)

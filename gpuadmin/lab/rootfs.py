@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 import os
 import tarfile
@@ -37,8 +38,6 @@ def check_machine() -> None:
     if os.geteuid() == 0:
         return
     require("newuidmap")
-    import getpass
-
     user = getpass.getuser()
     for file in (Path("/etc/subuid"), Path("/etc/subgid")):
         lines = file.read_text().splitlines() if file.exists() else []

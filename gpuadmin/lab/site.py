@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.lab import ssh
 from gpuadmin.lab.seed import ADMIN
 from gpuadmin.lab.state import Host, Kind, Lab
@@ -28,8 +29,6 @@ def settings(lab: Lab) -> dict[str, object]:
 
 def write(lab: Lab, directory: Path) -> None:
     """Write the lab's site. In one that is there already, only the inventory and the host keys are refreshed."""
-    from gpuadmin.config.skeleton import SiteHost, write_site
-
     write_site(
         directory,
         name=lab.name,

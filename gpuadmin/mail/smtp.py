@@ -13,6 +13,7 @@ from typing import Any, Self
 from gpuadmin.config.schema import Mail
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.ledger import State
+from gpuadmin.mail.render import one_line
 from gpuadmin.mail.transport import Answer, TransportDown
 from gpuadmin.reading import read_limited
 
@@ -183,15 +184,11 @@ def _refusal(code: int, text: bytes | str) -> Answer:
 
 
 def _line(code: int, text: bytes | str) -> str:
-    from gpuadmin.mail.render import one_line
-
     words = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return one_line(f"{code} {words}", 300)
 
 
 def _words(error: Exception) -> str:
-    from gpuadmin.mail.render import one_line
-
     if isinstance(error, smtplib.SMTPResponseException):
         return _line(error.smtp_code, error.smtp_error)
     return one_line(str(error) or type(error).__name__, 300)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import GpuadminError
 from gpuadmin.mail.ledger import State
 
@@ -57,8 +58,6 @@ class Folder:
         return None
 
     def send(self, message: EmailMessage) -> Answer:
-        from gpuadmin.config.yamlfile import write_atomically
-
         name = hashlib.sha256(str(message["Message-ID"]).encode()).hexdigest()[:16]
         path = self._directory / f"{name}.eml"
         try:

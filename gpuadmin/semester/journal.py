@@ -16,10 +16,9 @@ from typing import Any
 from gpuadmin.appending import append_synced
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import is_absent, read_record
+from gpuadmin.semester.names import PHASES, WIPE
 from gpuadmin.semester.planner import Decision, slug
 from gpuadmin.who import who
-
-PHASES = ("announce", "lock", "end-sessions", "backup", "wipe", "prune", "reopen")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class State:
     @property
     def wiped(self) -> frozenset[str]:
         """Whose homes may be gone: a wipe was begun for them."""
-        return frozenset(self.decision.names) if self.decision is not None and "wipe" in self.begun else frozenset()
+        return frozenset(self.decision.names) if self.decision is not None and WIPE in self.begun else frozenset()
 
 
 class Journal:

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gpuadmin.accounts import subid_range
+from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import RefusedError
 from gpuadmin.semester.facts import Facts
-from gpuadmin.term import current_term, standings
+from gpuadmin.semester.term import current_term, standings
 
 
 @dataclass(frozen=True)

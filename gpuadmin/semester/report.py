@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jinja2
+
+from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import write_atomically
-from gpuadmin.display import styled
+from gpuadmin.content import content_path
+from gpuadmin.display import make_table, styled
 from gpuadmin.jsontext import json_text
-from gpuadmin.semester.journal import PHASES, Journal, State
+from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.journal import Journal, State
+from gpuadmin.semester.names import PHASES, WIPE
+from gpuadmin.semester.planner import Leaver
+from gpuadmin.terminal import SafeConsole
 from gpuadmin.words import size_words, visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from gpuadmin.config.schema import Settings
-    from gpuadmin.semester.facts import Facts
-    from gpuadmin.semester.planner import Leaver
 
 
 def document(
@@ -29,8 +30,8 @@ def document(
     assert decision is not None
     found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
     wiped = []
-    gone = "wipe" in state.done
-    refused = state.done.get("wipe", {}).get("kept", {})
+    gone = WIPE in state.done
+    refused = state.done.get(WIPE, {}).get("kept", {})
     for one, name in [(leaver, name) for leaver in decision.leaving for name in _of(leaver, found)]:
         home = None if found is None else found["homes"].get(name)
         wiped.append(
@@ -45,7 +46,7 @@ def document(
             }
         )
     scratch = {
-        host: values for entry in entries if entry["event"] in ("done", "failed") and entry["phase"] == "wipe"
+        host: values for entry in entries if entry["event"] in ("done", "failed") and entry["phase"] == WIPE
         for host, values in entry["result"].get("scratch", {}).items()
     }  # fmt: skip
     return {
@@ -93,10 +94,6 @@ def until(created: str, days: int) -> str:
 
 def write(journal: Journal, report: Mapping[str, Any]) -> Path:
     """Write report.json and report.html beside the journal; return the page's path."""
-    import jinja2
-
-    from gpuadmin.content import content_path
-
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(content_path("templates", "report")),
         undefined=jinja2.StrictUndefined,
@@ -113,14 +110,9 @@ def write(journal: Journal, report: Mapping[str, Any]) -> Path:
     return journal.directory / "report.html"
 
 
-def show(console: Console, report: Mapping[str, Any], page: Path | None) -> None:
+def show(console: SafeConsole, report: Mapping[str, Any], page: Path | None) -> None:
     """Print the report for people."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("Left", "uid", "Home", "Files", "Size"):
-        table.add_column(title, justify="right" if title in ("uid", "Files", "Size") else "left")
+    table = make_table("Left", "uid", "Home", "Files", "Size", right=("uid", "Files", "Size"))
     for one in report["leaving"]:
         home = one["home"] if not one["problem"] else f"kept: {one['problem']}"
         table.add_row(one["name"], str(one["uid"]), home, str(one["files"]), size_words(one["bytes"]))

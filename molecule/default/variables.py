@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from gpuadmin.accounts import variables
-from gpuadmin.ansible.runner import unsafe
+from gpuadmin.accounts.desired import variables
+from gpuadmin.ansible.invocation import unsafe
 from gpuadmin.config.load import load_site
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuadmin import images, words
+from gpuadmin import words
 from gpuadmin.config import fields
+from gpuadmin.images import facts as images
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTIONS = ROOT / "gpuadmin/collections"

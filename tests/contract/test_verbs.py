@@ -112,7 +112,7 @@ def test_playbooks_hold_hosts_and_roles_and_nothing_else(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_playbooks_are_for_groups_that_every_site_has(path: Path) -> None:
-    from gpuadmin.config.inventory import GROUPS
+    from gpuadmin.config.groups import GROUPS
 
     for play in plays(path):
         if "hosts" in play:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 
 Cli = Callable[..., tuple[int, str, str]]

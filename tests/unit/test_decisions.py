@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpuadmin import accounts
-from gpuadmin.accounts import Request
+from gpuadmin.accounts import desired, ids
+from gpuadmin.accounts import requests as accounts
+from gpuadmin.accounts.requests import Request
 from gpuadmin.config.schema import HIGHEST_SUBID, Settings, User
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from tests.unit.support import SETTINGS, public_key, registry
@@ -122,7 +123,7 @@ def id_settings(draw: st.DrawFn) -> Settings:
 def test_subids_never_overlap(settings: Settings, data: st.DataObject) -> None:
     first, last = settings.accounts.uid_first, settings.accounts.uid_last
     some = sorted(data.draw(st.sets(st.integers(first, last), min_size=1, max_size=20)) | {first, last})
-    ranges = [accounts.subid_range(uid, settings) for uid in some]
+    ranges = [ids.subid_range(uid, settings) for uid in some]
     for start, end in ranges:
         assert end - start + 1 == settings.subids.size
         assert settings.subids.base <= start <= end <= HIGHEST_SUBID
@@ -133,8 +134,8 @@ def test_default_subids_leave_what_others_use_alone() -> None:
     """docs/decisions/0002-uids-and-subids.md: systemd's and shadow's ranges, for at least 5,000 people."""
     accounts_settings = SETTINGS.accounts
     assert accounts_settings.uid_last - accounts_settings.uid_first + 1 >= 5000
-    low = accounts.subid_range(accounts_settings.uid_first, SETTINGS)[0]
-    high = accounts.subid_range(accounts_settings.uid_last, SETTINGS)[1]
+    low = ids.subid_range(accounts_settings.uid_first, SETTINGS)[0]
+    high = ids.subid_range(accounts_settings.uid_last, SETTINGS)[1]
     for begin, end in (
         (0, 65535),
         (100000, 600100000),
@@ -147,7 +148,7 @@ def test_default_subids_leave_what_others_use_alone() -> None:
 
 def test_what_a_node_is_told() -> None:
     minji = registry(USERS).registry.users[0]
-    assert accounts.desired(minji, SETTINGS) == {
+    assert desired.desired(minji, SETTINGS) == {
         "name": "minji",
         "uid": 20000,
         "gid": 20000,
@@ -164,7 +165,7 @@ def test_what_a_node_is_told() -> None:
 
 def test_docker_is_off_where_the_site_says_so() -> None:
     settings = Settings.model_validate({"name": "x", "docker": {"enabled": False}})
-    assert accounts.desired(User(name="a", uid=20000), settings)["docker"] is False
+    assert desired.desired(User(name="a", uid=20000), settings)["docker"] is False
 
 
 def test_unknown_people() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import main
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.support import make_site

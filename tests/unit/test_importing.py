@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.accounts import Request
+from gpuadmin.accounts.importing import read_keys, read_people
+from gpuadmin.accounts.requests import Request
 from gpuadmin.errors import ConfigError
-from gpuadmin.importing import read_keys, read_people
 from tests.unit.support import public_key
 
 KEY = public_key("minji")
@@ -126,7 +126,7 @@ def bomb(levels: int = 9, breadth: int = 9) -> str:
 SMALL = 512 * 1024 * 1024  # bytes of address space; Python, ruamel.yaml and pydantic take 150 MB of it
 
 READERS = {
-    "--from": ("gpuadmin.importing", "read_people(sys.argv[1])"),
+    "--from": ("gpuadmin.accounts.importing", "read_people(sys.argv[1])"),
     "a file of the site": ("gpuadmin.config.yamlfile", "YamlFile.load(Path(sys.argv[1]))"),
     "the inventory": ("gpuadmin.config.inventory", "load_inventory(Path(sys.argv[1]).parents[1])"),
 }

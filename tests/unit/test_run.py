@@ -15,7 +15,7 @@ import pytest
 
 from gpuadmin.ansible import interrupt
 from gpuadmin.ansible import runner as layer
-from gpuadmin.ansible.runner import Invocation, Secrets, command_line, environment, unsafe
+from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, unsafe
 from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
 from tests.unit.support import make_local_site, stubbed, write_playbook

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
 from gpuadmin.results import HostResult, RunResult
@@ -168,3 +168,4 @@ def test_what_ends_a_verb_in_the_middle_is_in_its_record(
     (record,) = ansible.records
     assert (record["status"], record["exit_code"]) == ("failed", ExitCode.ERROR)
     assert record["result"]["error"] == "ZeroDivisionError: a defect"
+    assert "Error: ZeroDivisionError: a defect" in cli("runs", record["id"])[1]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin import trust
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.trust import HostKey, with_pinned

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.support import UIDS, make_site, public_key
@@ -527,6 +527,76 @@ def test_completion(cli: Cli, shell: str) -> None:
     assert "_GPUADMIN_COMPLETE" in out
     if shell == "bash":
         assert subprocess.run(["bash", "-n"], input=out, text=True, check=False).returncode == 0
+
+
+LOCAL_DOCUMENTS: dict[str, list[str]] = {
+    "init": ["new-site", "--node", "gpu1"],
+    "schema": ["users.yml"],
+    "schema --reference": ["--reference"],
+    "completion": ["bash"],
+}
+
+
+@pytest.mark.parametrize(("verb", "arguments"), LOCAL_DOCUMENTS.items(), ids=LOCAL_DOCUMENTS.keys())
+def test_verbs_of_this_machine_have_a_document_too(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb = verb.partition(" ")[0]
+    plain = cli(verb, *arguments)[1]
+    if verb == "init":
+        (tmp_path / "new-site/gpuadmin.yml").unlink()
+    code, out, err = cli(verb, *arguments, "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert set(document) == DOCUMENT
+    assert (document["verb"], document["status"], document["run"]) == (verb, "ok", None)
+    result = document["result"]
+    if verb == "init":
+        assert document["site"] == str(tmp_path / "new-site")
+        assert result["next"][1:] == ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check",
+                                      "gpuadmin provision"]  # fmt: skip
+    elif verb == "completion":
+        assert (result["shell"], f"{result['script']}\n") == ("bash", plain)
+    elif "--reference" in arguments:
+        assert result == {"reference": plain}
+    else:
+        assert result == {"file": "users.yml", "schema": json.loads(plain)}
+
+
+def test_the_lab_s_commands_have_a_document_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuadmin.lab.cluster.power_cut", lambda name, host: name == "a")
+    monkeypatch.setattr("gpuadmin.lab.snapshots.save", lambda name, snapshot, progress: None)
+    assert cli("lab", "power-cut", "node1", "--name", "a")[1] == "node1: power cut\n"
+    for name, cut in (("a", True), ("b", False)):
+        document = json.loads(cli("lab", "power-cut", "node1", "--name", name, "--json")[1])
+        assert set(document) == DOCUMENT
+        assert (document["verb"], document["result"]) == ("lab power-cut", {"host": "node1", "cut": cut})
+    assert json.loads(cli("lab", "save", "clean", "--json")[1])["result"] == {"snapshot": "clean"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--version"], 0), (["--help"], 0), ([], 2), (["add-usr"], 2), (["sync-users", "--nothing"], 2),
+        (["runs", "--site", "/nowhere"], 2), (["lab", "status", "--name", "no such"], 2), (["lab", "start"], 2),
+    ],
+)  # fmt: skip
+def test_it_looks_the_same_however_it_is_called(arguments: list[str], code: int) -> None:
+    """The command, and the module; and every error is `Error:`, with a `Hint:` below it."""
+    command = Path(sys.executable).parent / "gpuadmin"
+    seen = [
+        subprocess.run([*line, *arguments], capture_output=True, text=True, check=False)
+        for line in ([str(command)], [sys.executable, "-m", "gpuadmin"])
+    ]
+    assert [(one.returncode, one.stdout, one.stderr) for one in seen[:1]] == [
+        (one.returncode, one.stdout, one.stderr) for one in seen[1:]
+    ]
+    assert seen[0].returncode == code
+    if code and arguments:
+        first, *_, last = seen[0].stderr.splitlines()
+        assert first.startswith("Error: ")
+        assert last.startswith("Hint: ")
 
 
 def test_verbs_complete() -> None:

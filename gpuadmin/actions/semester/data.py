@@ -7,34 +7,54 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuadmin.actions.semester.hosts import play
-from gpuadmin.actions.semester.reset import Outcome, Reset, proven
+from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.answers import Answers
 from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.plan import Plan
-from gpuadmin.semester import plans
+from gpuadmin.results import RunResult
+from gpuadmin.semester import names, plans
 from gpuadmin.semester.refusals import refuse_running, refuse_stale, refuse_unbacked, refuse_unknown
 
 
-def backup_plan(reset: Reset) -> Plan:
-    if not reset.check and reset.facts.homes_unknown is not None:
-        reset.look()  # it may answer by now, and whose home is verified depends on it
-        refuse_unknown("backup", reset.facts)
-    return plans.backup(reset.decision, reset.named("storage"), reset.named("backup"))
-
-
-def backup(reset: Reset) -> Outcome:
+class Backup(Phase):
     """The backup must be whole; the second copy may pend if the admin lets it."""
-    wanted = {"name": reset.decision.backup, "users": [name for _, name in reset.decision.going]}
-    run = reset.play("backup", hosts=reset.named("storage"), gpuadmin_backup=wanted)
-    made = next((host.reports["backup"] for host in run.hosts.values() if "backup" in host.reports), None)
-    if run.bad:
-        return Outcome({}, run.bad, ExitCode.HOST_FAILED)
-    result = {"backup": reset.decision.backup, "homes": {} if made is None else _sums(made)}
-    if not reset.named("backup"):
-        return Outcome(result)
-    copied = reset.play("copy", hosts=reset.named("storage"), gpuadmin_backup={"name": reset.decision.backup})
-    return proven(reset, copied, result)
+
+    name = names.BACKUP
+    does = (
+        "a snapshot of all homes; those that go are read twice and compared; "
+        "then the copy to the host of group `backup`"
+    )
+    proof = "manifests, checksums, there too"
+    plays = (names.BACKUP, "copy")
+
+    def require(self) -> None:
+        if self.reset.facts.homes_unknown is not None:
+            self.reset.look()  # it may answer by now, and whose home is verified depends on it
+            refuse_unknown("backup", self.reset.facts)
+
+    def plan(self) -> Plan:
+        return plans.backup(self.reset.decision, self.hosts(check=False), self.reset.named("backup"))
+
+    def hosts(self, *, check: bool) -> list[str]:
+        return self.reset.named("storage")
+
+    def variables(self, *, check: bool) -> Mapping[str, Any]:
+        decision = self.reset.decision
+        return {"gpuadmin_backup": {"name": decision.backup, "users": [name for _, name in decision.going]}}
+
+    def run(self, *, check: bool) -> Outcome:
+        made = super().run(check=check)
+        if check or made.code or not self.reset.named("backup"):  # what is to be copied is not there before
+            return made
+        wanted = {"name": self.reset.decision.backup}
+        copied = self.reset.play(self.plays[1], hosts=self.hosts(check=False), check=False, gpuadmin_backup=wanted)
+        return self.proven(copied, made.result)
+
+    def result(self, run: RunResult) -> Outcome:
+        if run.bad:
+            return Outcome({}, run.bad, ExitCode.HOST_FAILED)
+        made = next((host.reports["backup"] for host in run.hosts.values() if "backup" in host.reports), None)
+        return Outcome({"backup": self.reset.decision.backup, "homes": {} if made is None else _sums(made)})
 
 
 def _sums(made: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,94 +62,122 @@ def _sums(made: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {key: home[key] for key in keys} for name, home in made["homes"].items()}
 
 
-def _blocked(reset: Reset) -> list[str]:
-    """Nodes that nobody could look at now, or whose sessions are not known to have ended."""
-    pending = reset.state.pending.get("end-sessions", {})
-    return [host for host in reset.named("gpu") if host in pending or reset.facts.hosts.get(host) is None]
+class Wipe(Phase):
+    """Homes on the storage host, Docker data and scratch on the nodes whose sessions are known to have ended."""
 
+    name = names.WIPE
+    does = "homes, Docker data, and what is theirs in `reset.scratch`. You type the term's name"
+    proof = "the homes are gone; what the backup does not have stays"
+    plays = (names.WIPE,)
 
-def wipe_plan(reset: Reset) -> Plan:
-    if not reset.check:
+    @property
+    def blocked(self) -> list[str]:
+        """Nodes that nobody could look at now, or whose sessions are not known to have ended."""
+        reset, pending = self.reset, self.reset.state.pending.get(names.END_SESSIONS, {})
+        return [host for host in reset.named("gpu") if host in pending or reset.facts.hosts.get(host) is None]
+
+    def require(self) -> None:
+        reset = self.reset
         reset.look()
         refuse_unknown("wipe", reset.facts)
         refuse_running(reset.decision, reset.facts)
         refuse_unbacked(reset.decision, reset.facts)
-    blocked = _blocked(reset)
-    if blocked and not reset.request.leave_pending and not reset.check:
-        raise RefusedError(
-            f"wipe: {', '.join(blocked)}: not reachable, or sessions there are not known to have ended",
-            hint="--resume when they are back; --leave-pending wipes the rest, what these hold stays pending",
+        blocked = self.blocked
+        if blocked and not reset.request.leave_pending:
+            raise RefusedError(
+                f"wipe: {', '.join(blocked)}: not reachable, or sessions there are not known to have ended",
+                hint="--resume when they are back; --leave-pending wipes the rest, what these hold stays pending",
+            )
+
+    def plan(self) -> Plan:
+        return plans.wipe(self.reset.decision, self.reset.named("storage"), self.reset.facts, self.blocked)
+
+    def _homes(self, *, check: bool) -> list[dict[str, Any]]:
+        """What goes in the home root; in a check only what hosts can be asked for: its backup is there."""
+        decision, backups = self.reset.decision, self.reset.facts.backups()
+        if check and not any(one["name"] == decision.backup for one in backups):
+            return []
+        # a home that is out of sight but not deleted yet is named again, too
+        return [
+            {"name": name, "uid": one.uid, "user": one.name}
+            for one in decision.leaving
+            for name in sorted({*one.directories, *self._waiting(one.name)})
+        ]
+
+    def _waiting(self, name: str) -> list[str]:
+        """What of somebody's is out of sight under this backup. A user's name has no dot; what is beside it has one."""
+        waiting, head = self.reset.facts.waiting(), f"{self.reset.decision.backup}/"
+        found = [one.partition("/")[2] for one in waiting if one.startswith(head)]
+        return [one for one in found if one == name or one.startswith(f"{name}.")]
+
+    def hosts(self, *, check: bool) -> list[str]:
+        blocked = self.blocked
+        groups = ("gpu",) if check and not self._homes(check=True) else ("gpu", "storage")
+        return [host for host in self.reset.named(*groups) if host not in blocked]
+
+    def variables(self, *, check: bool) -> Mapping[str, Any]:
+        decision, hosts = self.reset.decision, self.hosts(check=check)
+        scratch = {host: list(items) for host, items in decision.scratch.items() if host in hosts}
+        homes = self._homes(check=check)
+        return {"gpuadmin_term": self.reset.term(wipe=homes, scratch=scratch, backup=decision.backup)}
+
+    def prepare(self) -> None:
+        refuse_stale(self.reset.decision, self.reset.facts, datetime.now(UTC))
+
+    def result(self, run: RunResult) -> Outcome:
+        going = {home["name"] for home in self._homes(check=False)}
+        kept: dict[str, str] = {}
+        totals: dict[str, dict[str, int]] = {}
+        for host, answer in run.hosts.items():
+            for name, home in answer.reports.get("homes", {}).items():
+                if home["problem"]:
+                    kept[name] = home["problem"]
+            for name, rest in (answer.reports.get("deleted") or {}).items():
+                if rest["kept"] and name in going:
+                    what = "entry" if rest["kept"] == 1 else "entries"
+                    kept[name] = f"{rest['kept']} {what} not as in the backup, not deleted: {', '.join(rest['words'])}"
+            done = [one for path, one in (answer.reports.get("deleted") or {}).items() if path.startswith("/")]
+            if done:
+                totals[host] = {"entries": len(done), "bytes": sum(int(one["bytes"]) for one in done)}
+        outcome = self.proven(run, {"kept": kept, "scratch": totals})
+        blocked = dict.fromkeys(self.blocked, "was not reachable, or its sessions had not ended")
+        return replace(outcome, pending={**outcome.pending, **blocked})
+
+
+class Prune(Phase):
+    """Hosts say in check mode which backups are old enough; only those are named to them afterwards."""
+
+    name = names.PRUNE
+    does = "backups older than `backups.days`"
+    proof = "never the newest verified one of anybody"
+    plays = (names.PRUNE,)
+
+    @property
+    def _expired(self) -> Answers:
+        """Which backups may go, on each host that said so."""
+        return Answers.of(self.predicted.hosts, self.hosts(check=True), "pruned")
+
+    def plan(self) -> Plan:
+        expired = self._expired
+        return plans.prune({host: list(old) for host, old in expired.known.items() if old}, expired.unknown)
+
+    def hosts(self, *, check: bool) -> list[str]:
+        if check:
+            return self.reset.named("storage", "backup")
+        return [host for host, old in self._expired.known.items() if old]
+
+    def variables(self, *, check: bool) -> Mapping[str, Any]:
+        only = self._all() if check else {host: list(old) for host, old in self._expired.known.items()}
+        return {"gpuadmin_backup": {"only": only}}
+
+    def _all(self) -> dict[str, list[str]]:
+        return {
+            host: [one["name"] for one in (self.reset.facts.hosts.get(host) or {}).get("backups", [])]
+            for host in self.hosts(check=True)
+        }
+
+    def result(self, run: RunResult) -> Outcome:
+        outcome = self.proven(
+            run, {"deleted": {host: answer.reports.get("pruned", []) for host, answer in run.hosts.items()}}
         )
-    return plans.wipe(reset.decision, reset.named("storage"), reset.facts, blocked)
-
-
-def wipe(reset: Reset) -> Outcome:
-    refuse_stale(reset.decision, reset.facts, datetime.now(UTC))
-    blocked = _blocked(reset)
-    hosts = [host for host in reset.named("storage", "gpu") if host not in blocked]
-    scratch = {host: list(items) for host, items in reset.decision.scratch.items() if host in hosts}
-    # a home that is out of sight but not deleted yet is named again, too
-    homes = [
-        {"name": name, "uid": one.uid, "user": one.name}
-        for one in reset.decision.leaving
-        for name in sorted({*one.directories, *_waiting(reset, one.name)})
-    ]
-    names = {home["name"] for home in homes}
-    run = reset.play(
-        "wipe", hosts=hosts, gpuadmin_term=reset.term(wipe=homes, scratch=scratch, backup=reset.decision.backup)
-    )  # fmt: skip
-    kept: dict[str, str] = {}
-    totals: dict[str, dict[str, int]] = {}
-    for host, said in run.hosts.items():
-        for name, home in said.reports.get("homes", {}).items():
-            if home["problem"]:
-                kept[name] = home["problem"]
-        for name, rest in (said.reports.get("deleted") or {}).items():
-            if rest["kept"] and name in names:
-                what = "entry" if rest["kept"] == 1 else "entries"
-                kept[name] = f"{rest['kept']} {what} not as in the backup, not deleted: {', '.join(rest['words'])}"
-        done = [one for path, one in (said.reports.get("deleted") or {}).items() if path.startswith("/")]
-        if done:
-            totals[host] = {"entries": len(done), "bytes": sum(int(one["bytes"]) for one in done)}
-    result = {"kept": kept, "scratch": totals}
-    outcome = proven(reset, run, result)
-    pending = {**dict(outcome.pending), **dict.fromkeys(blocked, "was not reachable, or its sessions had not ended")}
-    return Outcome(result, pending, outcome.code)
-
-
-def _waiting(reset: Reset, name: str) -> list[str]:
-    """What of somebody's is out of sight under this backup. A user's name has no dot; what is beside a home has one."""
-    found = [one.partition("/")[2] for one in reset.facts.waiting() if one.startswith(f"{reset.decision.backup}/")]
-    return [one for one in found if one == name or one.startswith(f"{name}.")]
-
-
-def _expired(reset: Reset) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Which backups may go, on each host that has any, and the hosts that did not say.
-
-    It is asked in check mode, and only those are named afterwards.
-    """
-    hosts = reset.named("storage", "backup")
-    run = play(reset.session, "prune", hosts, check=True, gpuadmin_backup={"only": _all(reset)})
-    answers = Answers.of(run.hosts, hosts, "pruned")
-    return {host: list(names) for host, names in answers.known.items()}, dict(answers.unknown)
-
-
-def _all(reset: Reset) -> dict[str, list[str]]:
-    return {
-        host: [one["name"] for one in (reset.facts.hosts.get(host) or {}).get("backups", [])]
-        for host in reset.named("storage", "backup")
-    }
-
-
-def prune_plan(reset: Reset) -> Plan:
-    only, unknown = _expired(reset)
-    return plans.prune({host: names for host, names in only.items() if names}, unknown)
-
-
-def prune(reset: Reset) -> Outcome:
-    only, unknown = _expired(reset)
-    hosts = [host for host, names in only.items() if names]
-    run = reset.play("prune", hosts=hosts, gpuadmin_backup={"only": only})
-    result = {"deleted": {host: result.reports.get("pruned", []) for host, result in run.hosts.items()}}
-    outcome = proven(reset, run, result)
-    return replace(outcome, pending={**unknown, **outcome.pending})
+        return replace(outcome, pending={**self._expired.unknown, **outcome.pending})

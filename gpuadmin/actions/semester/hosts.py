@@ -1,4 +1,4 @@
-"""Asking the hosts: one phase of the playbook, and the facts that everything is decided from."""
+"""Asking the hosts: one part of the playbook, and the facts that everything is decided from."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuadmin.accounts import subid_range
-from gpuadmin.accounts import variables as people
+from gpuadmin.accounts.desired import variables as people
+from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Settings
 from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts
 from gpuadmin.session import Session
 
+#: What the playbook calls the looking at hosts.
+FACTS = "facts"
 
-def play(session: Session, phase: str, hosts: Sequence[str], *, check: bool, **variables: Any) -> RunResult:
-    """Run the playbook for one phase. Raises InterruptedRun and GpuadminError where it did not come to an end."""
+
+def play(session: Session, part: str, hosts: Sequence[str], *, check: bool, **variables: Any) -> RunResult:
+    """Run one part of the playbook. Raises InterruptedRun and GpuadminError where it did not come to an end."""
     site = session.site
-    given = {"gpuadmin_phase": phase, **people(site.registry, site.settings, ()), **variables}
-    run = session.run(session.verb, hosts, given, check=check, label=phase)
+    given = {"gpuadmin_phase": part, **people(site.registry, site.settings, ()), **variables}
+    run = session.run(session.verb, hosts, given, check=check, label=part)
     return session.whole(
-        run, f"interrupted in {phase}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
+        run, f"interrupted in {part}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
     )
 
 
@@ -32,7 +35,7 @@ def gather(session: Session) -> Facts:
 
     def ask(people: list[dict[str, Any]], names: list[str], on: Sequence[str]) -> Facts:
         asked = {"people": people, "names": names}
-        result = play(session, "facts", on, check=False, gpuadmin_term=asked)
+        result = play(session, FACTS, on, check=False, gpuadmin_term=asked)
         return Facts.of(result.hosts, tuple(on), at)
 
     known = {user.name: user.uid for user in users if user.uid is not None}

@@ -2,144 +2,216 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import date
+from functools import cached_property
 from typing import Any
 
-from gpuadmin.accounts import desired, known
+from gpuadmin.accounts.desired import desired
+from gpuadmin.accounts.requests import known
 from gpuadmin.actions.semester.hosts import persons
-from gpuadmin.actions.semester.reset import Outcome, Reset, proven
+from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.notices import Notices, never_told, plan_notices
+from gpuadmin.mail.notices import Notices, never_told, plan_notices
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
-from gpuadmin.semester import plans
-from gpuadmin.term import current_term
+from gpuadmin.semester import names, plans
+from gpuadmin.semester.term import current_term
 from gpuadmin.words import counted
 
 
-def announce_plan(reset: Reset) -> Plan:
-    builder = PlanBuilder("Announce")
-    notices = _notices(reset)
-    if notices is None:
-        builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
-        return builder.build()
-    post = Post.of(reset.session, reset.mail)  # a password that is missing is found before anything is done
-    if reset.mail.preview and not reset.session.options.json:
-        show_letters(notices.letters, post.renderer)
-    plan_letters(builder, notices.letters)
-    for warning in notices.warnings:
-        builder.warn(warning)
-    return builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
+class Announce(Phase):
+    """Mails, sent from this machine."""
 
+    name = names.ANNOUNCE
+    does = "sends the reminders that are due"
+    proof = "the mail ledger"
+    plays = ()
 
-def _notices(reset: Reset) -> Notices | None:
-    """The reminders that are due; None where the site sends no mail."""
-    site = reset.session.site
-    if site.settings.mail is None:
-        return None
-    return plan_notices(
-        reset.registry.registry, site.settings, date.today(), Ledger.of(site.directory), again=reset.mail.again,
-        keep=reset.request.keep,
-    )  # fmt: skip
+    def plan(self) -> Plan:
+        builder = PlanBuilder("Announce")
+        notices = self._notices()
+        if notices is None:
+            builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
+            return builder.build()
+        # a password that is missing is found before anything is done
+        post = Post.of(self.reset.session, self.reset.mail)
+        if self.reset.mail.preview and not self.reset.session.options.json:
+            show_letters(notices.letters, post.renderer)
+        plan_letters(builder, notices.letters)
+        for warning in notices.warnings:
+            builder.warn(warning)
+        return builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
 
+    def _notices(self) -> Notices | None:
+        """The reminders that are due; None where the site sends no mail."""
+        site = self.reset.session.site
+        if site.settings.mail is None:
+            return None
+        return plan_notices(
+            self.reset.registry.registry, site.settings, date.today(), Ledger.of(site.directory),
+            again=self.reset.mail.again, keep=self.reset.request.keep,
+        )  # fmt: skip
 
-def announce(reset: Reset) -> Outcome:
-    notices = _notices(reset)
-    if notices is None or not notices.letters:
-        return Outcome({"mails": []})
-    deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
-    # an address that is refused keeps nobody else's reset; it is in the report
-    return Outcome({**mails_document(deliveries), **notices.document()})
-
-
-def leaving_users(reset: Reset, **fields: Any) -> list[User]:
-    users = reset.registry.registry.users
-    return [user.model_copy(update=fields) for user in users if user.name in reset.decision.names]
-
-
-def by_registry(reset: Reset) -> bool:
-    return reset.session.site.settings.accounts.source == "registry"
-
-
-def lock_plan(reset: Reset) -> Plan:
-    return plans.lock(
-        reset.decision, reset.named("gpu", "storage"), registry=by_registry(reset), untold=_untold(reset)
-    )  # fmt: skip
-
-
-def _untold(reset: Reset) -> list[str]:
-    """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
-    site = reset.session.site
-    if site.settings.mail is None:
+    def hosts(self, *, check: bool) -> list[str]:
         return []
-    return never_told(leaving_users(reset), current_term(site.settings), Ledger.of(site.directory))
+
+    def run(self, *, check: bool) -> Outcome:
+        if check:
+            return Outcome()
+        notices = self._notices()
+        if notices is None or not notices.letters:
+            return Outcome({"mails": []})
+        deliveries = Post.of(self.reset.session, self.reset.mail).send(notices.letters, self.reset.session.console)
+        # an address that is refused keeps nobody else's reset; it is in the report
+        return Outcome({**mails_document(deliveries), **notices.document()})
 
 
-def lock(reset: Reset) -> Outcome:
-    run = _lock(reset, "lock", locked=list(reset.decision.names))
-    return proven(reset, run, {"people": list(reset.decision.names)})
+class _Locks(Phase):
+    """Who of those who leave is locked: in users.yml, then on the hosts."""
+
+    @abstractmethod
+    def locked(self, user: User) -> bool:
+        """Whether somebody is locked afterwards."""
+
+    def users(self) -> list[User]:
+        """Those who leave, as they are to be."""
+        leaving = self.reset.leaving_users()
+        return [user.model_copy(update={"locked": self.locked(user)}) for user in leaving]
+
+    def prepare(self) -> None:
+        if self.reset.by_registry:
+            self.reset.registry.changed(self.reset.session.site.settings, update=self.users()).save()
+
+    def variables(self, *, check: bool) -> Mapping[str, Any]:
+        users = [desired(user, self.reset.session.site.settings) for user in self.users()]
+        return {"gpuadmin_users": users, "gpuadmin_term": self.reset.term()}
 
 
-def _lock(reset: Reset, phase: str, locked: list[str]) -> RunResult:
-    """Write who is locked into users.yml and onto the hosts, with the doors of `phase`."""
-    site = reset.session.site
-    users = [user.model_copy(update={"locked": user.name in locked}) for user in leaving_users(reset)]
-    if by_registry(reset) and not reset.check:
-        if phase == "lock" and not reset.state.unlocked_before:
-            before = [user.name for user in leaving_users(reset) if not user.locked]
-            reset.journal.write("unlocked-before", names=before)
-        reset.registry.changed(site.settings, update=users).save()
-    people = [desired(user, site.settings) for user in users]
-    return reset.play(
-        phase, hosts=reset.named("gpu", "storage"), gpuadmin_users=people, gpuadmin_term=reset.term()
-    )  # fmt: skip
+class Lock(_Locks):
+    """Nobody who leaves can come in any more."""
+
+    name = names.LOCK
+    does = "no login by key or password, no linger, no cron or at jobs, no queued Slurm jobs; from the deadline on"
+    proof = "each host's account database and spools are read again"
+    plays = (names.LOCK,)
+
+    def plan(self) -> Plan:
+        hosts = self.hosts(check=False)
+        return plans.lock(self.reset.decision, hosts, registry=self.reset.by_registry, untold=self._untold())
+
+    def _untold(self) -> list[str]:
+        """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
+        site = self.reset.session.site
+        if site.settings.mail is None:
+            return []
+        return never_told(self.reset.leaving_users(), current_term(site.settings), Ledger.of(site.directory))
+
+    def locked(self, user: User) -> bool:
+        return True
+
+    def prepare(self) -> None:
+        if self.reset.by_registry and not self.reset.state.unlocked_before:
+            before = [user.name for user in self.reset.leaving_users() if not user.locked]
+            self.reset.journal.write("unlocked-before", names=before)
+        super().prepare()
+
+    def result(self, run: RunResult) -> Outcome:
+        return self.proven(run, {"people": list(self.reset.decision.names)})
 
 
-def end_sessions_plan(reset: Reset) -> Plan:
-    return plans.end_sessions(reset.decision, reset.named("gpu", "storage"), reset.facts, reset.grace)
+class EndSessions(Phase):
+    """What those who leave still run ends, after a message and time to save work."""
+
+    name = names.END_SESSIONS
+    does = "a message, a grace time (`reset.grace`), then sessions, containers and leftovers end"
+    proof = "no process with an id of theirs is left"
+    plays = (names.END_SESSIONS,)
+
+    def plan(self) -> Plan:
+        return plans.end_sessions(
+            self.reset.decision, self.hosts(check=False), self.reset.facts, self.reset.grace
+        )  # fmt: skip
+
+    def variables(self, *, check: bool) -> Mapping[str, Any]:
+        minutes = max(1, self.reset.grace // 60)
+        message = (
+            f"{self.reset.decision.term} ends now. Sessions of accounts that end with it are closed in {minutes} min. "
+            f"학기가 끝났습니다. 종료되는 계정의 세션은 {minutes}분 뒤에 닫힙니다."
+        )
+        return {"gpuadmin_term": self.reset.term(message=message)}
+
+    def result(self, run: RunResult) -> Outcome:
+        ended = {
+            host: {
+                name: one["operations"] for name, one in answer.reports.get("sessions", {}).items() if one["operations"]
+            }
+            for host, answer in run.hosts.items()
+        }
+        return self.proven(run, {"ended": ended})
 
 
-def end_sessions(reset: Reset) -> Outcome:
-    minutes = max(1, reset.grace // 60)
-    message = (
-        f"{reset.decision.term} ends now. Sessions of accounts that end with it are closed in {minutes} min. "
-        f"학기가 끝났습니다. 종료되는 계정의 세션은 {minutes}분 뒤에 닫힙니다."
-    )
-    run = reset.play("end-sessions", hosts=reset.named("gpu", "storage"), gpuadmin_term=reset.term(message=message))
-    ended = {
-        host: {name: one["operations"] for name, one in result.reports.get("sessions", {}).items() if one["operations"]}
-        for host, result in run.hosts.items()
-    }
-    return proven(reset, run, {"ended": ended})
+class Release(Phase):
+    """Before all phases: who was locked out by this reset and stays by now can log in again."""
+
+    name = "release"
+    plays = ("unlock",)
+
+    @cached_property
+    def people(self) -> list[str]:
+        """Those who were extended or kept after it had begun."""
+        before, leaving = self.reset.state.unlocked_before, self.reset.decision.names
+        users = self.reset.registry.registry.users
+        return [user.name for user in users if user.locked and user.name in before and user.name not in leaving]
+
+    def plan(self) -> Plan:
+        builder = PlanBuilder("Let in again those who stay by now")
+        builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in self.people])
+        return builder.build()
+
+    def users(self) -> list[User]:
+        return [user.model_copy(update={"locked": False}) for user in known(self.reset.registry, self.people)]
+
+    def prepare(self) -> None:
+        self.reset.registry.changed(self.reset.session.site.settings, update=self.users()).save()
+
+    def variables(self, *, check: bool) -> Mapping[str, Any]:
+        settings, users = self.reset.session.site.settings, self.users()
+        people = persons({user.name: user.uid for user in users if user.uid is not None}, settings)
+        return {"gpuadmin_term": {"people": people}, "gpuadmin_users": [desired(user, settings) for user in users]}
+
+    def result(self, run: RunResult) -> Outcome:
+        return self.proven(run, {"released": self.people})
 
 
-def released(reset: Reset) -> list[str]:
-    """Those whom this reset locked out and who stay by now: extended or kept after it had begun."""
-    users = reset.registry.registry.users
-    before = reset.state.unlocked_before
-    return [
-        user.name for user in users if user.locked and user.name in before and user.name not in reset.decision.names
-    ]
+class Abort(_Locks):
+    """Instead of all phases: those who were not locked before the reset can log in again."""
 
+    name = "abort"
+    plays = ("unlock",)
 
-def release(reset: Reset, names: list[str]) -> Outcome:
-    """Let them in again."""
-    site = reset.session.site
-    users = [user.model_copy(update={"locked": False}) for user in known(reset.registry, names)]
-    reset.registry.changed(site.settings, update=users).save()
-    people = persons({user.name: user.uid for user in users if user.uid is not None}, site.settings)
-    run = reset.play(
-        "unlock", hosts=reset.named("gpu", "storage"), gpuadmin_term={"people": people},
-        gpuadmin_users=[desired(user, site.settings) for user in users],
-    )  # fmt: skip
-    return proven(reset, run, {"released": names})
+    def plan(self) -> Plan:
+        builder = PlanBuilder(f"Take back the reset of {self.reset.decision.term}")
+        before = self.reset.state.unlocked_before
+        people = [name for name in before if name in self.reset.decision.names]
+        builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in people])
+        builder.add("site", "the journal says that it was aborted; the backup, if one was made, stays")
+        return builder.build()
 
+    def hosts(self, *, check: bool) -> list[str]:
+        return super().hosts(check=check) if names.LOCK in self.reset.state.begun else []
 
-def unlock(reset: Reset) -> Outcome:
-    """What --abort does: those who were not locked before the reset can log in again."""
-    before = reset.state.unlocked_before
-    run = _lock(reset, "unlock", locked=[name for name in reset.decision.names if name not in before])
-    return Outcome({"people": list(before)}, run.bad, ExitCode.HOST_FAILED if run.bad else ExitCode.DONE)
+    def locked(self, user: User) -> bool:
+        return user.name not in self.reset.state.unlocked_before
+
+    def prepare(self) -> None:
+        if names.LOCK in self.reset.state.begun:
+            super().prepare()
+
+    def result(self, run: RunResult) -> Outcome:
+        code = ExitCode.HOST_FAILED if run.bad else ExitCode.DONE
+        return Outcome({"people": list(self.reset.state.unlocked_before)}, run.bad, code)

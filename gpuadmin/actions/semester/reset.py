@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -10,18 +10,20 @@ from typing import Any
 from gpuadmin.actions.semester.hosts import gather, play
 from gpuadmin.config.find import USERS_FILE
 from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import User
 from gpuadmin.console import ask
 from gpuadmin.display import show_plan
-from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import MailOptions
 from gpuadmin.plan import Plan, Step
 from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts
-from gpuadmin.semester.journal import PHASES, Journal, State
+from gpuadmin.semester.journal import Journal, State
+from gpuadmin.semester.names import ANNOUNCE, BACKUP, PHASES, WIPE
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
 from gpuadmin.semester.refusals import refuse_unknown
+from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
-from gpuadmin.term import current_term
 from gpuadmin.words import counted
 
 
@@ -37,15 +39,6 @@ class Request:
     leave_pending: bool = False
     early: bool = False
     grace: int | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a phase came to. `pending`: hosts where it is not done, and why; a `code` ends the reset for now."""
-
-    result: Mapping[str, Any] = field(default_factory=dict)
-    pending: Mapping[str, str] = field(default_factory=dict)
-    code: int = ExitCode.DONE
 
 
 @dataclass
@@ -90,9 +83,18 @@ class Reset:
         given = self.request.grace
         return self.session.site.settings.reset.grace if given is None else given
 
-    def play(self, phase: str, *, hosts: Sequence[str], **variables: Any) -> RunResult:
-        """Run one phase of the playbook on these hosts."""
-        return play(self.session, phase, hosts, check=self.check, **variables)
+    @property
+    def by_registry(self) -> bool:
+        """Whether accounts are ours to lock and to remove, and not a directory's."""
+        return self.session.site.settings.accounts.source == "registry"
+
+    def leaving_users(self) -> list[User]:
+        """Those who leave, as users.yml has them now."""
+        return [user for user in self.registry.registry.users if user.name in self.decision.names]
+
+    def play(self, part: str, *, hosts: Sequence[str], check: bool, **variables: Any) -> RunResult:
+        """Run one part of the playbook on these hosts."""
+        return play(self.session, part, hosts, check=check, **variables)
 
     def term(self, **more: Any) -> dict[str, Any]:
         """The variable gpuadmin_term: the people in question, and more."""
@@ -102,15 +104,6 @@ class Reset:
         """Look at the hosts again, and bring the decision up to what is there."""
         self.facts = gather(self.session)
         self.decision = with_facts(self.decision, self.facts)
-
-
-def proven(reset: Reset, run: RunResult, result: Mapping[str, Any]) -> Outcome:
-    """A phase is done where the hosts say so; one that does not is pending, and stops the reset unless it may pend."""
-    pending = run.bad
-    if not pending or reset.request.leave_pending:
-        return Outcome(result, pending)
-    unreachable = all(run.hosts[name].status == "unreachable" for name in pending)
-    return Outcome(result, pending, ExitCode.HOST_UNREACHABLE if unreachable else ExitCode.HOST_FAILED)
 
 
 def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset | None:
@@ -139,12 +132,12 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
     session.console.print("Looking at the hosts…")
     facts = gather(session)
     if state.open and state.decision is not None:
-        if "wipe" in state.begun and not session.check:
+        if WIPE in state.begun and not session.check:
             refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )
-        if "backup" not in state.begun:  # its name says when it is made
+        if BACKUP not in state.begun:  # its name says when it is made
             decision = replace(decision, backup=_new_backup(term.name))
         if decision != state.decision and not session.check:
             journal.write("narrowed", decision=decision.document())
@@ -185,7 +178,7 @@ def phases_to_do(reset: Reset) -> list[str]:
 def refuse_early(reset: Reset, phase: str, today: date) -> None:
     """Nobody is locked out before the term's last day unless the admin says so."""
     term = current_term(reset.session.site.settings)
-    if phase != "announce" and today < term.deadline and not reset.request.early:
+    if phase != ANNOUNCE and today < term.deadline and not reset.request.early:
         raise RefusedError(
             f"{term.name} ends on {term.deadline}; {phase} waits for that day",
             hint="on that day: gpuadmin semester-reset --resume; before it only with --early",
@@ -197,7 +190,7 @@ def refuse_pending(reset: Reset, phase: str) -> None:
     state = reset.state
     for before in PHASES[: PHASES.index(phase)]:
         hosts = state.pending.get(before)
-        if hosts and not reset.request.leave_pending and not reset.check:
+        if hosts and not reset.request.leave_pending:
             words = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
             raise RefusedError(
                 f"{phase}: {before} is not done everywhere: {words}",
@@ -207,7 +200,7 @@ def refuse_pending(reset: Reset, phase: str) -> None:
 
 def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
     """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
-    if phase != "wipe":
+    if phase != WIPE:
         reset.session.confirm(f"{phase}: go ahead?")
         return
     name = reset.decision.term

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuadmin.accounts import known, subid_range, variables
+from gpuadmin.accounts.desired import variables
+from gpuadmin.accounts.ids import subid_range
+from gpuadmin.accounts.requests import known
 from gpuadmin.answers import Answers
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from gpuadmin import accounts
+from gpuadmin.accounts import requests as accounts
 from gpuadmin.actions.shared.accounts import uids_elsewhere
 from gpuadmin.actions.shared.mails import Post, preview_document, show_letters
 from gpuadmin.applications.letters import asking, welcome

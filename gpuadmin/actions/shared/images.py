@@ -11,7 +11,7 @@ from typing import Any
 from gpuadmin.answers import Answers
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
-from gpuadmin.images import Facts
+from gpuadmin.images.facts import Facts
 from gpuadmin.reading import read_text
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session

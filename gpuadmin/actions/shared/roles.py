@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from gpuadmin.accounts import variables
+from gpuadmin.accounts.desired import variables
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path

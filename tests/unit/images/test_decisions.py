@@ -12,22 +12,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import gruben
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.images import (
-    BuildRequest,
-    Facts,
-    batches,
-    build_phases,
-    build_plan,
-    chains,
-    check_name,
-    choose_parent,
-    links,
-    new_name,
-    plan_push,
-    prune_store,
-    slowest_steps,
-    time_spent,
-)
+from gpuadmin.images.build import BuildRequest, build_phases, build_plan, choose_parent
+from gpuadmin.images.facts import Facts, check_name, new_name
+from gpuadmin.images.prune import prune_store
+from gpuadmin.images.push import batches, chains, links, plan_push, slowest_steps, time_spent
 
 A, B, C = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "abc")
 

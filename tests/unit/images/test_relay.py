@@ -41,7 +41,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 from ansible_collections.gpuadmin.node.plugins.modules import image_relay
 
-from gpuadmin.chain_key import make_key
+from gpuadmin.images.chain_key import make_key
 
 from .conftest import COLLECTIONS, Node, World
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.notices import due, most_urgent, never_told, plan_closing, plan_notices
-from gpuadmin.term import extended, names, standings
+from gpuadmin.mail.notices import due, most_urgent, never_told, plan_closing, plan_notices
+from gpuadmin.semester.term import extended, names, standings
 
 DEADLINE = date(2026, 12, 31)
 TERM: dict[str, Any] = {"name": "2026-2", "deadline": "2026-12-31"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.timer import notify_timer, quoted
+from gpuadmin.mail.timer import notify_timer, quoted
 from tests.unit.mail.test_notify import prepare
 from tests.unit.test_verbs import Ansible, Cli
 

@@ -22,10 +22,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
-from gpuadmin.ansible.runner import Invocation
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_settings
 from gpuadmin.results import HostResult, RunResult
-from gpuadmin.term import current_term
+from gpuadmin.semester.term import current_term
 from tests.unit.node.storage import Storage
 from tests.unit.support import make_site
 

@@ -8,7 +8,8 @@ import pytest
 
 from gpuadmin import appending
 from gpuadmin.errors import GpuadminError
-from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.journal import Journal, State
+from gpuadmin.semester.names import PHASES
 
 DECISION = {"term": "2026-2", "backup": "b", "at": "2026-12-31T12:00:00+00:00", "leaving": [], "scratch": {}}
 
@@ -78,3 +79,48 @@ def test_what_a_wipe_was_begun_for_may_be_gone(journal: Journal) -> None:
     assert journal.state().wiped == {"minji"}
     journal.write("decided", decision={**DECISION, "leaving": [leaver]})
     assert journal.state().wiped == frozenset(), "a new reset has wiped nobody"
+
+
+def read(tmp_path: Path, name: str, lines: int) -> State:
+    """What the first lines of a journal come to that was written before phases were objects."""
+    journal = Journal(tmp_path, "2026-2")
+    journal.directory.mkdir(parents=True, exist_ok=True)
+    old = (Path(__file__).parent / "journals" / f"{name}.jsonl").read_text().splitlines(keepends=True)
+    journal.path.write_text("".join(old[:lines]))
+    assert len(journal.entries()) == lines
+    return journal.state()
+
+
+NODE2 = {"node2": "does not answer (timed out)"}
+
+# the journal, its first lines -> what is next, what is pending
+OLD: dict[str, tuple[str, int, str | None, dict[str, dict[str, str]]]] = {
+    "decided": ("pending", 1, "announce", {}),
+    "announced": ("pending", 3, "lock", {"announce": {}}),
+    "lock begun": ("pending", 6, "lock", {"announce": {}}),
+    "lock failed": ("pending", 7, "lock", {"announce": {}}),
+    "lock pending": ("pending", 10, "lock", {"announce": {}, "lock": NODE2}),
+    "backup done": ("pending", 14, "lock", {"announce": {}, "lock": NODE2, "end-sessions": NODE2, "backup": {}}),
+    "all done": ("pending", 32, None, {phase: {} for phase in PHASES}),
+    "released": ("aborted", 13, "backup", {"announce": {}, "lock": {}, "end-sessions": {}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "lines", "following", "pending"), OLD.values(), ids=OLD.keys())
+def test_a_journal_of_an_older_version(
+    tmp_path: Path, name: str, lines: int, following: str | None, pending: dict[str, dict[str, str]]
+) -> None:
+    state = read(tmp_path, name, lines)
+    assert state.next_phase() == following
+    assert state.pending == pending
+    assert state.finished == (following is None)
+    assert state.open == (following is not None)
+    assert state.decision is not None
+    assert state.decision.names == (("minji",) if name == "aborted" else ("minji", "jiho"))
+    assert state.unlocked_before == (("minji", "jiho") if lines > 5 else ())
+
+
+def test_a_journal_of_an_older_version_that_was_aborted(tmp_path: Path) -> None:
+    lines = (Path(__file__).parent / "journals/aborted.jsonl").read_text().count("\n")
+    assert not read(tmp_path, "aborted", lines - 1).aborted
+    assert read(tmp_path, "aborted", lines).aborted

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.semester.journal import PHASES, Journal
+from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.names import PHASES
 from tests.unit.semester.cluster import Cluster
 
 pytestmark = pytest.mark.btrfs
@@ -431,13 +432,6 @@ def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
     asked = [one.variables["gpuadmin_term"] for one in cluster.asked if one.variables["gpuadmin_phase"] == "facts"]
     assert asked[0]["people"] == []
     assert {one["name"]: one["uid"] for one in asked[1]["people"]} == {"minji": 20000, "jiho": 20001}
-
-
-def test_the_command_line_knows_the_phases() -> None:
-    from gpuadmin.actions.semester.phases import HANDLERS
-    from gpuadmin.cli import semester_reset
-
-    assert tuple(semester_reset.PHASES) == PHASES == tuple(HANDLERS)
 
 
 def test_what_the_backup_lacks_is_reported_until_it_is_cleared(cluster: Cluster, cli: Cli) -> None:

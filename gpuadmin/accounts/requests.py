@@ -1,18 +1,20 @@
-"""Decisions about accounts: who gets which ids, and what a verb turns the registry into. Pure; no host is asked."""
+"""What somebody asks of accounts, and the registry that comes of it. Pure; no host is asked."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import Any
 
-from gpuadmin.config.registry import RegistryFile
-from gpuadmin.config.schema import Registry, Settings, User
-from gpuadmin.errors import ConfigError, RefusedError
+from pydantic import ValidationError
 
-_EPOCH = date(1970, 1, 1)
+from gpuadmin.accounts.ids import next_uid
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import Settings, User
+from gpuadmin.errors import ConfigError, RefusedError
 
 
 @dataclass(frozen=True)
@@ -32,32 +34,6 @@ class Request:
         said = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "note")}
         said["keys"] = list(self.keys) if self.keys is not None else None
         return {field: value for field, value in said.items() if value is not None}
-
-
-def subid_range(uid: int, settings: Settings) -> tuple[int, int]:
-    """Given a uid, return the first and the last of its subordinate ids."""
-    start = settings.subids.base + (uid - settings.accounts.uid_first) * settings.subids.size
-    return start, start + settings.subids.size - 1
-
-
-def next_uid(registry: Registry, settings: Settings, taken: Iterable[int] = ()) -> int:
-    """Return a uid that nobody has or had: above the highest ever given, and the gaps only when that runs out.
-
-    Raises RefusedError when the range is full.
-    """
-    first, last = settings.accounts.uid_first, settings.accounts.uid_last
-    used = {user.uid for user in registry.users if user.uid is not None}
-    used |= {retired.uid for retired in registry.retired} | set(taken)
-    highest = max((uid for uid in used if first <= uid <= last), default=first - 1)
-    if highest < last:
-        return highest + 1
-    gap = next((uid for uid in range(first, last + 1) if uid not in used), None)
-    if gap is None:
-        raise RefusedError(
-            f"all uids from {first} to {last} are taken",
-            hint="raise accounts.uid_last in gpuadmin.yml; or gpuadmin remove-user --forget NAME, if all data is gone",
-        )
-    return gap
 
 
 def add(
@@ -113,8 +89,6 @@ def add(
 
 def make_user(fields: Mapping[str, Any]) -> User:
     """Given a person's fields from the command line or a file, return them validated, or raise ConfigError."""
-    from pydantic import ValidationError
-
     try:
         return User.model_validate(dict(fields))
     except ValidationError as error:
@@ -148,8 +122,6 @@ def known(file: RegistryFile, names: Sequence[str]) -> list[User]:
     """Given login names, return their entries; raise ConfigError naming those that are not registered."""
     unknown = [name for name in names if file.find(name) is None]
     if unknown:
-        import difflib
-
         everybody = [user.name for user in file.registry.users]
         close = difflib.get_close_matches(unknown[0], everybody, n=1)
         hint = f"did you mean '{close[0]}'?" if close else "gpuadmin list-users shows who is registered"
@@ -162,31 +134,3 @@ def refuse_protected(settings: Settings, names: Iterable[str], verb: str) -> Non
     for name in names:
         if settings.is_protected(name):
             raise RefusedError(f"'{name}' is protected; {verb} does not touch it", hint="`protected` in gpuadmin.yml")
-
-
-def desired(user: User, settings: Settings) -> dict[str, Any]:
-    """Given a person, return what every node is told of them: days since the epoch for dates, uid = gid."""
-    expires = None if user.expires is None else (user.expires - _EPOCH).days + 1
-    return {
-        "name": user.name,
-        "uid": user.uid,
-        "gid": user.uid,
-        "gecos": "",
-        "shell": settings.accounts.shell,
-        "home": f"{settings.homes.path}/{user.name}",
-        # shadow(5): "the day on which login is no longer possible", so the day after the last valid one
-        "expires": expires,
-        "locked": user.locked,
-        "keys": list(user.keys),
-        "docker": user.docker and settings.docker.enabled,
-    }
-
-
-def variables(
-    file: RegistryFile, settings: Settings, users: Iterable[User], absent: Iterable[tuple[str, int]] = ()
-) -> dict[str, Any]:
-    """The extra variables that every account verb hands to its playbook."""
-    return {
-        "gpuadmin_users": [desired(user, settings) for user in users],
-        "gpuadmin_absent": [{"name": name, "uid": uid} for name, uid in absent],
-    }

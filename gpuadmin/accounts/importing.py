@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.accounts import Request, request
+from gpuadmin.accounts.requests import Request, request
 from gpuadmin.config.fields import KEY_TYPES
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError

@@ -1,73 +1,14 @@
-"""Decisions about images: which parent, in which batches, what may be deleted, and the plan in words. Pure."""
+"""Decisions about a push: which nodes, in which batches, along which chain, and where the time went."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from gpuadmin.answers import Answers
 from gpuadmin.errors import ConfigError
-from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.words import size_words
-
-# as the node-side code has it: it becomes a path, a word of GRUB and a kernel argument
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What list-images found: the store's images by name, and what each node reports; hosts that did not answer.
-
-    `store_known` says whether the store is what it says, or nobody could look at it.
-    """
-
-    store: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    silent: Mapping[str, str] = field(default_factory=dict)
-    store_known: Answers = field(default_factory=Answers)
-    nodes_known: Answers = field(default_factory=Answers)
-
-    @property
-    def complete(self) -> dict[str, Mapping[str, Any]]:
-        """The manifests of the images that are complete, newest first."""
-        found = {name: entry["manifest"] for name, entry in self.store.items() if entry.get("manifest")}
-        return dict(sorted(found.items(), key=lambda item: -float(item[1]["created"])))
-
-
-def check_name(name: str) -> str:
-    """Given an image's name, return it. Raises ConfigError."""
-    if len(name) > 64 or not NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name of an image", hint="lower-case letters, digits and . _ -, 64 at most")
-    return name
-
-
-def new_name(taken: Sequence[str], now: datetime | None = None) -> str:
-    """A name for an image of today that none has: 2026-11-21, 2026-11-21.2, …"""
-    base = f"{now or datetime.now(UTC):%Y-%m-%d}"
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}.{number}"
-    return name
-
-
-def choose_parent(golden: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], facts: Facts) -> str | None:
-    """The newest image that the golden node and every target hold as the very same one; None: only a full stream does.
-
-    Images that are not in the store count as the oldest; what a node has refused is nobody's parent.
-    """
-    refused = {name for node in (golden, *nodes) for name in node.get("refused", {})}
-    common = {
-        name: uuid
-        for name, uuid in golden["held"].items()
-        if name not in refused and all(node["held"].get(name) == uuid for node in nodes)
-    }
-    created = {name: float(manifest["created"]) for name, manifest in facts.complete.items()}
-    return max(common, key=lambda name: (created.get(name, 0.0), name), default=None)
 
 
 def batches(count: int, *, canary: int, batch: str) -> list[int]:
@@ -202,89 +143,3 @@ def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
         for step, (seconds, host) in sorted(slowest.items(), key=lambda item: -item[1][0])
         if seconds >= 1
     )
-
-
-def prune_store(facts: Facts, keep: int) -> list[str]:
-    """The images to delete from the store: not the `keep` newest, not what a node runs, has confirmed or is to try, and
-    not the parent of a difference that is kept. With a node that did not answer, nothing is deleted."""
-    if facts.silent:
-        return []
-    manifests = facts.complete
-    kept = set(list(manifests)[: max(keep, 1)])
-    for node in facts.nodes.values():
-        kept.add(str(node["image"]))
-        kept |= {str(name).partition("+")[0] for name in (node["current"], node["trial"], *node["confirmed"][:2])}
-    todo = [name for name in kept if name in manifests]
-    while todo:
-        manifest = manifests[todo.pop()]
-        # whoever needs it as a difference needs the parent; one that is there in full needs none
-        if any(stream["parent"] is None for stream in manifest["streams"]):
-            continue
-        for stream in manifest["streams"]:
-            parent = stream["parent"]["name"]
-            if parent in manifests and parent not in kept:
-                kept.add(parent)
-                todo.append(parent)
-    return sorted(set(manifests) - kept)
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """What an admin wants built, and how."""
-
-    name: str
-    upgrade: bool = False
-    packages: tuple[str, ...] = ()
-    playbook: Path | None = None
-    shell: bool = False
-    full: bool = False
-    trial: bool = True
-
-
-def without(node: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A node's report as if it did not hold an image: nothing is its own parent."""
-    return {**node, "held": {other: uuid for other, uuid in node["held"].items() if other != name}}
-
-
-def build_phases(golden: Mapping[str, Any], name: str) -> list[str]:
-    """What of a build is still to be done, by what the golden node has: a build that was cut off goes on."""
-    if name in golden["held"] or (golden["running"] == name and golden["current"] == name):
-        return ["seal"]
-    if name in golden.get("refused", {}):
-        raise ConfigError(
-            f"the root {name} was built, and {golden['refused'][name]}", hint="build again under another name"
-        )
-    if name in golden["roots"]:
-        return ["finish", "seal"]
-    return ["main", "finish", "seal"]
-
-
-def build_plan(
-    host: str,
-    node: Mapping[str, Any],
-    request: BuildRequest,
-    phases: Sequence[str],
-    parent: str | None,
-    silent: Mapping[str, str],
-) -> Plan:
-    """What a build will do, in words."""
-    builder = PlanBuilder(f"Build the image {request.name} on {host}")
-    if "main" in phases:
-        changes = ["upgrade all packages"] if request.upgrade else []
-        changes += [f"install {', '.join(request.packages)}"] if request.packages else []
-        changes += [f"run {request.playbook}"] if request.playbook else []
-        changes += ["whatever you do in a shell"] if request.shell else []
-        builder.add(host, f"copy the root {node['running']}, and in the copy: {'; '.join(changes) or 'nothing'}")
-    if "finish" in phases and request.trial:
-        builder.add(host, f"reboot into {request.name} on trial; it comes back by itself if that fails")
-        there = sorted({*node["people"], *node["gpu_work"]})
-        if there:
-            builder.warn(f"on {host}, and warned a minute before the reboot: {', '.join(there)}")
-    if not request.trial:
-        builder.warn("the golden node does not try the image; nodes do")
-    ways = [f"as its difference to {parent}"] if parent else []
-    ways += ["in full"] if request.full or not parent else []
-    builder.add(host, f"seal {request.name} and send it to the store, {' and '.join(ways)}")
-    for other, why in silent.items():
-        builder.warn(f"{other} was not asked what it holds ({why}); it may need a full stream")
-    return builder.build()

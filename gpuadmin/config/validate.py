@@ -1,4 +1,4 @@
-"""From a file to a model of it, with errors that name file, line and path."""
+"""Holding a file against its schema, with an error that names every mistake and its place."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
-from gpuadmin.term import standings
+from gpuadmin.semester.term import standings
 from gpuadmin.words import counted
 
 DEFAULT_REMINDERS = (14, 7, 1)

@@ -1,0 +1,40 @@
+"""What hosts are told of people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.config.schema import Settings, User
+
+_EPOCH = date(1970, 1, 1)
+
+
+def desired(user: User, settings: Settings) -> dict[str, Any]:
+    """Given a person, return what every node is told of them: days since the epoch for dates, uid = gid."""
+    expires = None if user.expires is None else (user.expires - _EPOCH).days + 1
+    return {
+        "name": user.name,
+        "uid": user.uid,
+        "gid": user.uid,
+        "gecos": "",
+        "shell": settings.accounts.shell,
+        "home": f"{settings.homes.path}/{user.name}",
+        # shadow(5): "the day on which login is no longer possible", so the day after the last valid one
+        "expires": expires,
+        "locked": user.locked,
+        "keys": list(user.keys),
+        "docker": user.docker and settings.docker.enabled,
+    }
+
+
+def variables(
+    file: RegistryFile, settings: Settings, users: Iterable[User], absent: Iterable[tuple[str, int]] = ()
+) -> dict[str, Any]:
+    """The extra variables that every account verb hands to its playbook."""
+    return {
+        "gpuadmin_users": [desired(user, settings) for user in users],
+        "gpuadmin_absent": [{"name": name, "uid": uid} for name, uid in absent],
+    }

@@ -1,0 +1,109 @@
+"""A virtual cluster on this machine: what the commands of `gpuadmin lab` do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from gpuadmin.console import say, say_document
+from gpuadmin.lab import cluster, commands, report, seed, snapshots, state
+from gpuadmin.lab import ssh as lab_ssh
+from gpuadmin.lab.progress import Progress
+from gpuadmin.report import local_document
+from gpuadmin.words import counted
+
+
+def up(
+    name: str,
+    *,
+    nodes: int,
+    ordinary: int,
+    memory: int,
+    firmware: Literal["bios", "uefi"] | None,
+    light: bool | None,
+    site: Path | None,
+    as_json: bool,
+) -> int:
+    """Bring a lab up and write its site: `site`, where it was before, or ./lab-site. Returns the exit code."""
+    known = state.load(name)
+    directory = site or (Path(known.site) if known and known.site else Path("lab-site"))
+    lab = cluster.up(
+        name,
+        nodes=nodes,
+        ordinary=ordinary,
+        memory_mib=memory,
+        firmware=firmware,
+        light=light,
+        site_directory=directory.absolute(),
+        progress=Progress(),
+    )
+    count = counted(len(lab.hosts), "host is", "hosts are")
+    words = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
+    return _done("up", report.facts(name) if as_json else {}, words, as_json=as_json)
+
+
+def status(name: str, *, as_json: bool) -> int:
+    """Show a lab's hosts, whether they run, and its snapshots. Returns the exit code."""
+    facts = report.facts(name)
+    if as_json:
+        say_document(report.as_json(facts))
+    else:
+        say(report.as_text(facts))
+    return 0
+
+
+def ssh(name: str, host: str, words: Sequence[str], *, login: str | None, identity: Path | None) -> int:
+    """Become an ssh to a host of the lab, with a command or without. Does not return."""
+    commands.require("ssh")
+    lab = state.existing(name)
+    line = lab_ssh.ssh_command(lab, lab.host(host), words, login=login or seed.ADMIN, identity=identity)
+    os.execvp(line[0], line)
+
+
+def power_cut(name: str, host: str, *, as_json: bool) -> int:
+    """Cut a host's power. Returns the exit code."""
+    cut = cluster.power_cut(name, host)
+    words = f"{host}: power cut" if cut else f"{host} was off already"
+    return _done("power-cut", {"host": host, "cut": cut}, words, as_json=as_json)
+
+
+def start(name: str, host: str, *, as_json: bool) -> int:
+    """Start a host, and wait until it answers. Returns the exit code."""
+    cluster.start(name, host, Progress())
+    return _done("start", {"host": host}, f"{host} is up", as_json=as_json)
+
+
+def save(name: str, snapshot: str, *, as_json: bool) -> int:
+    """Save all hosts as they run now. Returns the exit code."""
+    snapshots.save(name, snapshot, Progress())
+    return _done("save", {"snapshot": snapshot}, f"saved {snapshot}", as_json=as_json)
+
+
+def restore(name: str, snapshot: str, *, as_json: bool) -> int:
+    """Bring all hosts back to a saved moment. Returns the exit code."""
+    snapshots.restore(name, snapshot, Progress())
+    return _done("restore", {"snapshot": snapshot}, f"restored {snapshot}", as_json=as_json)
+
+
+def down(name: str, *, purge: bool, as_json: bool) -> int:
+    """Shut a lab down; with `purge` delete all that is its own. Returns the exit code."""
+    cluster.down(name, purge=purge, progress=Progress())
+    words = f"lab {name} is {'gone' if purge else 'down'}"
+    return _done("down", {"lab": name, "purged": purge}, words, as_json=as_json)
+
+
+def logs(name: str, host: str, *, follow: bool) -> int:
+    """Show a host's serial console. Returns the exit code."""
+    for text in report.console(name, host, follow=follow):
+        say(text, end=False)
+    return 0
+
+
+def _done(command: str, result: Any, words: str, *, as_json: bool) -> int:
+    if as_json:
+        say_document(local_document(f"lab {command}", result))
+    else:
+        say(words)
+    return 0

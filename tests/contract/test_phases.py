@@ -1,0 +1,66 @@
+"""The phases of a reset are one list: command line, journal, playbook, role and docs have the same ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from gpuadmin.actions.semester.hosts import FACTS
+from gpuadmin.actions.semester.people import Abort, Release
+from gpuadmin.actions.semester.phases import PHASES
+from gpuadmin.cli import cli
+from gpuadmin.semester import names
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLE = ROOT / "roles" / "semester"
+#: What playbooks/semester-reset.yml is asked for, by all that asks it.
+PARTS = {FACTS, *(part for phase in (*PHASES, Release, Abort) for part in phase.plays)}
+
+
+def tasks() -> list[tuple[dict[str, Any], set[str]]]:
+    """Each task of the playbook, with the parts that it is for."""
+    (play,) = yaml.safe_load((ROOT / "playbooks/semester-reset.yml").read_text())
+    found = []
+    for task in play["tasks"]:
+        condition = re.search(r"gpuadmin_phase (?:== '([a-z-]+)'|in \[([^]]+)\])", task["when"])
+        assert condition, task
+        found.append((task["ansible.builtin.include_role"], set(re.findall(r"[a-z-]+", condition[1] or condition[2]))))
+    return found
+
+
+def test_every_name_has_its_object_in_the_same_order() -> None:
+    assert tuple(phase.name for phase in PHASES) == names.PHASES
+
+
+def test_the_command_line_offers_every_phase() -> None:
+    command = cli.get_command(click.Context(cli), "semester-reset")
+    assert command is not None
+    (option,) = [option for option in command.params if option.name == "phase"]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == names.PHASES
+
+
+def test_the_playbook_does_what_it_is_asked_for_and_nothing_else() -> None:
+    assert {part for _, parts in tasks() for part in parts} == PARTS
+
+
+def test_the_role_does_the_parts_that_the_playbook_gives_it() -> None:
+    (given,) = [parts for role, parts in tasks() if role["name"] == "semester"]
+    # what has the name of a part of the accounts' or the backups' alone is not its business
+    (option,) = [
+        entry["options"]["semester_phase"]
+        for entry in yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"].values()
+    ]
+    assert given == set(option["choices"])
+    files = {path.stem for path in (ROLE / "tasks").glob("*.yml")} - {"main", "preflight"}
+    assert given == files
+
+
+def test_the_docs_say_what_each_phase_does() -> None:
+    section = (ROOT / "docs/semester.md").read_text().partition("\n## The phases\n")[2].partition("\n## ")[0]
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in section.splitlines() if "|" in line]
+    assert rows[2:] == [(f"`{phase.name}`", phase.does, phase.proof) for phase in PHASES]

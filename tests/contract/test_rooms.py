@@ -1,0 +1,109 @@
+"""Where things stand on the controller: cli/ holds click, actions/ what a verb does; imports are at the top."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.cli import SECTIONS, VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "gpuadmin"
+#: Programs of their own: what runs on a host, or what ssh starts.
+ELSEWHERE = ("collections/", "libexec/", "collector/")
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if not str(path.relative_to(PACKAGE)).startswith(ELSEWHERE)]
+CONTROLLER = [path for path in FILES if path.parent != PACKAGE / "cli"]
+VERB_FILES = [path for path in FILES if path.parent == PACKAGE / "cli" and not path.stem.startswith("_")]
+#: What belongs to click: the group, the options that verbs share, and what the shell offers at a Tab.
+CLICKS = {"__init__", "_options", "_complete"}
+#: Verbs that only say something of the command line itself.
+WITHOUT_ACTION = {"completion"}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The modules that are imported somewhere below."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ([str(node.module)] if node.module != "gpuadmin.actions" else
+                        [f"gpuadmin.actions.{name.name}" for name in node.names])  # fmt: skip
+
+
+def inside_functions(tree: ast.AST) -> Iterator[str]:
+    """The modules that are imported inside of functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in node.body:
+                yield from imported(statement)
+
+
+@pytest.mark.parametrize("path", CONTROLLER, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_stand_at_the_top(path: Path) -> None:
+    """Only cli/ imports when a verb is called: the help must not wait for what it does not need."""
+    assert list(inside_functions(ast.parse(path.read_text()))) == []
+
+
+def test_cli_holds_the_verbs_and_what_is_clicks() -> None:
+    assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} == CLICKS | {path.stem for path in VERB_FILES}
+
+
+@pytest.mark.parametrize("path", VERB_FILES, ids=lambda path: path.stem)
+def test_a_verb_reads_options_and_calls_one_action(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    lazily = set(inside_functions(tree))
+    at_the_top = {module for node in tree.body if not isinstance(node, ast.FunctionDef) for module in imported(node)}
+    if path.stem in WITHOUT_ACTION:
+        assert lazily <= {"gpuadmin.report"}
+    else:
+        assert lazily == {f"gpuadmin.actions.{path.stem}"}
+    own = {"gpuadmin.cli", "gpuadmin.cli._options", "gpuadmin.cli._complete", "gpuadmin.options", "gpuadmin.console",
+           "gpuadmin.semester.names"}  # fmt: skip
+    for module in at_the_top - own:
+        assert module.partition(".")[0] in {"click", *sys.stdlib_module_names}, module
+
+
+def test_every_verb_has_its_action() -> None:
+    actions = {path.stem for path in (PACKAGE / "actions").glob("[a-z]*.py")}
+    assert actions == {path.stem for path in VERB_FILES} - WITHOUT_ACTION
+
+
+def test_only_the_session_starts_ansible() -> None:
+    """One way to a playbook: passwords once, a record for every run, one answer to an interruption."""
+    knowing = {
+        str(path.relative_to(PACKAGE))
+        for path in FILES
+        if path.parent != PACKAGE / "ansible"
+        and {"gpuadmin.ansible", "gpuadmin.ansible.runner"} & set(imported(ast.parse(path.read_text())))
+        and "runner" in path.read_text()
+    }
+    assert knowing == {"session.py"}
+
+
+def test_nothing_rewrites_what_the_user_s_options_said() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in FILES
+        for line in path.read_text().splitlines()
+        if re.search(r"replace\([^)]*options", line)
+    ]
+    assert found == []
+
+
+def test_the_help_is_grouped_as_readme_groups_the_verbs() -> None:
+    rows = re.findall(r"(?m)^\| ([A-Z][\w ]*)? ?\| ((?:`[a-z-]+` ?)+)\|", (ROOT / "README.md").read_text())
+    grouped: dict[str, list[str]] = {}
+    title = ""
+    for heading, cell in rows:
+        title = heading.strip() or title
+        grouped.setdefault(title, []).extend(re.findall(r"`([a-z-]+)`", cell))
+    assert {title: set(verbs) for title, verbs in grouped.items()} == {
+        title: set(verbs) for title, verbs in SECTIONS.items()
+    }
+    assert list(grouped) == list(SECTIONS)
+    assert sum(len(verbs) for verbs in SECTIONS.values()) == len(VERBS)

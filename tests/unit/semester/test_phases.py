@@ -1,0 +1,153 @@
+"""A phase is one object: what a check asks of hosts is what the run asks of them, and a check changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible.runner import Invocation
+from gpuadmin.results import RunResult
+from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.names import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE
+from tests.unit.semester.cluster import Cluster
+
+pytestmark = pytest.mark.btrfs
+Cli = Callable[..., tuple[int, str, str]]
+ALL = ("semester-reset", "--yes", "--term", "2026-2", "--json")
+MADE = "20260202T000000Z-reset-2026-2"
+OLD = "20200101T000000Z-reset-2019-2"
+COPY = "minji.restored-20261221T010203Z"
+Question = tuple[str | None, dict[str, Any]]
+OLD_JOURNALS = Path(__file__).parent / "journals"
+
+
+class Heard:
+    """What the cluster was asked in check mode and for real: by part, whom with which variables, and the answers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.asked: dict[bool, dict[str, Question]] = {True: {}, False: {}}
+        self.answers: dict[bool, dict[str, dict[str, list[str]]]] = {True: {}, False: {}}
+
+    def run(self, invocation: Invocation, **callbacks: object) -> RunResult:
+        result = self.cluster.run(invocation, **callbacks)
+        part = str(invocation.variables["gpuadmin_phase"])
+        self.asked[invocation.check][part] = invocation.limit, dict(invocation.variables)
+        self.answers[invocation.check][part] = {name: host.changed for name, host in result.hosts.items()}
+        return result
+
+
+@pytest.fixture
+def heard(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """A cluster with something for each phase to do, and backups that have the same name whenever they are made."""
+    heard = Heard(cluster)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", heard.run)
+    monkeypatch.setattr("gpuadmin.actions.semester.reset._new_backup", lambda term: MADE)
+    cluster.processes["node1"] = {"minji": 2, "seo": 1}
+    cluster.storage.home(COPY, 20000, {"draft": b"12345"})
+    old = cluster.storage.backup(OLD, verify=[])
+    document = cluster.storage.directory / old.name / "backup.json"
+    document.write_text(re.sub(r'"created": "[^"]+"', '"created": "2020-01-01T00:00:00Z"', document.read_text()))
+    return heard
+
+
+def test_a_check_asks_what_the_run_asks(cluster: Cluster, cli: Cli, heard: Heard) -> None:
+    before = cluster.picture()
+    code, out, err = cli("semester-reset", "--check", "--json")
+    assert code == 0, err
+    assert cluster.picture() == before
+    phases = json.loads(out)["result"]["phases"]
+    assert {name: phases[name]["foreseen"] for name in PHASES} == {ANNOUNCE: {}, **heard.answers[True]}
+    code, _out, err = cli(*ALL)
+    assert code == 0, err
+    predicted, done = heard.asked[True], heard.asked[False]
+    assert set(predicted) == {LOCK, END_SESSIONS, BACKUP, WIPE, PRUNE, REOPEN}
+    for part in (LOCK, END_SESSIONS, BACKUP, REOPEN):
+        assert predicted[part] == done[part], part
+        if part != REOPEN:  # an account that was locked before has more to remove
+            assert heard.answers[True][part] == heard.answers[False][part], part
+    assert done[BACKUP][1]["gpuadmin_backup"]["users"] == ["minji", COPY, "jiho"]
+    # no host can say what of a home goes before its backup is there: nodes are asked for the rest
+    assert predicted[WIPE][0] == "node1,node2"
+    wanted = done[WIPE][1]["gpuadmin_term"]
+    assert predicted[WIPE][1]["gpuadmin_term"] == {**wanted, "wipe": []}
+
+
+def test_a_check_asks_for_homes_when_their_backup_is_there(cluster: Cluster, cli: Cli, heard: Heard) -> None:
+    for phase in PHASES[: PHASES.index(BACKUP) + 1]:
+        assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
+    before, written = cluster.picture(), (cluster.site / "runs/term-2026-2/journal.jsonl").read_bytes()
+    code, _out, err = cli("semester-reset", "--check", "--phase", WIPE)
+    assert code == 0, err
+    assert cluster.picture() == before
+    assert (cluster.site / "runs/term-2026-2/journal.jsonl").read_bytes() == written
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    assert heard.asked[True][WIPE] == heard.asked[False][WIPE]
+    assert heard.answers[True][WIPE] == heard.answers[False][WIPE]
+    assert {one["name"] for one in heard.asked[False][WIPE][1]["gpuadmin_term"]["wipe"]} == {"minji", "jiho", COPY}
+
+
+def test_only_those_backups_are_deleted_that_were_shown(cluster: Cluster, cli: Cli, heard: Heard) -> None:
+    code, out, err = cli(*ALL)
+    assert code == 0, err
+    phase = json.loads(out)["result"]["phases"][PRUNE]
+    assert [step["action"] for step in phase["plan"]["steps"]] == [f"delete the backup {OLD}"]
+    assert heard.asked[False][PRUNE][0] == "storage1"
+    assert heard.asked[False][PRUNE][1]["gpuadmin_backup"] == {"only": {"storage1": [OLD]}}
+    assert phase["result"]["deleted"] == {"storage1": [OLD]}
+    asked = [one for one in cluster.asked if one.variables["gpuadmin_phase"] == PRUNE]
+    assert [one.check for one in asked] == [True, False], "hosts are asked once which are old"
+
+
+@pytest.mark.parametrize("how", ["extended", "aborted"])
+def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: Heard, how: str) -> None:
+    for phase in (ANNOUNCE, LOCK):
+        assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
+    users = cluster.site / "users.yml"
+    if how == "extended":
+        users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
+    options = ["--phase", END_SESSIONS] if how == "extended" else ["--abort"]
+    text = users.read_text()
+    code, out, err = cli("semester-reset", "--check", "--json", *options)
+    assert code == 0, err
+    assert users.read_text() == text
+    assert cluster.locked == {"minji", "jiho"}
+    again = {"jiho"} if how == "extended" else {"minji", "jiho"}
+    phases = json.loads(out)["result"]["phases"]
+    predicted = phases["release" if how == "extended" else "abort"]["foreseen"]
+    assert predicted == heard.answers[True]["unlock"]
+    assert set(predicted) == {"storage1", "node1", "node2"}
+    code, _out, err = cli("semester-reset", "--yes", *options)
+    assert code == 0, err
+    assert cluster.locked == {"minji", "jiho"} - again
+    assert heard.asked[True]["unlock"] == heard.asked[False]["unlock"]
+    assert heard.answers[True]["unlock"] == heard.answers[False]["unlock"]
+
+
+def old(name: str) -> list[str]:
+    """The lines of a journal that the version before phases were objects wrote."""
+    return (OLD_JOURNALS / f"{name}.jsonl").read_text().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("lines", range(1, 12))
+def test_a_reset_that_an_older_version_began_is_gone_on_with(cluster: Cluster, cli: Cli, lines: int) -> None:
+    """Up to where the hosts themselves would have to be as that version left them: the end of sessions."""
+    journal = Journal(cluster.site / "runs", "2026-2")
+    journal.directory.mkdir(parents=True)
+    journal.path.write_text("".join(old("pending")[:lines]))
+    before = journal.state()
+    assert before.open
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    assert journal.state().finished
+    assert "".join(old("pending")[:lines]) == "".join(journal.path.read_text().splitlines(keepends=True)[:lines])
+    picture = cluster.picture()
+    assert sorted(picture["homes"]) == ["seo", "stranger", "yuna"]
+    assert picture["gone"] == ["jiho", "minji"]
+    assert picture["term"] == "2027-1"
