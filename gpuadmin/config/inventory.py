@@ -122,7 +122,7 @@ def _load(folder: Path) -> Any:
 
 
 def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:
-    """Ansible reads whatever lies there, and would wait for ever at a named pipe."""
+    """Ansible reads every file of it, and would wait for ever at a named pipe."""
     for path in sorted(folder.iterdir()):
         try:
             facts = path.stat()

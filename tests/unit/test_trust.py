@@ -12,7 +12,7 @@ import pytest
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys
-from gpuadmin.trust import HostKey, with_pinned
+from gpuadmin.trust import HostKey, fetch_host_keys, with_pinned
 
 Cli = Callable[..., tuple[int, str, str]]
 FIRST, SECOND = (base64.b64encode(word * 8).decode() for word in (b"one ", b"two "))
@@ -126,14 +126,14 @@ def test_a_hashed_name_is_a_host_s_as_well(
     assert len((site / "known_hosts").read_text().splitlines()) == 2
 
 
-def test_a_host_that_refuses_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_refuses_is_said_in_words() -> None:
     """Not "[Errno 111] Connection refused"."""
     with socket.socket() as closed:  # bound, and nobody listens
         closed.bind(("127.0.0.1", 0))
         host = Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": closed.getsockname()[1]})
-        (key,) = trust.fetch_host_keys([host])
+        (key,) = fetch_host_keys([host])
     assert key.problem == "Connection refused"
-    (key,) = trust.fetch_host_keys([Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": 0})])
+    (key,) = fetch_host_keys([Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": 0})])
     assert "Errno" not in str(key.problem)
 
 

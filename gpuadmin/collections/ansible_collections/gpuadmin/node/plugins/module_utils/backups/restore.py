@@ -85,7 +85,7 @@ def _discard(at: int, name: bytes, ours: os.stat_result | None = None) -> None:
 
 
 def _refuse_theirs(facts: os.stat_result, name: bytes) -> None:
-    """In a home that is a subvolume the workplace lies where its owner can give names: theirs is no place for root."""
+    """In a home that is a subvolume, its owner can give names beside the workplace: theirs is no place for root."""
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         raise NodeError(f"{os.fsdecode(name)!r} is in the way, and is not root's: move it away first")
 
