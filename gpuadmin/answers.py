@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuadmin.errors import ExitCode, HostFailedError, UnreachableError
 from gpuadmin.results import HostResult
+from gpuadmin.words import one_line
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Answers:
     @property
     def words(self) -> str:
         """Which hosts did not say it, and why: `storage1 (does not answer (timed out))`."""
-        return ", ".join(f"{host} ({reason})" for host, reason in self.unknown.items())
+        return ", ".join(one_line(f"{host} ({reason})") for host, reason in self.unknown.items())
 
     @property
     def code(self) -> ExitCode:

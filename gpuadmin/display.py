@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.table import Table
@@ -17,7 +17,7 @@ from gpuadmin.plan import Plan
 from gpuadmin.report import alike, shortened
 from gpuadmin.results import HostResult
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.words import visible
+from gpuadmin.words import one_line
 
 
 def make_console(*, json: bool) -> SafeConsole:
@@ -31,8 +31,13 @@ def make_console(*, json: bool) -> SafeConsole:
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """Given texts, or pairs of a text and its style, return one text: data in it stays data."""
-    return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
+    """Given texts, or pairs of a text and its style, return one line of text: data in it stays data."""
+    return Text.assemble(*(one_line(part) if isinstance(part, str) else (one_line(part[0]), part[1]) for part in parts))
+
+
+def lines_of(lines: Iterable[str]) -> Text:
+    """Given lines, return them as one text in which each stays a line, whatever is in it."""
+    return Text("\n".join(one_line(line) for line in lines))
 
 
 def make_table(*titles: str, right: Sequence[str] = (), fold: bool = False) -> Table:
@@ -78,7 +83,7 @@ def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: 
         lines = shortened(host.changed)
         if host.message:
             lines.append(host.message)
-        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), Text("\n".join(lines)))
+        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
     console.print(table)
 
 
@@ -131,6 +136,6 @@ class Progress:
     def _show_progress(self, host: str, detail: str) -> None:
         if self._status is not None:
             lines = [f"  {name}: {words}" for name, words in self._far.items()]
-            self._status.update(styled("\n".join([self._task, *lines[:12]])))
+            self._status.update(lines_of([self._task, *lines[:12]]))
         else:
             self._console.print(f"  {'working':<11} {host}: {detail}")

@@ -12,6 +12,7 @@ from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
+from gpuadmin.words import counted
 
 
 def finish(session: Session, code: int, result: Mapping[str, Any]) -> int:
@@ -73,5 +74,5 @@ def _advise(session: Session, run: RunResult, advice: str) -> None:
     elif run.error:
         say(f"Error: {run.error}\nHint: the whole output: gpuadmin runs {record} --log", err=True)
     else:
-        say(f"{len(run.bad)} of {len(run.hosts)} hosts did not succeed: {', '.join(run.bad)}", err=True)
+        say(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {', '.join(run.bad)}", err=True)
         say(f"Hint: the whole output: gpuadmin runs {record} --log; {advice}", err=True)

@@ -1,24 +1,73 @@
-"""Reading files that people hand over: as much as fits, and no more."""
+"""Reading files that people hand over, and those of a site: regular ones, as much as fits, and no more."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
 
 LARGEST = 16 * 1024 * 1024  # bytes; ten thousand people with a key each are a quarter of that
 
+_KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def open_regular(path: Path) -> int:
+    """Given a path, return a descriptor that reads the file. Whatever is no regular file raises OSError: nobody may
+    ever write into a named pipe, and a device or a directory is not what was meant.
+    """
+    # O_NONBLOCK: to open a named pipe would wait for somebody who writes into it
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+            refuse_irregular(path.stat(), path)
+        raise
+    try:
+        refuse_irregular(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def refuse_irregular(facts: os.stat_result, path: Path) -> None:
+    """Raise OSError, whose `strerror` is a sentence's end, where what was looked at is no regular file."""
+    if not stat.S_ISREG(facts.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"is {kind}, where a regular file has to be", str(path))
+
 
 def read_limited(path: Path, most: int = LARGEST) -> bytes:
     """Given a path, return the file's bytes. Raises ConfigError where there are more than `most`; FileNotFoundError and
     other OSErrors are the caller's.
     """
-    with path.open("rb") as stream:
+    with os.fdopen(open_regular(path), "rb") as stream:
         raw = stream.read(most + 1)
     if len(raw) > most:
         raise ConfigError(f"{path}: is larger than {most // 1024 // 1024} MiB", hint="is it the right file?")
     return raw
+
+
+def read_record(path: Path) -> bytes:
+    """Given the path of a record of our own, which may grow, return its bytes. OSErrors are the caller's."""
+    with os.fdopen(open_regular(path), "rb") as stream:
+        return stream.read()
+
+
+def read_text(path: Path) -> str:
+    """Given the path of a small file of a site, return its text; empty where there is none. Raises ConfigError."""
+    try:
+        return "" if is_absent(path) else read_limited(path).decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint="it must be a file that you can read") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
 
 
 def is_absent(path: Path) -> bool:

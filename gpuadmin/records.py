@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
+from gpuadmin.reading import read_record
 from gpuadmin.who import who
 
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
@@ -127,7 +128,16 @@ def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] 
     result = _read(directory / "result.json")
     if os.path.lexists(directory / "result.json") and not _is_result(result):
         raise ConfigError(f"{directory / 'result.json'}: is damaged", hint="log.txt beside it may tell more")
-    return run, result, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return run, result, _log(log)
+
+
+def _log(path: Path) -> str:
+    try:
+        return read_record(path).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
 
 
 def prune_runs(runs: Path, keep: int) -> list[str]:
@@ -182,7 +192,7 @@ def _is_time(text: str) -> bool:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_record(path))
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from gpuadmin.words import visible
+from gpuadmin.words import one_line, visible
 
 
 class SafeConsole(Console):
@@ -19,8 +19,8 @@ class SafeConsole(Console):
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Before the layout, so that columns are as wide as what is shown."""
-        return super().render_str(visible(text), **options | {"markup": False, "emoji": False, "highlight": False})
+        """Before the layout, so that columns are as wide as what is shown. A string is one line: several are `Text`."""
+        return super().render_str(one_line(text), **options | {"markup": False, "emoji": False, "highlight": False})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """After it, whatever the text was wrapped in: the only segments with control codes are rich's own."""

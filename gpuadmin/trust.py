@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import paramiko
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.known_hosts import is_hash_of, known_as
 
 _TIMEOUT = 10.0  # seconds, for the connection and for the key exchange
 
@@ -37,7 +38,7 @@ class HostKey:
     @property
     def pattern(self) -> str:
         """The name under which known_hosts holds it."""
-        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        return known_as(self.address, self.port)
 
     @property
     def line(self) -> str:
@@ -65,27 +66,26 @@ def _fetch(host: Host) -> HostKey:
             finally:
                 transport.close()
     except (OSError, EOFError, paramiko.SSHException) as error:
-        return HostKey(base.host, base.address, base.port, problem=str(error) or type(error).__name__)
+        return HostKey(base.host, base.address, base.port, problem=_words(error))
     return HostKey(base.host, base.address, base.port, key.get_name(), key.get_base64())
 
 
-def pinned_keys(known_hosts: str) -> dict[tuple[str, str], str]:
-    """Given the text of a known_hosts file, return `{(pattern, key type): base64}`."""
-    found = {}
-    for line in known_hosts.splitlines():
-        fields = line.split()
-        if len(fields) >= 3 and not line.startswith(("#", "@", "|")):
-            for pattern in fields[0].split(","):
-                found[pattern, fields[1]] = fields[2]
-    return found
+def _words(error: Exception) -> str:
+    """Why a host did not answer, without the number of the error."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:
-    """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one."""
+    """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one.
+
+    A line with a pattern stays: it may name other hosts as well.
+    """
     new = {key.pattern: key for key in keys}
-    kept = [
-        line
-        for line in known_hosts.splitlines()
-        if line.startswith("#") or not set(line.split(" ", 1)[0].split(",")) & set(new)
-    ]
+
+    def replaced(line: str) -> bool:
+        field = line.split(" ", 1)[0]
+        names = set(field.split(",")) & set(new)
+        return bool(names) or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in new))
+
+    kept = [line for line in known_hosts.splitlines() if line.startswith("#") or not replaced(line)]
     return "\n".join([*kept, *(key.line for key in new.values())]) + "\n"

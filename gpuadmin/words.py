@@ -23,6 +23,16 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(_escape, text)
 
 
+def one_line(text: str) -> str:
+    """The same, and line feeds stand as `\\n`: whoever chose a name or a message makes no further line of output."""
+    return visible(text).replace("\n", "\\n")
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Given a number and the word for one, return both as people write them: `1 home`, `2 homes`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
     if character == "\n":
@@ -36,6 +46,6 @@ def size_words(count: float) -> str:
     """Bytes as people read them, as disks and networks are sold: 1 kB is 1000 bytes."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.95:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+            return counted(round(count), "byte") if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"

@@ -10,6 +10,7 @@ from gpuadmin.accounts.importing import read_keys, read_people
 from gpuadmin.actions.shared.accounts import converge, perform, uids_elsewhere
 from gpuadmin.options import Options
 from gpuadmin.session import opened
+from gpuadmin.words import counted
 
 
 def add_user(
@@ -24,5 +25,5 @@ def add_user(
         if any(site.registry.find(request.name) is None for request in requests):
             registry = accounts.add(site.registry, site.settings, requests, uids_elsewhere(session))
         people = accounts.known(registry, [request.name for request in requests])
-        title = f"Add {len(people)} account{'' if len(people) == 1 else 's'} to {site.settings.name}"
+        title = f"Add {counted(len(people), 'account')} to {site.settings.name}"
         return perform(session, converge(session, registry, people, title=title))

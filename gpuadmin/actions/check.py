@@ -10,6 +10,7 @@ from gpuadmin.console import say, say_document
 from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.report import document
+from gpuadmin.words import counted
 
 
 def check(site: str | None, *, as_json: bool) -> int:
@@ -33,5 +34,9 @@ def check(site: str | None, *, as_json: bool) -> int:
             say(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
         people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
         warnings = len(found) - len(errors)
-        say(f"{loaded.directory}: {hosts} hosts, {people} people, {len(errors)} errors, {warnings} warnings")
+        counts = (
+            counted(hosts, "host"), counted(people, "person", "people"), counted(len(errors), "error"),
+            counted(warnings, "warning"),
+        )  # fmt: skip
+        say(f"{loaded.directory}: {', '.join(counts)}")
     return ExitCode.USAGE if errors else ExitCode.DONE

@@ -8,6 +8,7 @@ from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.session import opened
+from gpuadmin.words import counted
 
 
 def drift(options: Options) -> int:
@@ -20,7 +21,8 @@ def drift(options: Options) -> int:
         run = session.run("drift", None, everybody(session), check=True)
         differing = [name for name, host in run.hosts.items() if host.changed]
         if differing:
-            say(f"{len(differing)} hosts differ: {', '.join(differing)}", err=True)
+            count = counted(len(differing), "host differs", "hosts differ")
+            say(f"{count}: {', '.join(differing)}", err=True)
         code = run.code
         if differing and code in (ExitCode.DONE, ExitCode.HOST_UNREACHABLE):
             code = ExitCode.HOST_FAILED

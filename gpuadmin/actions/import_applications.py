@@ -19,6 +19,7 @@ from gpuadmin.outcome import finish, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
+from gpuadmin.words import counted
 
 
 def import_applications(
@@ -59,7 +60,7 @@ def _apply(session: Session, lists: Lists, mail: MailOptions, *, tell_unknown: b
     prepared = prepare(session, lists, post, mail, tell_unknown=tell_unknown)
     result = {**lists_document(lists), "stuck": [entry.document() for entry in prepared.stuck]}
     new = len(prepared.new)
-    title = f"Applications for {session.site.settings.name}: {new} new account{'' if new == 1 else 's'}"
+    title = f"Applications for {session.site.settings.name}: {counted(new, 'new account')}"
     change = converge(session, prepared.registry, prepared.people, title=title)
     plan = _plan(change.plan, prepared, lists)
     if not prepared.people:

@@ -12,6 +12,7 @@ from gpuadmin.lab import cluster, commands, report, seed, snapshots, state
 from gpuadmin.lab import ssh as lab_ssh
 from gpuadmin.lab.progress import Progress
 from gpuadmin.report import local_document
+from gpuadmin.words import counted
 
 
 def up(
@@ -38,7 +39,8 @@ def up(
         site_directory=directory.absolute(),
         progress=Progress(),
     )
-    words = f"{len(lab.hosts)} hosts are up. Their site is {directory}: try  gpuadmin check --site {directory}"
+    count = counted(len(lab.hosts), "host is", "hosts are")
+    words = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
     return _done("up", report.facts(name) if as_json else {}, words, as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuadmin.answers import Answers
 from gpuadmin.config.schema import Settings
-from gpuadmin.display import make_console, make_table
+from gpuadmin.display import lines_of, make_console, make_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -66,7 +66,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     console = make_console(json=False)
     unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
     if unknown and not result["backups"]:
-        console.print("\n".join(unknown))
+        console.print(lines_of(unknown))
         return
     if not result["backups"]:
         console.print(f"No backup of {user}." if user else "There is no backup yet: gpuadmin backup")

@@ -14,6 +14,7 @@ from gpuadmin.mail.notices import plan_notices
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
+from gpuadmin.words import counted
 
 
 def notify(options: Options, mail: MailOptions) -> int:
@@ -28,7 +29,7 @@ def notify(options: Options, mail: MailOptions) -> int:
         plan_letters(builder, notices.letters)
         for warning in notices.warnings:
             builder.warn(warning)
-        plan = builder.build(question=f"Send {len(notices.letters)} mails?")
+        plan = builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
         return perform_mail(session, plan, notices.letters, post, mail, notices.document())
 
 

@@ -15,7 +15,8 @@ def prune_images(options: Options, keep: int | None) -> int:
     with opened("prune-images", options) as session:
         wanted = keep or session.site.settings.images.keep
         found = look(session)
-        builder = PlanBuilder(f"Delete what is not needed; the newest {wanted} images stay", destroys=True)
+        stay = "image stays" if wanted == 1 else f"{wanted} images stay"
+        builder = PlanBuilder(f"Delete what is not needed; the newest {stay}", destroys=True)
         names = prune_store(found, wanted)
         builder.add_all(session.named("storage"), [f"delete the image {name} from the store" for name in names])
         if found.silent:

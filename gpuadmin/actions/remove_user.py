@@ -10,6 +10,7 @@ from gpuadmin.config.memory import owners, recall
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.session import opened
+from gpuadmin.words import counted
 
 
 def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -> int:
@@ -34,7 +35,7 @@ def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -
             session,
             registry,
             [],
-            title=f"Remove {len(absent)} account{'' if len(absent) == 1 else 's'} from {site.settings.name}",
+            title=f"Remove {counted(len(absent), 'account')} from {site.settings.name}",
             absent=absent,
             extra=extra,
             archive_homes=archive_home,

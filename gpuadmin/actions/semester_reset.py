@@ -28,6 +28,7 @@ from gpuadmin.semester.names import WIPE
 from gpuadmin.semester.plans import of_decision
 from gpuadmin.semester.report import document, show, write
 from gpuadmin.session import Session, opened
+from gpuadmin.words import one_line
 
 
 def semester_reset(options: Options, mail: MailOptions, **given: Any) -> int:
@@ -96,7 +97,7 @@ def _do(reset: Reset, phase: Phase) -> int:
     event = "failed" if outcome.code else "done"
     reset.journal.write(event, phase=phase.name, result=dict(outcome.result), pending=dict(outcome.pending))
     for host, reason in outcome.pending.items():
-        say(f"{phase.name}: {host}: {reason}", err=True)
+        say(one_line(f"{phase.name}: {host}: {reason}"), err=True)
     if outcome.code:
         say("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
     else:
@@ -139,7 +140,7 @@ def _abort(reset: Reset) -> int:
         return 0
     outcome = _confirmed(reset, phase)
     for host, reason in outcome.pending.items():
-        say(f"{host}: {reason}", err=True)
+        say(one_line(f"{host}: {reason}"), err=True)
     if outcome.code:
         return int(outcome.code)
     reset.journal.write("aborted")

@@ -13,7 +13,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.words import size_words
+from gpuadmin.words import counted, size_words
 
 
 def show_image(options: Options, name: str) -> int:
@@ -40,7 +40,7 @@ def describe(manifest: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{manifest['name']}: {system}",
         f"built {built} by {manifest['by']}, uuid {manifest['uuid']}",
-        f"{size_words(manifest['size'])}, {len(manifest['packages'])} packages"
+        f"{size_words(manifest['size'])}, {counted(len(manifest['packages']), 'package')}"
         + (f", made from {parent['name']}" if parent else ", without a parent"),
     ]
     for stream in manifest["streams"]:

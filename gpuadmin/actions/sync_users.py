@@ -8,6 +8,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
+from gpuadmin.words import counted
 
 
 def sync_users(options: Options) -> int:
@@ -25,10 +26,10 @@ def sync_users(options: Options) -> int:
 def _plan(session: Session) -> Plan:
     registry = session.site.registry.registry
     builder = PlanBuilder(f"Bring {session.site.settings.name} to what users.yml says")
-    people = f"{len(registry.users)} account{'' if len(registry.users) == 1 else 's'}"
+    people = counted(len(registry.users), "account")
     builder.add_all(session.named("storage"), [f"{people} and their homes"])
     builder.add_all(session.named("gpu"), [f"{people}, keys, subids and Docker directories"])
     if registry.retired:
-        removed = f"{len(registry.retired)} removed account{'' if len(registry.retired) == 1 else 's'} stay away"
+        removed = counted(len(registry.retired), "removed account stays", "removed accounts stay") + " away"
         builder.add_all(session.named("gpu", "storage"), [removed])
     return builder.build()

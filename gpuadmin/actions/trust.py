@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import say
-from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
+from gpuadmin.reading import read_text
 from gpuadmin.session import Session, opened
-from gpuadmin.trust import fetch_host_keys, pinned_keys, with_pinned
+from gpuadmin.trust import fetch_host_keys, with_pinned
+from gpuadmin.words import counted
 
 
 def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
     """Pin the keys of the hosts named, or of all. `replace`: also where another is pinned. Returns the exit code."""
     with opened("trust", options) as session:
         path = session.site.known_hosts
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = read_text(path)
         answers = fetch_host_keys(_hosts(session, names))
-        pinned = pinned_keys(text)
         new, differing, states = [], [], {}
         for key in answers:
             if key.problem:
                 states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
                 say(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
                 continue
-            before = pinned.get((key.pattern, key.kind))
-            others = any(pattern == key.pattern for pattern, _ in pinned)
-            state = "pinned" if before == key.blob else "differs" if before or others else "new"
+            pinned = pinned_keys(text, key.pattern)
+            state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
             states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
             say(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
             if state == "differs":
@@ -42,8 +43,14 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
                 hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
             )
         if new:
-            session.confirm(f"Pin {len(new)} host key{'' if len(new) == 1 else 's'}?")
-            write_atomically(path, with_pinned(text, new))
+            session.confirm(f"Pin {counted(len(new), 'host key')}?")
+            try:
+                write_atomically(path, with_pinned(text, new))
+            except OSError as error:
+                raise GpuadminError(
+                    f"{path}: {error.strerror}; nothing was pinned",
+                    hint="the site must be writable for whoever runs this",
+                ) from None
         say(f"{len(new)} pinned in {path}", err=True)
         code = ExitCode.HOST_UNREACHABLE if any(key.problem for key in answers) else ExitCode.DONE
         return finish(session, code, {"hosts": states})

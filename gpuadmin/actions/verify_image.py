@@ -10,6 +10,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
+from gpuadmin.words import one_line
 
 
 def verify_image(options: Options, name: str) -> int:
@@ -26,7 +27,7 @@ def verify_image(options: Options, name: str) -> int:
         code = report(session, run, {"problems": problems}, code=verdict, table=False)
         if not options.json and said:
             for problem in problems:
-                say(f"{name}: {problem}")
+                say(one_line(f"{name}: {problem}"))
             if not problems:
                 say(f"{name}: signature, digests and chain are right")
         return code

@@ -47,7 +47,8 @@ class Collector:
                     for word in words:
                         self._on_host(name, "changed", word)
                 for warning in result.get("remarks") or []:
-                    host.message = f"{host.message}; {warning}" if host.message else str(warning)
+                    remark = re.sub(r"\s+", " ", str(warning))
+                    host.message = f"{host.message}; {remark}" if host.message else remark
             case "runner_on_failed":
                 if data.get("ignore_errors"):
                     return

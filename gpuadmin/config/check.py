@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from gpuadmin.config.groups import GROUPS
+from gpuadmin.config.known_hosts import known_as, pinned_keys
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import WAY_OUT, recall
+from gpuadmin.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ def _inventory(site: Site) -> Iterator[Finding]:
                 "two names for one machine would set it up twice; correct ansible_host or ansible_port",
             )
         addresses[key] = host.name
-    pinned = site.known_hosts.read_text(encoding="utf-8") if site.known_hosts.exists() else ""
+    pinned = read_text(site.known_hosts)
     for host in inventory.hosts:
-        if not _is_pinned(host.address, host.port, pinned):
+        if not pinned_keys(pinned, known_as(host.address, host.port)):
             yield Finding(
                 "warning",
                 f"known_hosts: {host.name}",
@@ -102,11 +104,6 @@ def _group_slips(site: Site, where: str) -> Iterator[Finding]:
                 "is in gpu and in storage: people do not log in to the host that serves the homes",
                 "take it out of one of them",
             )
-
-
-def _is_pinned(address: str, port: int, pinned: str) -> bool:
-    wanted = address if port == 22 else f"[{address}]:{port}"
-    return any(wanted in line.split(" ", 1)[0].split(",") for line in pinned.splitlines())
 
 
 def _homes(site: Site) -> Iterator[Finding]:

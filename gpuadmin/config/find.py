@@ -16,7 +16,7 @@ def find_site(given: str | None) -> Path:
     named = given or os.environ.get("GPUADMIN_SITE")
     if named:
         directory = Path(named).expanduser().absolute()
-        if not (directory / SETTINGS_FILE).is_file():
+        if not os.path.lexists(directory / SETTINGS_FILE):
             source = "--site" if given else "GPUADMIN_SITE"
             raise ConfigError(
                 f"{directory}: no {SETTINGS_FILE} there ({source})",
@@ -25,7 +25,7 @@ def find_site(given: str | None) -> Path:
         return directory
     here = Path.cwd()
     for directory in (here, *here.parents):
-        if (directory / SETTINGS_FILE).is_file():
+        if os.path.lexists(directory / SETTINGS_FILE):  # whatever it is: a site further up is another one
             return directory
     raise ConfigError(
         f"no {SETTINGS_FILE} in {here} or above it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from ansible.vars.manager import VariableManager
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import refuse_irregular
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def _manager(folder: Path, pattern: str) -> frozenset[str]:
 
 def _load(folder: Path) -> Any:
     # Ansible warns on stderr about empty groups and sources; what matters is checked below and in check.py.
+    _refuse_irregular(folder)
     for source in sorted(folder.iterdir()):
         if source.suffix in (".yml", ".yaml") and source.is_file():
             _check_yaml(source)
@@ -116,6 +119,24 @@ def _load(folder: Path) -> Any:
     except AnsibleError as error:
         raise ConfigError(f"{folder}: {error}") from None
     return manager
+
+
+def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:
+    """Ansible reads every file of it, and would wait for ever at a named pipe."""
+    for path in sorted(folder.iterdir()):
+        try:
+            facts = path.stat()
+        except OSError:  # a link that leads nowhere: Ansible leaves it out
+            continue
+        if stat.S_ISDIR(facts.st_mode):
+            here = facts.st_dev, facts.st_ino
+            if here not in above:
+                _refuse_irregular(path, (*above, here))
+            continue
+        try:
+            refuse_irregular(facts, path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}", hint="take it out of the inventory") from None
 
 
 def _check_yaml(source: Path) -> None:

@@ -11,6 +11,7 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.reading import read_text
 
 __all__ = ["SETTINGS_FILE", "USERS_FILE", "Site", "find_site", "load_settings", "load_site"]
 
@@ -40,7 +41,9 @@ def load_site(given: str | None) -> Site:
     directory = find_site(given)
     settings = load_settings(directory)
     registry = RegistryFile.load(directory / USERS_FILE, settings)
-    return Site(directory, settings, registry, load_inventory(directory))
+    site = Site(directory, settings, registry, load_inventory(directory))
+    read_text(site.known_hosts)  # ssh would wait for ever at a named pipe
+    return site
 
 
 def load_settings(directory: Path) -> Settings:

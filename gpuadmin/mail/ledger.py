@@ -21,7 +21,7 @@ from gpuadmin.appending import append_synced
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.letter import Letter
-from gpuadmin.reading import is_absent
+from gpuadmin.reading import is_absent, read_record
 
 LEDGER_FILE = "mails.jsonl"
 
@@ -116,9 +116,9 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            raw = b"" if is_absent(path) else path.read_bytes()
+            raw = b"" if is_absent(path) else read_record(path)
         except OSError as error:  # a link that leads nowhere, too: its place is known, and what stood there is not
-            raise GpuadminError(f"{path}: {error.strerror}", hint="without it nobody knows who was mailed") from None
+            raise ConfigError(f"{path}: {error.strerror}", hint="without it nobody knows who was mailed") from None
         self._entries = fold(raw, path)
 
     @classmethod

@@ -15,6 +15,7 @@ from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
 from gpuadmin.semester.term import standings
+from gpuadmin.words import counted
 
 DEFAULT_REMINDERS = (14, 7, 1)
 
@@ -190,7 +191,7 @@ def _notice_letter(address: str, notices: Sequence[Notice]) -> Letter:
     ordered = sorted(notices, key=lambda notice: (notice.day, notice.user.name))
     first = ordered[0]
     ends = ", ".join(dict.fromkeys(f"{notice.user.name} ends on {notice.day}" for notice in ordered))
-    left = f"{first.days} day{'' if first.days == 1 else 's'} left"
+    left = f"{counted(first.days, 'day')} left"
     return Letter(
         template="notice",
         address=address,

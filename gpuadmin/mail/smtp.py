@@ -15,6 +15,7 @@ from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.ledger import State
 from gpuadmin.mail.render import one_line
 from gpuadmin.mail.transport import Answer, TransportDown
+from gpuadmin.reading import read_limited
 
 PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
 
@@ -38,7 +39,7 @@ def read_password(mail: Mail) -> str | None:
     try:
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path}: others can read the password", hint=f"chmod 600 {path}")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_limited(path).decode("utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"mail.password_file: {path}: {error.strerror}") from None
     except UnicodeDecodeError:

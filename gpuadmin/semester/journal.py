@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.appending import append_synced
-from gpuadmin.errors import GpuadminError
-from gpuadmin.reading import is_absent
+from gpuadmin.errors import ConfigError
+from gpuadmin.reading import is_absent, read_record
 from gpuadmin.semester.names import PHASES, WIPE
 from gpuadmin.semester.planner import Decision, slug
 from gpuadmin.who import who
@@ -60,11 +60,11 @@ class Journal:
         self.path = self.directory / "journal.jsonl"
 
     def entries(self) -> list[dict[str, Any]]:
-        """All whole lines. Raises GpuadminError where one in the middle cannot be read."""
+        """All whole lines. Raises ConfigError where one in the middle cannot be read."""
         try:
-            lines = [b""] if is_absent(self.path) else self.path.read_bytes().split(b"\n")
+            lines = [b""] if is_absent(self.path) else read_record(self.path).split(b"\n")
         except OSError as error:
-            raise GpuadminError(
+            raise ConfigError(
                 f"{self.path}: {error.strerror}", hint="without it nobody knows how far the reset came"
             ) from None
         found = []
@@ -72,7 +72,7 @@ class Journal:
             try:
                 entry = _entry(line)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise GpuadminError(
+                raise ConfigError(
                     f"{self.path}:{number}: is damaged; nothing is done", hint="restore the file, or move it away"
                 ) from None
             found.append(entry)

@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
-from gpuadmin.words import size_words
+from gpuadmin.words import counted, size_words
 
 
 def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
@@ -43,12 +43,12 @@ def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Se
 
 
 def end_sessions(decision: Decision, hosts: Sequence[str], facts: Facts, grace: int) -> Plan:
-    builder = PlanBuilder(f"End what those who leave still run (after {grace} seconds)")
+    builder = PlanBuilder(f"End what those who leave still run (after {counted(grace, 'second')})")
     running = facts.processes()
     for host in hosts:
         found = {name: count for name, count in running.get(host, {}).items() if name in decision.names}
         for name, count in sorted(found.items()):
-            builder.add(host, f"{name}: end {count} process{'' if count == 1 else 'es'}")
+            builder.add(host, f"{name}: end {counted(count, 'process', 'processes')}")
         if facts.hosts.get(host) is None:
             builder.add(host, "what runs there is not known; end it")
         elif not found:
@@ -81,9 +81,8 @@ def wipe(decision: Decision, storage: Sequence[str], facts: Facts, blocked: Sequ
     for host in storage:
         for one, name in decision.going:
             saved = made.get(name)
-            where = (
-                "to be backed up before" if saved is None else f"{saved['files']} files, {size_words(saved['bytes'])}"
-            )
+            size = "" if saved is None else f"{counted(saved['files'], 'file')}, {size_words(saved['bytes'])}"
+            where = size or "to be backed up before"
             builder.add(host, f"home {name} (uid {one.uid}); {where}, in {decision.backup}")
     for host, items in decision.scratch.items():
         if host in blocked:

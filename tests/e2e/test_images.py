@@ -217,7 +217,7 @@ def test_drift_is_seen(imaged: Cluster) -> None:
     imaged.admin("node1", "btrfs property set -ts / ro false; apt-get -y remove rsync >/dev/null; sync")
     (writable, packages) = node_report(imaged, "node1")["drift"]
     assert writable == "its root is writable"
-    assert packages == f"1 packages differ from its image: {PACKAGE}"
+    assert packages == f"1 package differs from its image: {PACKAGE}"
 
 
 @slow

@@ -171,8 +171,12 @@ def test_few_aliases_are_what_they_stand_for(tmp_path: Path) -> None:
     assert [person.keys for person in found] == [(KEY,), (KEY,)]
 
 
-def test_a_file_without_an_end() -> None:
-    with pytest.raises(ConfigError, match="/dev/zero: is larger than 16 MiB"):
+def test_a_file_without_an_end(tmp_path: Path) -> None:
+    with (tmp_path / "endless.csv").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(ConfigError, match=r"endless.csv: is larger than 16 MiB"):
+        read_people(str(tmp_path / "endless.csv"))
+    with pytest.raises(ConfigError, match="/dev/zero: is a device, where a regular file has to be"):
         read_people("/dev/zero")
     with pytest.raises(ConfigError, match="neither a public key nor a file"):
         read_keys(["/dev/zero"])

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuadmin.answers import Answers
 from gpuadmin.console import agree, ask, say
-from gpuadmin.display import Progress, make_console, show_hosts, show_plan, styled
+from gpuadmin.display import Progress, lines_of, make_console, show_hosts, show_plan, styled
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
 from gpuadmin.plan import Plan, Step
@@ -67,6 +68,24 @@ def everything(text: str) -> None:
     say(text)
     say(text, err=True, colour="red")
     ConfigError(text, hint=text).show()
+
+
+def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name with a line feed in it would be an outcome that nobody had."""
+    text = "x\nnode9: done\r\nnode9: done"
+    console = make_console(json=False)
+    show_plan(console, Plan(text, (Step(text, text),), (text,)), check=True)
+    show_hosts(console, {text: HostResult("failed", [text, f"write /{text}/a"], text)}, check=False)
+    with Progress(console, verbose=1) as progress:
+        progress.task(text)
+        progress.host(text, "failed", text)
+        progress.host(text, "progress", text)
+    show(console, report(text), Path("/x"))
+    console.print(text, styled((text, "bold"), text), lines_of([text]))
+    say(Answers(unknown={text: text}).words)
+    shown = capsys.readouterr().out
+    assert shown.count("node9") > 20
+    assert [line for line in shown.splitlines() if line.strip().startswith("node9")] == []
 
 
 @given(hostile)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import socket
+import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.trust import HostKey, pinned_keys, with_pinned
+from gpuadmin.config.known_hosts import pinned_keys
+from gpuadmin.trust import HostKey, fetch_host_keys, with_pinned
 
 Cli = Callable[..., tuple[int, str, str]]
 FIRST, SECOND = (base64.b64encode(word * 8).decode() for word in (b"one ", b"two "))
@@ -34,9 +37,9 @@ def answers(site: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str,
     return found
 
 
-def pinned(site: Path) -> dict[tuple[str, str], str]:
+def pinned(site: Path, name: str = "[127.0.0.1]:2") -> dict[str, set[str]]:
     path = site / "known_hosts"
-    return pinned_keys(path.read_text()) if path.exists() else {}
+    return pinned_keys(path.read_text(), name) if path.exists() else {}
 
 
 def test_a_key_is_pinned_when_it_was_confirmed(answers: dict[str, tuple[str, str]], site: Path, cli: Cli) -> None:
@@ -47,7 +50,7 @@ def test_a_key_is_pinned_when_it_was_confirmed(answers: dict[str, tuple[str, str
     assert pinned(site) == {}
     code, _out, err = cli("trust", "node1", "--yes")
     assert code == 0, err
-    assert pinned(site) == {("[127.0.0.1]:2", "ssh-ed25519"): FIRST}
+    assert pinned(site) == {"ssh-ed25519": {FIRST}}
 
 
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ssh-rsa"], ids=["another key", "a key of another kind"])
@@ -71,12 +74,79 @@ def test_a_host_that_does_not_answer_keeps_its_key(answers: dict[str, tuple[str,
     code, _out, err = cli("trust", "node1", "node2", "--yes")
     assert code == 4
     assert "node2: no answer" in err
-    assert pinned(site) == {("[127.0.0.1]:3", "ssh-ed25519"): SECOND, ("[127.0.0.1]:2", "ssh-ed25519"): FIRST}
+    assert pinned(site) == {"ssh-ed25519": {FIRST}}
+    assert pinned(site, "[127.0.0.1]:3") == {"ssh-ed25519": {SECOND}}
 
 
-@pytest.mark.parametrize("line", ["#h ssh-ed25519 x", "@revoked h ssh-ed25519", "|1|a|b= ssh-ed25519 x", "h ssh-rsa"])
+LINES = [
+    *(f"{field} ssh-ed25519 x" for field in ("#h", "@revoked h", "|1|a|b=", "|2|YQ==|YQ==", "!h,*", "h?", "[h]:22")),
+    "h ssh-rsa",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
 def test_what_pins_nothing(line: str) -> None:
-    assert pinned_keys(f"{line}\n") == {}
+    assert pinned_keys(f"{line}\n", "h") == {}
+
+
+@pytest.mark.parametrize("field", ["node1", "NODE1", "x,node1", "node?", "*", "!node2,no*"])
+def test_what_pins(field: str) -> None:
+    text = f"{field} ssh-ed25519 {FIRST}\nother ssh-ed25519 {SECOND}\n{field} ssh-ed25519 {SECOND}\n"
+    assert pinned_keys(text, "node1") == {"ssh-ed25519": {FIRST, SECOND}}
+
+
+def hashed(path: Path) -> None:
+    """Hash the names in a file of host keys, by OpenSSH's own hand."""
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(path)], check=True, capture_output=True)
+
+
+def real_key(path: Path) -> str:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path.with_suffix(".pub").read_text().split()[1]
+
+
+def test_a_hashed_name_is_a_host_s_as_well(
+    answers: dict[str, tuple[str, str]], site: Path, cli: Cli, tmp_path: Path
+) -> None:
+    first, second = real_key(tmp_path / "one"), real_key(tmp_path / "two")
+    (site / "known_hosts").write_text(f"[127.0.0.1]:2 ssh-ed25519 {first}\n[127.0.0.1]:3 ssh-ed25519 {second}\n")
+    hashed(site / "known_hosts")
+    assert "127.0.0.1" not in (before := (site / "known_hosts").read_text())
+    answers["node1"] = ("ssh-ed25519", first)
+    code, _out, err = cli("trust", "node1", "--yes")
+    assert (code, "(pinned)" in err) == (0, True)
+    assert "node1" not in cli("check")[1]
+    answers["node1"] = ("ssh-ed25519", second)
+    code, _out, err = cli("trust", "node1", "--yes")
+    assert (code, "another key is pinned for node1" in err) == (5, True)
+    assert (site / "known_hosts").read_text() == before
+    assert cli("trust", "node1", "--yes", "--replace")[0] == 0
+    assert pinned(site) == {"ssh-ed25519": {second}}
+    assert pinned(site, "[127.0.0.1]:3") == {"ssh-ed25519": {second}}
+    assert len((site / "known_hosts").read_text().splitlines()) == 2
+
+
+def test_a_host_that_refuses_is_said_in_words() -> None:
+    """Not "[Errno 111] Connection refused"."""
+    with socket.socket() as closed:  # bound, and nobody listens
+        closed.bind(("127.0.0.1", 0))
+        host = Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": closed.getsockname()[1]})
+        (key,) = fetch_host_keys([host])
+    assert key.problem == "Connection refused"
+    (key,) = fetch_host_keys([Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": 0})])
+    assert "Errno" not in str(key.problem)
+
+
+def test_a_site_that_cannot_be_written_is_said(
+    answers: dict[str, tuple[str, str]], site: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gpuadmin.actions.trust.write_atomically", full)
+    answers["node1"] = ("ssh-ed25519", FIRST)
+    code, _out, err = cli("trust", "node1", "--yes")
+    assert (code, f"Error: {site}/known_hosts: No space left on device; nothing was pinned" in err) == (1, True)
 
 
 def test_a_line_of_two_names_goes_with_either_of_them() -> None:

@@ -21,6 +21,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.semester import names, plans
 from gpuadmin.semester.term import current_term
+from gpuadmin.words import counted
 
 
 class Announce(Phase):
@@ -44,7 +45,7 @@ class Announce(Phase):
         plan_letters(builder, notices.letters)
         for warning in notices.warnings:
             builder.warn(warning)
-        return builder.build(question=f"Send {len(notices.letters)} mails?")
+        return builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
 
     def _notices(self) -> Notices | None:
         """The reminders that are due; None where the site sends no mail."""

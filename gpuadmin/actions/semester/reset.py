@@ -24,6 +24,7 @@ from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, r
 from gpuadmin.semester.refusals import refuse_unknown
 from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
+from gpuadmin.words import counted
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,7 @@ def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
         if reset.request.term != name:
             raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
         return
-    typed = ask(f"This wipes {len(reset.decision.wiped)} homes. Type the term's name ({name}) to go ahead", default="")
+    count = counted(len(reset.decision.wiped), "home")
+    typed = ask(f"This wipes {count}. Type the term's name ({name}) to go ahead", default="")
     if typed != name:
         raise RefusedError("not confirmed; nothing was wiped")

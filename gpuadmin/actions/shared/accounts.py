@@ -19,6 +19,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
+from gpuadmin.words import counted, one_line
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def account_actions(user: User, session: Session) -> list[str]:
         parts.append(f"valid until {user.expires}")
     if user.locked:
         parts.append("locked")
-    parts.append(f"{len(user.keys)} ssh key{'' if len(user.keys) == 1 else 's'}")
+    parts.append(counted(len(user.keys), "ssh key"))
     return [", ".join(parts)]
 
 
@@ -138,7 +139,8 @@ def ask_uids(session: Session) -> dict[str, Any]:
     answers.require("which uids are taken")
     for host, said in answers.known.items():
         if said["memory"] is None:
-            raise HostFailedError(f"which uids are taken is not known: {host}: {said['problem']}")
+            reason = one_line(f"{host}: {said['problem']}")
+            raise HostFailedError(f"which uids are taken is not known: {reason}")
     return dict(answers.known)
 
 

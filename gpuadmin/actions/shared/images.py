@@ -12,6 +12,7 @@ from gpuadmin.answers import Answers
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
 from gpuadmin.images.facts import Facts
+from gpuadmin.reading import read_text
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
 
@@ -39,7 +40,7 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
             stdin=subprocess.DEVNULL,
         )
         ignore = site.directory / ".gitignore"
-        text = ignore.read_text() if ignore.exists() else ""
+        text = read_text(ignore)
         if path.parent == site.directory and f"/{path.name}\n" not in text:
             ignore.write_text(f"{text}/{path.name}\n")
     return path
@@ -48,7 +49,7 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
 def signers(site: Site) -> str:
     """Who may sign, as ssh-keygen's allowed signers: the site's own key, and those that it names."""
     public = signing_key(site).with_name(signing_key(site).name + ".pub")
-    keys = [public.read_text().strip()] if public.exists() else []
+    keys = [own] if (own := read_text(public).strip()) else []
     keys += list(site.settings.images.signers)
     lines = [f'gpuadmin namespaces="gpuadmin-image" {" ".join(key.split()[:2])}' for key in keys]
     return "".join(f"{line}\n" for line in lines)

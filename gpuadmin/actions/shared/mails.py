@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.display import make_console, styled
+from gpuadmin.display import lines_of, make_console, styled
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.deliver import Delivery, deliver
 from gpuadmin.mail.ledger import Entry, Ledger, State
@@ -20,6 +20,7 @@ from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
+from gpuadmin.words import counted
 
 
 def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
@@ -36,7 +37,7 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
         for header in ("From", "To", "Reply-To", "Subject"):
             if message[header] is not None:
                 console.print(f"{header}: {message[header]}")
-        console.print(f"\n{message.get_content()}")
+        console.print(lines_of(["", *message.get_content().splitlines(), ""]))
 
 
 def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:
@@ -142,5 +143,5 @@ def perform_mail(
     session.result = {**mails_document(()), **result}
     deliveries = post.send(letters, session.console)
     bad = [delivery for delivery in deliveries if not delivery.good]
-    session.console.print(f"{len(deliveries) - len(bad)} of {len(deliveries)} mails sent.")
+    session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
     return finish(session, ExitCode.ERROR if bad else ExitCode.DONE, {**mails_document(deliveries), **result})

@@ -103,7 +103,11 @@ class Backups(Model):
         ),
     ] = None
     copies: Annotated[
-        Path, Field(description="Where the second copies lie on the host of group `backup`, on btrfs.")
+        Path,
+        Field(
+            description="Where the second copies lie on the host of group `backup`, on btrfs. Each stays 30 days "
+            "after it came, and 48 sets are taken in 24 hours; docs/security.md says why these are no settings."
+        ),
     ] = "/srv/backups"
     days: Annotated[
         int,

@@ -484,8 +484,6 @@ def test_a_part_beside_the_home_is_as_private_as_the_home(storage: Storage, path
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    with pytest.raises(NodeError, match="is there already"):
-        restore.execute(wanted(storage, path=path))
 
 
 @pytest.mark.parametrize("mode", ["beside", "in-place"])
@@ -618,7 +616,7 @@ def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFix
     }, SECOND)  # fmt: skip
     said = capsys.readouterr()
     assert "Warning: minji holds more than 1000 entries (backups.home_entries): not backed up" in said.err
-    assert "1 homes" in said.out
+    assert "1 home" in said.out
 
 
 def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None:
@@ -684,7 +682,7 @@ def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
     with pytest.raises(NodeError, match="was deleted while it was read"):
         making.verify(backup, ["minji"])
     assert backup_set.complete(str(storage.directory)) == []
-    with pytest.raises(NodeError, match="was deleted here"):
+    with pytest.raises(NodeError, match="was deleted while it was copied to nas2"):
         backup_set.copied(backup, "nas2", backup_set.now())
     assert backup_set.complete(str(storage.directory)) == []
 

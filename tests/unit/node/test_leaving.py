@@ -355,8 +355,8 @@ def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
     assert theirs.exists()
     assert [path.name for path in mixed.iterdir()] == ["theirs"]
     assert plan.conflicts == [
-        f"{shared}/mixed: 1 entries stay: 'theirs' belongs to uid {JIHO.uid}",
-        f"{shared}/strange: 1 entries stay: 'theirs' belongs to nobody (uid {pwd.getpwnam('nobody').pw_uid})",
+        f"{shared}/mixed: 1 entry stays: 'theirs' belongs to uid {JIHO.uid}",
+        f"{shared}/strange: 1 entry stays: 'theirs' belongs to nobody (uid {pwd.getpwnam('nobody').pw_uid})",
     ]
     assert sorted(path.name for path in docker.iterdir()) == ["other-name"]
     assert Path("/etc/passwd").exists()

@@ -176,6 +176,14 @@ def test_one_that_changes_while_it_is_counted_hides_no_other(storage: Storage, m
     assert (other.user, other.entries) == ("minji", 8)
 
 
+def test_counting_what_is_left_has_an_end(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is for the eye alone: what is not counted is packed all the same."""
+    left(storage)
+    monkeypatch.setattr(leftovers, "COUNTING", -1.0)
+    (one,) = leftovers.observe(request(storage))
+    assert (one.entries, one.problem) == (0, "not counted: takes longer than -1 seconds")
+
+
 def test_what_a_cut_left_of_an_archive_goes(storage: Storage) -> None:
     left(storage)
     (storage.point / "archive").mkdir(mode=0o700)

@@ -6,6 +6,7 @@ import mmap
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing, tar_compare
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
@@ -193,6 +194,90 @@ def test_an_archive_that_is_damaged_is_none(
     with pytest.raises(NodeError, match="is not what is in"):
         packing.pack(str(home), f"{target.partition('.tar')[0]}.tar.{end}")
     assert list(Path(target).parent.iterdir()) == []
+
+
+ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", *entry)  # linux/posix_acl_xattr.h: the owner, a person, the group, the mask, others
+    for entry in ((1, 6, 2**32 - 1), (2, 4, 20002), (4, 0, 2**32 - 1), (16, 4, 2**32 - 1), (32, 0, 2**32 - 1))
+)
+CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)  # linux/capability.h: cap_net_bind_service
+ATTRIBUTES = {
+    "file": {"user.a=b%c": bytes(range(256)), "user.none": b"", "system.posix_acl_access": ACL},
+    "program": {"security.capability": CAPABILITY},
+    "holes": {"user.x": b"a\n\0b"},
+    "inner": {"system.posix_acl_default": ACL, "user.x": b"1"},
+    "fifo": {"trusted.x": b"1"},
+    "link": {"trusted.x": b"2"},
+}
+
+
+@pytest.fixture
+def adorned(tmp_path: Path) -> Iterator[Path]:
+    """A home whose entries have ACLs and attributes of all kinds."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        home = point / "minji"
+        home.mkdir()
+        for name in ("file", "program"):
+            (home / name).write_bytes(b"x")
+        sparse(home / "holes", (1 << 20, b"x"), size=1 << 22)
+        (home / "inner").mkdir()
+        os.mkfifo(home / "fifo")
+        (home / "link").symlink_to("file")
+        for name, given in ATTRIBUTES.items():
+            for key, value in given.items():
+                os.setxattr(home / name, key, value, follow_symlinks=False)
+        yield home
+
+
+@pytest.mark.btrfs
+def test_an_archive_has_acls_and_attributes(adorned: Path, target: str) -> None:
+    packing.pack(str(adorned), target)
+    shutil.rmtree(adorned)
+    run("tar", "--extract", "--acls", "--xattrs", "--xattrs-include=*", f"--file={target}",
+        f"--directory={adorned.parent}")  # fmt: skip
+    for name, given in ATTRIBUTES.items():
+        assert {key: os.getxattr(adorned / name, key, follow_symlinks=False) for key in given} == given
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("lost", ["all of them", "one later"])
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_an_archive_that_lost_an_attribute_is_none(
+    adorned: Path, target: str, monkeypatch: pytest.MonkeyPatch, name: str, lost: str
+) -> None:
+    for other in set(ATTRIBUTES) - {name}:
+        for key in ATTRIBUTES[other]:
+            os.removexattr(adorned / other, key, follow_symlinks=False)
+    real = subprocess.Popen
+
+    def lossy(command: tuple[str, ...], **more: object) -> object:
+        if lost == "all of them":
+            command = tuple(word for word in command if word not in ("--acls", "--xattrs"))
+        elif command[0] == "tar":
+            done = real(command, **more)  # type: ignore[call-overload]
+            done.wait()
+            key = next(iter(ATTRIBUTES[name]))
+            os.removexattr(adorned / name, key, follow_symlinks=False)
+            return done
+        return real(command, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(packing.subprocess, "Popen", lossy)
+    with pytest.raises(NodeError, match="has other attributes or another ACL than in the archive"):
+        packing.pack(str(adorned), target)
+    assert list(Path(target).parent.iterdir()) == []
+
+
+def test_a_tree_of_too_many_entries_is_kept(tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tar would hold all of a directory's names."""
+    home = tmp_path / "minji"
+    home.mkdir()
+    for number in range(4):
+        (home / str(number)).touch()
+    monkeypatch.setattr(tar_compare, "ENTRIES", 3)
+    with pytest.raises(NodeError, match=r"holds more than 3 entries\Z"):
+        packing.pack(str(home), target)
+    monkeypatch.setattr(tar_compare, "ENTRIES", 4)
+    packing.pack(str(home), target)
 
 
 def deep(home: Path, parts: int) -> None:

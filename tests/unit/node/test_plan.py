@@ -47,6 +47,28 @@ def run(observed: dict[str, str | None], *users: dict[str, object], **more: obje
     return compute(Request(settings, users, absent), Observed(observed, **facts))  # type: ignore[arg-type]
 
 
+def test_who_was_refused_a_home_gets_no_new_account_and_keeps_one() -> None:
+    """The others go on, and a lock holds for whoever has an account."""
+    refused = {"minji": "uid 20001 was given to seo", "stranger": "nobody asked"}
+    other = {"name": "jiho", "uid": 20002}
+
+    def planned(observed: dict[str, str | None], truth: Truth | None = None, **more: object) -> Plan:
+        request = Request(SETTINGS, ({**USER, **more}, other), refused=refused)
+        return compute(request, Observed(observed, truth or Truth(), today=TODAY))
+
+    plan = planned(files(account=False, group=""))
+    assert plan.conflicts == ["user minji: the storage host refused: uid 20001 was given to seo"]
+    assert (own(plan), own(plan, "jiho")) == ([], ["create uid 20002", "join gpuusers"])
+    assert (list(plan.truth.records), "minji" in plan.files["passwd"]) == (["jiho"], False)
+    locked = planned(files(), locked=True)
+    assert (locked.conflicts, own(locked)) == ([], ["lock"])
+    # an older root lacks the account, which is on record
+    again = planned(files(account=False, group=""), Truth(None, {"minji": RECORD}))
+    assert (again.conflicts, own(again)) == ([], ["create uid 20001"])
+    another = Truth(None, {"minji": replace(RECORD, user=replace(RECORD.user, uid=20009))})
+    assert own(planned(files(account=False, group=""), another)) == []
+
+
 def own(plan: Plan, name: str = "minji") -> list[str]:
     return plan.users[name].operations
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import files, unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, files, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
@@ -157,6 +159,53 @@ def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
     monkeypatch.setattr(making, "each", meanwhile)
     with pytest.raises(NodeError, match="was deleted while it was read"):
         making.verify(backup, ["minji"])
+    assert backup_set.complete(str(storage.directory)) == []
+
+
+@pytest.mark.btrfs
+def test_of_two_who_record_neither_is_lost(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second copy is recorded between the other's reading and writing."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    real = backup_set.store
+    others: list[threading.Thread] = []
+
+    def slow(given: backup_set.Backup) -> None:
+        if not others:
+            others.append(threading.Thread(target=backup_set.copied, args=(backup, "later", "2026-12-22T01:02:03Z")))
+            others[0].start()
+            time.sleep(0.5)
+        real(given)
+
+    monkeypatch.setattr(backup_set, "store", slow)
+    backup_set.copied(backup, "first", "2026-12-22T01:02:03Z")
+    others[0].join()
+    (found,) = backup_set.complete(str(storage.directory))
+    assert set(found.copies) == {"first", "later"}
+
+
+@pytest.mark.btrfs
+def test_a_set_that_goes_is_not_recorded_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    others: list[threading.Thread] = []
+    real, unlinked = backup_set.store, threading.Event()
+
+    def deleting(paths: list[str]) -> None:
+        unlinked.set()
+        time.sleep(0.5)
+
+    def slow(given: backup_set.Backup) -> None:
+        others.append(threading.Thread(target=backup_set.remove, args=(str(storage.directory), backup.name)))
+        others[0].start()
+        unlinked.wait(0.5)
+        real(given)
+
+    monkeypatch.setattr(btrfs, "delete", deleting)
+    monkeypatch.setattr(backup_set.shutil, "rmtree", lambda path: None)
+    monkeypatch.setattr(backup_set, "store", slow)
+    backup_set.copied(backup, "first", "2026-12-22T01:02:03Z")
+    others[0].join()
     assert backup_set.complete(str(storage.directory)) == []
 
 
@@ -460,7 +509,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(
         ("restore_home", {**place, **sets, "user": "minji"}, "restore minji"),
         ("leftovers", {**place, "archive": str(storage.point / "archive")}, "pack what is left"),
         ("backup", {**place, **sets, "action": "make", "name": SECOND}, "snapshot of"),
-        ("backup", {**sets, "action": "verify"}, "read 1 homes"),
+        ("backup", {**sets, "action": "verify"}, "read 1 home"),
         ("backup", {**sets, "action": "copy", "remote": REMOTE}, "copy to other"),
     ):
         result = module(name, arguments, capsys)

@@ -26,6 +26,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 from tests.unit.node.test_wipe import JIHO, MINJI, hostile
@@ -132,6 +133,14 @@ def test_a_part_of_a_home_that_is_shared_and_of_another_uid(storage: Storage) ->
     storage.backup()
     done = restore.execute(wanted(storage, path="shared", uid=20077))
     assert Path(str(done["target"]), "hers").stat().st_uid == 20077
+
+
+def test_a_file_of_the_home_has_the_new_uid_already(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"hers": b"x", "theirs": b"x"})
+    os.chown(home / "theirs", 20077, 20077)
+    storage.backup()
+    copy = Path(str(restore.execute(wanted(storage, uid=20077))["target"]))
+    assert ((copy / "hers").stat().st_uid, (copy / "theirs").stat().st_uid) == (20077, 20077)
 
 
 def test_one_file_is_compared_with_the_manifest(storage: Storage) -> None:
@@ -261,18 +270,101 @@ def test_a_damaged_manifest_of_before_ends_no_later_backup(storage: Storage) -> 
     assert second.homes["minji"].verified
 
 
-def test_in_place_into_a_subvolume_moves_nothing_away(storage: Storage) -> None:
-    """No rename leads from one subvolume into another: that is known before what is there is put aside."""
-    home = storage.home("minji", 20001, {})
+def in_a_subvolume(storage: Storage) -> Path:
+    """A home that is a subvolume, and holds one; what is in it is newer than in the backup."""
+    home = storage.root / "minji"
+    run("btrfs", "subvolume", "create", home)
     run("btrfs", "subvolume", "create", home / "data")
-    (home / "data/thesis").write_bytes(b"precious")
+    for name in ("thesis", "data/thesis"):
+        (home / name).write_bytes(b"precious")
     storage.give(home, 20001)
     storage.backup()
-    (home / "data/thesis").write_bytes(b"newer")
-    with pytest.raises(NodeError, match="restore beside"):
+    for name in ("thesis", "data/thesis"):
+        (home / name).write_bytes(b"newer")
+    return home
+
+
+@pytest.mark.parametrize("path", ["thesis", "data/thesis"])
+def test_in_place_into_a_subvolume(storage: Storage, path: str) -> None:
+    """No rename leads from one subvolume into another: the copy is made in the one that it is for."""
+    home = in_a_subvolume(storage)
+    before = sorted(one.name for one in (home / path).parent.iterdir())
+    for number in ("", "-2"):
+        done = restore.execute(wanted(storage, mode="in-place", path=path))
+        assert done["aside"] == str(home / f"{path}.before-20261221T010203Z{number}")
+    assert (home / path).read_bytes() == b"precious"
+    assert (home / f"{path}.before-20261221T010203Z").read_bytes() == b"newer"
+    assert len(list((home / path).parent.iterdir())) == len(before) + 2
+
+
+def test_a_place_that_becomes_a_subvolume_meanwhile(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner exchanges it while the copy is made: what is there is not put aside for nothing."""
+    home = storage.home("minji", 20001, {"data/thesis": b"precious"})
+    storage.backup()
+    real = restore.sync_filesystem
+
+    def exchanged(path: str) -> None:
+        (home / "data").rename(home / "old")
+        run("btrfs", "subvolume", "create", home / "data")
+        (home / "data/thesis").write_bytes(b"newer")
+        real(path)
+
+    monkeypatch.setattr(restore, "sync_filesystem", exchanged)
+    with pytest.raises(NodeError, match="was exchanged"):
         restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
-    assert sorted(one.name for one in (home / "data").iterdir()) == ["thesis"]
-    assert (home / "data/thesis").read_bytes() == b"newer"
+    assert [one.name for one in (home / "data").iterdir()] == ["thesis"]
+
+
+def test_in_place_on_a_file_system_of_its_own(storage: Storage) -> None:
+    """It is refused before anything is copied, with the way out."""
+    home = storage.home("minji", 20001, {"data/thesis": b"precious"})
+    storage.backup()
+    run("mount", "-t", "tmpfs", "tmpfs", home / "data")
+    with pytest.raises(NodeError, match=r"file system of its own.*without --in-place"):
+        restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
+    assert list((home / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(20001, 0o700), (0, 0o755)])
+def test_in_a_person_s_subvolume_root_works_in_nothing_of_theirs(storage: Storage, uid: int, mode: int) -> None:
+    home = in_a_subvolume(storage)
+    theirs = home / restore.RESTORING
+    theirs.mkdir()
+    theirs.chmod(mode)
+    (theirs / "kept").write_bytes(b"x")
+    os.chown(theirs, uid, uid)
+    with pytest.raises(NodeError, match="is in the way"):
+        restore.execute(wanted(storage, mode="in-place", path="thesis"))
+    assert ((theirs / "kept").read_bytes(), (home / "thesis").read_bytes()) == (b"x", b"newer")
+
+
+def test_a_workplace_that_its_owner_moves_away(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they put in its place is neither entered nor deleted."""
+    home = in_a_subvolume(storage)
+    theirs = home / restore.RESTORING
+    real = restore.rename_new
+
+    def moved(name: str, at: int, target: str, to: int) -> None:
+        if name == restore.COPY:
+            theirs.rename(home / "moved")
+            theirs.mkdir()
+            (theirs / restore.COPY).write_bytes(b"theirs")
+        real(name, at, target, to)
+
+    monkeypatch.setattr(restore, "rename_new", moved)
+    restore.execute(wanted(storage, mode="in-place", path="thesis"))
+    assert (home / "thesis").read_bytes() == b"precious"
+    assert (theirs / restore.COPY).read_bytes() == b"theirs"
+
+
+def test_a_second_part_of_a_home_has_a_place_of_its_own(storage: Storage) -> None:
+    storage.home("minji", 20001, {"a": b"a", "b": b"b"})
+    storage.backup()
+    places = [Path(str(restore.execute(wanted(storage, path=path))["target"])) for path in ("a", "b", "a")]
+    beside = "minji.restored-20261221T010203Z"
+    assert [str(one.relative_to(storage.root)) for one in places] == [f"{beside}/a", f"{beside}-2/b", f"{beside}-3/a"]
+    assert home_owner(f"{beside}-99") == "minji"
+    assert home_owner(f"{beside}-100") is None
 
 
 PROGRAM = """

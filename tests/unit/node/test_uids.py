@@ -89,7 +89,9 @@ def test_a_link_in_its_place_is_not_followed(place: tuple[str, str, str]) -> Non
     assert file.is_symlink()
 
 
-def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_uid_that_was_given_twice_gets_one_home(
+    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two admins with a copy of the site each: both asked before either was done, and both were told 20005."""
     root, archive, state = place
     module = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.homes")
@@ -108,7 +110,31 @@ def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], m
                      "forget": forget, "_ansible_check_mode": check}  # fmt: skip
         with patch_module_args(arguments), pytest.raises(SystemExit):
             module.main(state=state)
+        said = json.loads(capsys.readouterr().out)["report"]["refused"]
+        assert said == ({"bob": said.get("bob")} if (name, forget) == ("bob", []) else {})
     assert [bool(plan.create) for plan in plans] == [True, False, False, True, True]
     for plan in plans[1:3]:
         assert plan.conflicts == ["home bob: uid 20005 was given to alice, as this host remembers: nothing made"]
     assert uids.recall(root, state) == {20005: "bob"}
+
+
+def test_nothing_is_made_anywhere_for_whom_the_storage_host_refuses(
+    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who is locked is asked no home for, and can have another's uid all the same."""
+    root, archive, state = place
+    module = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.homes")
+    entries = {"seo": homes_utils.Entry("directory", 20009)}
+    monkeypatch.setattr(
+        module, "converge", lambda request, check: homes_utils.compute(request, entries, lambda *_: False)
+    )
+    uids.keep(root, archive, [MINJI], [], check=False, state=state)
+    locked = {"name": "bob", "uid": 20000, "locked": True}
+    users = [JIHO, {"name": "seo", "uid": 20002}]
+    arguments = {"root": root, "archive_directory": archive, "users": users, "remember": [*users, locked]}
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        module.main(state=state)
+    assert json.loads(capsys.readouterr().out)["report"]["refused"] == {
+        "bob": "uid 20000 was given to minji, as this host remembers: nothing made",
+        "seo": "is a directory of uid 20009, not 20002: kept",
+    }

@@ -44,7 +44,7 @@ def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     assert storage.names == ["jiho", "minji"]
     plan, purged = storage.wipe_all(MINJI)
     assert plan.operations == check.operations
-    assert plan.operations == [f"home minji: wipe (uid 20001, 1 files, 9 bytes; in backup {FIRST})"]
+    assert plan.operations == [f"home minji: wipe (uid 20001, 1 file, 9 bytes; in backup {FIRST})"]
     assert storage.names == ["jiho"]
     assert (purged["minji"].deleted, purged["minji"].kept) == (2, 0)
     assert kept.stat().st_ino == inode

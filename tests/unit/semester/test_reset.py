@@ -252,7 +252,7 @@ def test_a_damaged_journal_stops_everything(cluster: Cluster, cli: Cli) -> None:
     for line in ('{"event": "done", "phase": "wipe"}', "[]", '{"event": "decided", "decision": {}}', "{}", "\0"):
         journal(cluster).path.write_text(f"{line}\n")
         code, _out, err = cli(*ALL)
-        assert code == 1, line
+        assert code == 2, line
         assert "journal.jsonl:1: is damaged; nothing is done" in err
     assert cluster.asked == []
 

@@ -27,27 +27,30 @@ class Budget:
     """What is left of a budget that begins now. ``seconds`` may be infinite, and so may ``entries``.
 
     A path counts once more for each KiB of it, because it is written down, too. ``written``: bytes that a copy may
-    take on the disk where it cannot share blocks.
+    take on the disk where it cannot share blocks. ``setting``: whether these are the site's, and so can be raised.
     """
 
-    def __init__(self, seconds: float = SECONDS, entries: float = ENTRIES, written: float = math.inf) -> None:
+    def __init__(
+        self, seconds: float = SECONDS, entries: float = ENTRIES, written: float = math.inf, *, setting: bool = True
+    ) -> None:
         self.seconds = seconds
         self.entries = entries
         self._end = time.monotonic() + seconds
         self._left = entries
         self._room = MEMORY
         self._written = written
+        self._setting = setting
 
     def again(self) -> Budget:
         """For one more walk through the same home: as many entries again, and no more time."""
-        result = Budget(self.seconds, self.entries, self._written)
+        result = Budget(self.seconds, self.entries, self._written, setting=self._setting)
         result._end = self._end
         return result
 
     def check(self) -> None:
         """Raise OverBudget when the time is over."""
         if time.monotonic() > self._end:
-            raise OverBudget(f"takes longer than {self.seconds:g} seconds (backups.home_seconds)")
+            raise OverBudget(f"takes longer than {self.seconds:g} seconds" + self._hint("home_seconds"))
 
     def spend(self, path: bytes) -> None:
         """One more entry."""
@@ -56,7 +59,10 @@ class Budget:
             raise OverBudget(f"holds a path of more than {PATH} bytes")
         self._left -= 1 + len(path) // 1024
         if self._left < 0:
-            raise OverBudget(f"holds more than {self.entries} entries (backups.home_entries)")
+            raise OverBudget(f"holds more than {self.entries} entries" + self._hint("home_entries"))
+
+    def _hint(self, name: str) -> str:
+        return f" (backups.{name})" if self._setting else ""
 
     def names(self, found: Iterable[bytes]) -> list[bytes]:
         """Hold names until each is let go."""

@@ -81,6 +81,22 @@ options:
         description: User id that it must have.
         type: int
         required: true
+  refused:
+    description:
+      - Whom the storage host made no home for. They get no new account, and are reported.
+      - An account that is there is converged as anybody's, so that a lock or an end holds.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      reason:
+        description: Why, in words.
+        type: str
+        required: true
   source:
     description: V(registry) makes accounts; V(directory) takes them from NSS and adds subids and Docker only.
     type: str
@@ -176,6 +192,12 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STA
 ARGUMENTS = {
     "users": {"type": "list", "elements": "dict", "default": []},
     "absent": {"type": "list", "elements": "dict", "default": []},
+    "refused": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"name": {"type": "str", "required": True}, "reason": {"type": "str", "required": True}},
+    },
     "source": {"type": "str", "choices": ["registry", "directory"], "default": "registry"},
     "uid_first": {"type": "int", "default": 20000},
     "uid_last": {"type": "int", "default": 49999},
@@ -194,7 +216,8 @@ def main(root: str = "/") -> None:
     given = dict(module.params)
 
     def apply() -> Answer:
-        request = Request(settings_from(given), given["users"], given["absent"])
+        refused = {one["name"]: one["reason"] for one in given["refused"]}
+        request = Request(settings_from(given), given["users"], given["absent"], refused=refused)
         done = converge(request, Host(root=root, state=given["state_directory"]), check=module.check_mode)
         return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
 

@@ -129,12 +129,15 @@ operations:
   elements: str
   sample: ["home minji: create for uid 20001"]
 report:
-  description: Each home's status, operations and problem.
+  description:
+    - Each home's status, operations and problem.
+    - C(refused) says for whom nothing is to be made on any host, and why.
   returned: always
   type: dict
   sample:
     homes: {minji: {status: created, operations: [create for uid 20001], problem: null}}
     problems: []
+    refused: {}
     uids: {memory: {"20001": minji}, seen: {"20001": /srv/storage/homes/minji}, problem: null}
 """
 
@@ -171,7 +174,10 @@ def main(state: str = STATE) -> None:
         refused = of_others(known.memory, given["users"], forget)
         plan = converge(Request(**given, refused=refused), check=module.check_mode)
         known = keep(given["root"], given["archive_directory"], remember, forget, check=module.check_mode, state=state)
-        return replace(Answer.of(plan, uids=known.as_dict()), diff=plan.diff())
+        # whoever is locked is asked no home for, and can be somebody with another's uid all the same
+        theirs = {name: str(plan.homes[name].problem) for name in plan.refused}
+        refused = {**of_others(known.memory, remember, forget), **theirs}
+        return replace(Answer.of(plan, uids=known.as_dict(), refused=refused), diff=plan.diff())
 
     give(module, make, key="homes")
 

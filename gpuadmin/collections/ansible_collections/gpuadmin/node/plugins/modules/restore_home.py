@@ -82,6 +82,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES, REMOTE
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import fetch_backup, remote_of, restore_home
+from ansible_collections.gpuadmin.node.plugins.module_utils.words import counted
 
 ARGUMENTS = {
     **HOMES,
@@ -110,10 +111,9 @@ def main() -> None:
         plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
         operations = list(plan.operations)
         if fetch:
-            size = sum(home.bytes for home in backup.homes.values())
-            operations.insert(
-                0, f"fetch the backup {backup.name} from {remote['host']} ({len(backup.homes)} homes, {size} bytes)"
-            )
+            size = counted(sum(home.bytes for home in backup.homes.values()), "byte")
+            homes = counted(len(backup.homes), "home")
+            operations.insert(0, f"fetch the backup {backup.name} from {remote['host']} ({homes}, {size})")
         restored: object = {"target": plan.target, "backup": backup.name}
         if not module.check_mode:
             if fetch:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ..fields import User, parse_user, shown, valid_name, whole_number
 from ..report import UserReport
 from ..textdb import number
+from ..words import counted
 from .account import conflict, stage_account
 from .databases import Databases
 from .observed import Observed
@@ -24,13 +25,15 @@ class Request:
     """``users`` and ``absent`` as they came from outside, unchecked.
 
     ``docker``: (name, uid) of those who ask for Docker themselves. That is a difference, not a record: nothing else of
-    theirs is changed, and whoever may not log in is refused.
+    theirs is changed, and whoever may not log in is refused. ``refused``: name → why the storage host made no home;
+    they get no new account either, and one that they have is converged as anybody's.
     """
 
     settings: Settings
     users: Sequence[Mapping[str, object]] = ()
     absent: Sequence[Mapping[str, object]] = ()
     docker: Sequence[tuple[str, int]] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -231,12 +234,31 @@ def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, 
     keys = "".join(f"{key}\n" for key in user.keys).encode() if settings.login else b""
     if keys != observed.keys.get(user.name, b""):
         plan.keys[user.name] = keys or None
-        count = f"{len(user.keys)} ssh key" + ("" if len(user.keys) == 1 else "s")
+        count = counted(len(user.keys), "ssh key")
         entry.operations.append(f"write {count}" if keys else "remove ssh keys")
 
 
+def _refused(
+    users: Sequence[User], refused: Mapping[str, str], data: Databases, records: Mapping[str, Record]
+) -> dict[str, str]:
+    """Of those whom the storage host refused, who has no account here, nor had one on another root: name → why."""
+    found = {}
+    for user in users:
+        record = records.get(user.name)
+        if user.name not in refused or data.passwd.get(user.name) is not None:
+            continue
+        if record is None or record.user.uid != user.uid:
+            found[user.name] = f"the storage host refused: {refused[user.name]}"
+    return found
+
+
 def _stage_users(
-    users: Sequence[User], data: Databases, observed: Observed, settings: Settings, plan: Plan
+    users: Sequence[User],
+    refused: Mapping[str, str],
+    data: Databases,
+    observed: Observed,
+    settings: Settings,
+    plan: Plan,
 ) -> tuple[dict[str, Record], list[User]]:
     """Stage all wanted users; return what to record, and (as NSS knows them) those that get Docker."""
     records: dict[str, Record] = {}
@@ -247,7 +269,7 @@ def _stage_users(
         entry = plan.users[user.name]
         known: User | None = user
         if registry:
-            problem = conflict(user, data, settings)
+            problem = conflict(user, data, settings) or refused.get(user.name)
             if problem:
                 entry.status, entry.problem = "conflict", problem
                 continue
@@ -336,7 +358,8 @@ def compute(request: Request, observed: Observed) -> Plan:
     if request.docker:
         fresh, docker_users = _stage_askers(request, data, observed, plan)
     else:
-        fresh, docker_users = _stage_users(users, data, observed, settings, plan)
+        refused = _refused(users, request.refused, data, old.records)
+        fresh, docker_users = _stage_users(users, refused, data, observed, settings, plan)
     _stage_subids(plan, observed, data, settings, docker_users, gone, by_name)
     if settings.source == "registry":
         _report_unknown(data, settings, old, plan)

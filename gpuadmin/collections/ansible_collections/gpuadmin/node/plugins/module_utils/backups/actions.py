@@ -9,6 +9,7 @@ from typing import Any
 from .. import unit
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
+from ..words import counted
 from . import backup_set, making, pruning
 from .backup_set import Backup
 from .jobs import copy_backup, make_backup, prune_backups, verify_backup
@@ -62,7 +63,7 @@ def _chosen(given: Mapping[str, Any]) -> Backup:
 def _verify(given: Mapping[str, Any], check: bool) -> Done:
     found = _chosen(given)
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
-    done = Done([f"backup {found.name}: read {len(wanted)} homes and compare them with their manifests"])
+    done = Done([f"backup {found.name}: read {counted(len(wanted), 'home')} and compare with its manifest"])
     if not check:
         arguments = {
             "directory": given["directory"], "backup": found.name, "users": given["users"],

@@ -15,18 +15,19 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from .. import btrfs
 from ..errors import NodeError
 from ..fields import STAMP, shown, whole_number
-from ..files import read_bytes, sync_directory, write_atomic
+from ..files import flocked, read_bytes, sync_directory, write_atomic
 
 FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
 UNFINISHED = "unfinished.json"
 NAME = re.compile(STAMP + r"-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
 LOCK = "/run/gpuadmin/backups.lock"
+RECORDS = "/run/gpuadmin/backup-records.lock"  # held for as long as a backup.json is read and written
 
 
 @dataclass(frozen=True)
@@ -224,12 +225,23 @@ def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
 
 def copied(backup: Backup, host: str, when: str) -> Backup:
     """Record that a host holds a verified copy since ``when``."""
-    fresh = load(os.path.dirname(backup.path), backup.name)
-    if fresh is None:
-        raise NodeError(f"{backup.name} was deleted here while it was copied to {host}")
-    result = replace(fresh, copies={**fresh.copies, host: when})
-    store(result)
-    return result
+    return changed(backup, lambda fresh: replace(fresh, copies={**fresh.copies, host: when}), f"copied to {host}")
+
+
+def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Backup:
+    """Change what backup.json says by now, and return it: reading a home takes hours, and others record meanwhile.
+
+    One at a time: of two who had loaded the same the first one's record would be lost. Raises NodeError where the set
+    was deleted while it was (``when``) copied or read.
+    """
+    directory = os.path.dirname(backup.path)
+    with flocked(RECORDS):
+        fresh = load(directory, backup.name)
+        if fresh is None:
+            raise NodeError(f"{backup.name} was deleted while it was {when}")
+        result = change(fresh)
+        store(result)
+        return result
 
 
 def remove(directory: str, name: str) -> None:
@@ -239,11 +251,12 @@ def remove(directory: str, name: str) -> None:
     path = os.path.join(directory, name)
     if not os.path.isdir(path) or os.path.islink(path):
         return
-    for file in (UNFINISHED, "backup.json"):  # either would make a set of what is left of it, if this is cut
-        try:
-            os.unlink(os.path.join(path, file))
-        except FileNotFoundError:
-            pass
+    with flocked(RECORDS):  # nobody writes it again who has just read it
+        for file in (UNFINISHED, "backup.json"):  # either would make a set of what is left of it, if this is cut
+            try:
+                os.unlink(os.path.join(path, file))
+            except FileNotFoundError:
+                pass
     sync_directory(path)
     nested = os.path.join(path, "nested")
     inner = sorted(os.listdir(nested)) if os.path.isdir(nested) and not os.path.islink(nested) else []

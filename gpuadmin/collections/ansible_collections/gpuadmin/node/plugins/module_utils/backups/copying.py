@@ -12,11 +12,12 @@ import stat
 from collections.abc import Callable, Mapping
 
 from .. import extents
+from ..attributes import attribute_names
 from ..btrfs import PLACEHOLDER_INODE, open_directory
 from ..budget import Budget
 from ..descend import Entry, identity, walk
 from ..errors import NodeError
-from .home_manifest import attribute_names, enter
+from .home_manifest import enter
 
 Owner = Callable[[int], int]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME

@@ -10,7 +10,6 @@ file nor directory; ``form`` says which are wanted.
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import json
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import extents
+from ..attributes import attribute_names
 from ..btrfs import PLACEHOLDER_INODE, is_placeholder, open_directory
 from ..budget import Budget
 from ..descend import Entry, same_file_system, walk
@@ -205,16 +205,6 @@ class Reader:
             if self._form != 1:
                 raise
             return ""
-
-
-def attribute_names(of: int | str) -> list[str]:
-    """The extended attributes of an open file, without those that a host's policy sets."""
-    try:
-        return sorted(name for name in os.listxattr(of) if name != "security.selinux")
-    except OSError as error:
-        if error.errno not in (errno.ENOTSUP, errno.EPERM):
-            raise
-        return []
 
 
 def _attributes(of: int | str) -> str:

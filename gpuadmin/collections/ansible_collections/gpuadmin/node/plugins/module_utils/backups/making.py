@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from .. import btrfs, mounts
@@ -16,6 +17,7 @@ from ..errors import NodeError
 from ..fields import home_owner, shown
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
+from ..words import counted
 from . import home_manifest
 from .backup_set import (
     LOCK,
@@ -23,6 +25,7 @@ from .backup_set import (
     UNFINISHED,
     Backup,
     Home,
+    changed,
     check_directory,
     complete,
     done,
@@ -100,7 +103,7 @@ def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dic
         return [f"backup {request.name}: verify {name}" for name in lacking], dict(there.problems)
     found, other = observe(request)
     other |= trash.problems(request.root)
-    words = [f"backup {request.name}: snapshot of {request.root} with {len(found)} homes"]
+    words = [f"backup {request.name}: snapshot of {request.root} with {counted(len(found), 'home')}"]
     wanted = set(_to_verify(request, found))
     words += [f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found]
     return words, other
@@ -304,14 +307,7 @@ def verify(
         elif problem:
             unknown[name] = problem
         when = None if differences or problem else now()
-        backup = _still(backup)
-        problems = {one: why for one, why in backup.problems.items() if one != name}
-        if problem and not differences:
-            problems[name] = f"was not verified: {problem}"
-        backup = replace(
-            backup, homes={**backup.homes, name: replace(backup.homes[name], verified=when)}, problems=problems
-        )
-        store(backup)
+        backup = changed(backup, partial(_read, name, when, None if differences else problem), "read")
     if damaged or (again and unknown):
         words = [f"{backup.name} is damaged: {_words(damaged)}"] if damaged else []
         words += [f"{backup.name} was not verified: {_words(unknown)}"] if unknown else []
@@ -319,12 +315,13 @@ def verify(
     return backup
 
 
-def _still(backup: Backup) -> Backup:
-    """The set as it is by now: reading takes hours, and others record copies, or delete it."""
-    found = load(os.path.dirname(backup.path), backup.name)
-    if found is None:
-        raise NodeError(f"{backup.name} was deleted while it was read")
-    return found
+def _read(name: str, when: str | None, problem: str | None, backup: Backup) -> Backup:
+    """A set's record after one of its homes was read."""
+    problems = {one: why for one, why in backup.problems.items() if one != name}
+    if problem:
+        problems[name] = f"was not verified: {problem}"
+    home = replace(backup.homes[name], verified=when)
+    return replace(backup, homes={**backup.homes, name: home}, problems=problems)
 
 
 def _words(found: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from .. import btrfs, mounts
@@ -36,34 +37,87 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
             plan, backup = compute(request, table)
             if request.mode == "archive":
                 return _archive(request, plan, backup)
-            workplace = _workplace(request, plan)
-            _discard(workplace)
-            try:
-                total = _copy(request, backup, plan, workplace)
-                _into_place(request, plan, workplace)
-            finally:
-                _discard(workplace)
+            with _workplace(request, plan) as place:
+                total = _copy(request, backup, plan, place)
+                _into_place(request, plan, place)
             return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
     except OSError as error:
         raise NodeError(f"nothing was restored: {error}") from error
 
 
-def _discard(path: str) -> None:
-    handle = btrfs.open_directory(os.path.dirname(path))
-    try:
-        purge(handle, os.fsencode(os.path.basename(path)), lambda entry: None)
-    finally:
-        os.close(handle)
-
-
-def _workplace(request: Request, plan: Plan) -> str:
-    """Where the copy is made: in a directory that root alone can enter, on the file system that it is for."""
+@contextmanager
+def _workplace(request: Request, plan: Plan) -> Iterator[int]:
+    """Where the copy is made, open: a new directory that root alone can enter, in the subvolume that it is for."""
     if request.mode == "directory":
-        return os.path.join(os.path.dirname(plan.target), f".{os.path.basename(plan.target)}.gpuadmin-part")
-    place = os.path.join(request.root, RESTORING)
-    make_directory(place, 0o700, os.geteuid(), os.getegid())
-    backup_set.check_directory(place)
-    return os.path.join(place, request.user)
+        at, name = _open_above(request, plan), os.fsencode(f".{os.path.basename(plan.target)}.gpuadmin-part")
+    elif (volume := _open_volume(request, plan)) is not None:
+        at, name = volume, os.fsencode(RESTORING)
+    else:
+        common = os.path.join(request.root, RESTORING)
+        make_directory(common, 0o700, os.geteuid(), os.getegid())
+        backup_set.check_directory(common)
+        at, name = btrfs.open_directory(common), os.fsencode(request.user)
+    try:
+        _discard(at, name)
+        os.mkdir(name, 0o700, dir_fd=at)
+        place = btrfs.open_directory(name, at)
+        try:
+            _refuse_theirs(os.fstat(place), name)
+            yield place
+        finally:
+            _discard(at, name, os.fstat(place))
+            os.close(place)
+    finally:
+        os.close(at)
+
+
+def _discard(at: int, name: bytes, ours: os.stat_result | None = None) -> None:
+    """Delete the workplace, or what is left of an earlier one; with ``ours`` only if it is that one."""
+    try:
+        facts = os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if ours is None:
+        _refuse_theirs(facts, name)
+    elif not os.path.samestat(facts, ours):
+        return
+    purge(at, name, lambda entry: None)
+
+
+def _refuse_theirs(facts: os.stat_result, name: bytes) -> None:
+    """In a home that is a subvolume, its owner can give names beside the workplace: theirs is no place for root."""
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        raise NodeError(f"{os.fsdecode(name)!r} is in the way, and is not root's: move it away first")
+
+
+def _open_volume(request: Request, plan: Plan) -> int | None:
+    """The top of the subvolume that holds the place; None where that is the one of the homes' root.
+
+    No rename leads from one subvolume into another, so the copy is made in the very one that it is for.
+    """
+    here = btrfs.open_directory(request.root)
+    found: int | None = None
+    try:
+        for part in os.path.relpath(os.path.dirname(plan.place), request.root).split("/"):
+            outer, here = here, btrfs.open_directory(part, here)
+            changed = os.fstat(here).st_dev != os.fstat(outer).st_dev
+            os.close(outer)
+            if changed:
+                if found is not None:
+                    os.close(found)
+                found = os.dup(here)
+        if found is not None and os.fstat(found).st_ino != btrfs.SUBVOLUME_INODE:
+            raise NodeError(
+                f"{os.path.dirname(plan.place)} is on a file system of its own; nothing was restored: restore beside "
+                "(without --in-place), and copy it from there"
+            )
+    except BaseException:
+        if found is not None:
+            os.close(found)
+        raise
+    finally:
+        os.close(here)
+    return found
 
 
 def _open_above(request: Request, plan: Plan) -> int:
@@ -78,26 +132,27 @@ def _open_above(request: Request, plan: Plan) -> int:
         os.close(root)
 
 
-def _into_place(request: Request, plan: Plan, workplace: str) -> None:
-    sync_filesystem(workplace)
-    above, place = _open_above(request, plan), btrfs.open_directory(workplace)
-    name = os.path.basename(plan.place)
+def _into_place(request: Request, plan: Plan, place: int) -> None:
+    """Give the copy its name, in one step."""
+    sync_filesystem(f"/proc/{os.getpid()}/fd/{place}")
+    above = _open_above(request, plan)
     try:
-        if os.fstat(above).st_dev != os.fstat(place).st_dev:
-            raise NodeError(
-                f"{os.path.dirname(plan.place)} lies in a subvolume of its own, so nothing gets there in one step; "
-                "nothing was restored: restore beside"
-            )
-        if plan.aside is not None:
-            rename_new(name, above, os.path.basename(plan.aside), above)
-        try:
-            rename_new(COPY, place, name, above)
-        except NodeError as error:
-            raise NodeError(f"{error} ({plan.target})" + _moved(plan)) from error
-        os.fsync(above)
+        _named(plan, place, above)
     finally:
         os.close(above)
-        os.close(place)
+
+
+def _named(plan: Plan, place: int, above: int) -> None:
+    name = os.path.basename(plan.place)
+    if os.fstat(above).st_dev != os.fstat(place).st_dev:
+        raise NodeError(f"{os.path.dirname(plan.place)} was exchanged while this ran; nothing was restored")
+    if plan.aside is not None:
+        rename_new(name, above, os.path.basename(plan.aside), above)
+    try:
+        rename_new(COPY, place, name, above)
+    except NodeError as error:
+        raise NodeError(f"{error} ({plan.target})" + _moved(plan)) from error
+    os.fsync(above)
 
 
 def _moved(plan: Plan) -> str:
@@ -139,32 +194,27 @@ def _open_source(top: str, rest: str, inner: str) -> Entry:
         os.close(base)
 
 
-def _copy(request: Request, backup: Backup, plan: Plan, workplace: str) -> home_manifest.Total:
+def _copy(request: Request, backup: Backup, plan: Plan, place: int) -> home_manifest.Total:
     """Make the copy in the workplace, as COPY, and compare it."""
     inner = inner_path(request.path)
     home = backup.homes[request.user]
     top, rest, nested = _source(backup, request.user, inner)
-    os.mkdir(workplace, 0o700)
-    place = btrfs.open_directory(workplace)
+    os.mkdir("links", 0o700, dir_fd=place)
+    at, name = place, os.fsencode(COPY)
+    if plan.folder is not None:
+        os.mkdir(COPY, 0o700, dir_fd=place)
+        at, name = btrfs.open_directory(COPY, place), os.fsencode(os.path.basename(plan.target))
     try:
-        os.mkdir("links", 0o700, dir_fd=place)
-        at, name = place, os.fsencode(COPY)
+        owner = translated(request, home.uid)
+        _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
+        found = _verify(request, backup, at, name, inner)
         if plan.folder is not None:
-            os.mkdir(COPY, 0o700, dir_fd=place)
-            at, name = btrfs.open_directory(COPY, place), os.fsencode(os.path.basename(plan.target))
-        try:
-            owner = translated(request, home.uid)
-            _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
-            found = _verify(request, backup, at, name, inner)
-            if plan.folder is not None:
-                facts = os.stat(backup_set.source(backup, request.user)[0])
-                os.fchown(at, owner(facts.st_uid), owner(facts.st_gid))
-            return found
-        finally:
-            if at != place:
-                os.close(at)
+            facts = os.stat(backup_set.source(backup, request.user)[0])
+            os.fchown(at, owner(facts.st_uid), owner(facts.st_gid))
+        return found
     finally:
-        os.close(place)
+        if at != place:
+            os.close(at)
 
 
 def _copy_to(
@@ -223,23 +273,28 @@ def _linked(backup: Backup, user: str, inner: str) -> set[str]:
 
 
 def _verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -> home_manifest.Total:
-    back = translated(request, backup.homes[request.user].uid, back=True)
+    """Compare what was restored with the manifest, whose ids are made those that they were to become."""
+    owner = translated(request, backup.homes[request.user].uid)
+
+    def wanted() -> Iterator[home_manifest.Line]:
+        for line in _part(backup, request.user, inner):
+            yield replace(line, uid=owner(line.uid), gid=owner(line.gid))
 
     def there() -> Iterator[home_manifest.Line]:
         if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-            reader = home_manifest.Reader(back, budget=unlimited(), form=backup.format)
+            reader = home_manifest.Reader(budget=unlimited(), form=backup.format)
             yield home_manifest.single(at, name, ".", reader)
             return
         handle = btrfs.open_directory(name, at)
         try:
-            yield from home_manifest.lines(handle, owner=back, budget=unlimited(), form=backup.format)
+            yield from home_manifest.lines(handle, budget=unlimited(), form=backup.format)
         finally:
             os.close(handle)
 
-    expected = home_manifest.total(_part(backup, request.user, inner))
+    expected = home_manifest.total(wanted())
     found = home_manifest.total(there())
     if expected.checksum != found.checksum:
-        lines = home_manifest.compare(_part(backup, request.user, inner), there())
+        lines = home_manifest.compare(wanted(), there())
         raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
     return found
 

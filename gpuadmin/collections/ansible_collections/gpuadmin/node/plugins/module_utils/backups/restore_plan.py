@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from ..errors import NodeError
 from ..fields import home_owner, shown
 from ..homes import directories
+from ..words import counted
 from . import backup_set, home_manifest, transfer
 from .backup_set import Backup
 
 RESTORING = ".gpuadmin-restoring"
+MOST_PARTS = 99  # of one home from one backup; fields.BESIDE knows as many
 MODES = ("beside", "in-place", "directory", "archive")
 
 
@@ -132,13 +134,25 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     elif inner:  # a part has its own mode, and was private by what lies above it
         folder = target
         target = os.path.join(folder, os.path.basename(inner))
+    if inner and aside:
+        aside = _free(aside)
+    elif inner and folder:
+        folder = _free(folder)
+        target = os.path.join(folder, os.path.basename(inner))
     if os.path.lexists(aside or folder or target):
         raise NodeError(f"{aside or folder or target} is there already; move it away first")
     saved = found.homes[request.user]
-    words = [f"restore {what} ({saved.files} files in the whole home, {saved.bytes} bytes) to {target}"]
+    size = f"{counted(saved.files, 'file')} in the whole home, {counted(saved.bytes, 'byte')}"
+    words = [f"restore {what} ({size}) to {target}"]
     if aside:
         words.insert(0, f"keep what is there now as {aside}")
     return Plan(tuple(words), target, aside, folder), found
+
+
+def _free(path: str) -> str:
+    """A name for a part that is restored: the plain one, or with a number where earlier parts are."""
+    names = (path, *(f"{path}-{number}" for number in range(2, MOST_PARTS + 1)))
+    return next((name for name in names if not os.path.lexists(name)), path)
 
 
 def _roots_own(path: str) -> None:
@@ -154,16 +168,15 @@ def owners(request: Request, old: int) -> Mapping[int, int]:
     return {} if request.uid in (None, old) else {old: int(str(request.uid))}
 
 
-def translated(request: Request, old: int, *, back: bool = False) -> home_manifest.Owner:
-    """Ids as they are to be, or with ``back`` as they were: the person's own, and subordinate ones by their place."""
+def translated(request: Request, old: int) -> home_manifest.Owner:
+    """Ids as they are to be: the person's own, and subordinate ones by their place.
+
+    There is no way back: a file of the backup may have the new id already.
+    """
     single = owners(request, old)
-    if back:
-        single = {new: was for was, new in single.items()}
     base, count, lowest = request.subids or (0, 0, 0)
     first = base + (old - lowest) * count
     then = base + (next(iter(owners(request, old).values()), old) - lowest) * count
-    if back:
-        first, then = then, first
 
     def translate(one: int) -> int:
         if one in single:

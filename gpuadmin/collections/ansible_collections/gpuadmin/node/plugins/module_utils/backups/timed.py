@@ -10,6 +10,7 @@ import time
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..files import read_bytes
+from ..words import counted
 from . import jobs, making, pruning
 
 FILE = "backups.json"
@@ -40,7 +41,7 @@ def make(settings: dict[str, object], name: str | None = None) -> str:
         int(str(settings.get("home_entries", ENTRIES))),
     )  # fmt: skip
     made = making.create(request)
-    print(f"{name}: {len(made.homes)} homes")
+    print(f"{name}: {counted(len(made.homes), 'home')}")
     for words in making.missing(made.as_dict()):
         print(f"Warning: {words}", file=sys.stderr)
     gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))

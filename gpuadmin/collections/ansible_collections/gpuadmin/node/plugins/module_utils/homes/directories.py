@@ -63,6 +63,11 @@ class Plan:
     def conflicts(self) -> list[str]:
         return [f"home {name}: {home.problem}" for name, home in self.homes.items() if home.status == "conflict"]
 
+    @property
+    def refused(self) -> list[str]:
+        """People who get no home, because a uid or a name is somebody else's."""
+        return [name for name, home in self.homes.items() if home.status == "conflict"]
+
     def report(self) -> dict[str, object]:
         return {"homes": {name: home.as_dict() for name, home in self.homes.items()}, "problems": []}
 

@@ -7,6 +7,7 @@ by its whole path, and does not see what the archive lacks.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 import tarfile
@@ -16,16 +17,23 @@ from decimal import Decimal
 from typing import IO, Any
 
 from .. import btrfs
+from ..attributes import attribute_names
+from ..budget import ENTRIES, Budget
 from ..descend import Entry, same_mount, walk
 from ..errors import NodeError
 
 BLOCK = 1 << 20
+_XATTR = "SCHILY.xattr."  # ACLs are there as well, as the kernel has them, besides SCHILY.acl
 _KINDS = {stat.S_IFDIR: "isdir", stat.S_IFREG: "isreg", stat.S_IFLNK: "issym", stat.S_IFIFO: "isfifo",
           stat.S_IFCHR: "ischr", stat.S_IFBLK: "isblk"}  # fmt: skip
 
 
 def members(path: str) -> Iterator[tuple[bytes, Entry]]:
-    """What an archive of ``path`` has, sorted as tar does it: names there, and entries. Sockets it leaves out."""
+    """What an archive of ``path`` has, sorted as tar does it: names there, and entries. Sockets it leaves out.
+
+    Raises OverBudget where it is more than a home may hold: of a directory all names are held at once, by tar as well.
+    """
+    budget = Budget(math.inf, ENTRIES, setting=False)
     above, name = os.path.split(os.fsencode(path))
     at = btrfs.open_directory(above)
     try:
@@ -35,7 +43,7 @@ def members(path: str) -> Iterator[tuple[bytes, Entry]]:
             return
         handle = btrfs.open_directory(name, at)
         try:
-            with closing(walk(handle, same_mount)) as entries:  # type: ignore[type-var]
+            with closing(walk(handle, same_mount, budget=budget)) as entries:  # type: ignore[type-var]
                 for entry in entries:
                     if not stat.S_ISSOCK(entry.facts.st_mode):
                         yield b"./" + name + b"/" + entry.path, entry
@@ -92,6 +100,8 @@ def _difference(
         first.setdefault(inode, name)
     if (member.uid, member.gid) != (facts.st_uid, facts.st_gid):
         return "has another owner than in the archive"
+    if not _same_attributes(member, entry):
+        return "has other attributes or another ACL than in the archive"
     if stat.S_ISLNK(facts.st_mode):
         target = os.readlink(entry.name, dir_fd=entry.at)
         return None if _bytes(member.linkname) == os.fsencode(target) else "leads elsewhere than in the archive"
@@ -105,6 +115,28 @@ def _difference(
     if (member.size, _modified(member)) != (facts.st_size, facts.st_mtime_ns):
         return "was changed while it was packed"
     return _content(archive, member, entry, tick)
+
+
+def _same_attributes(member: tarfile.TarInfo, entry: Entry) -> bool:
+    """Whether the archive has the extended attributes, of which ACLs and capabilities are some, and no others."""
+    packed = {
+        _keyword(_bytes(name[len(_XATTR) :])): _bytes(value)
+        for name, value in member.pax_headers.items()
+        if name.startswith(_XATTR)
+    }
+    packed.pop(b"security.selinux", None)
+    handle = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.at)
+    try:
+        place = f"/proc/self/fd/{handle}"
+        there = {os.fsencode(name): os.getxattr(place, name) for name in attribute_names(place)}
+    finally:
+        os.close(handle)
+    return packed == there
+
+
+def _keyword(name: bytes) -> bytes:
+    """The name of an attribute: tar writes `=` and `%` in it as `%3D` and `%25`."""
+    return name.replace(b"%3D", b"=").replace(b"%25", b"%")
 
 
 def _modified(member: tarfile.TarInfo) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_work, people
+from ..words import counted
 from . import prune, subvolumes
 from .grubenv import read
 from .manifest import Manifest, choose_stream
@@ -63,7 +64,7 @@ def drift(places: Places) -> list[str]:
     other = sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
     if other:
         shown = ", ".join(other[:5]) + (" …" if len(other) > 5 else "")
-        found.append(f"{len(other)} packages differ from its image: {shown}")
+        found.append(f"{counted(len(other), 'package differs', 'packages differ')} from its image: {shown}")
     return found
 
 

@@ -13,6 +13,7 @@ from ..files import sync_directory
 from ..people import Person, owner
 from ..report import Reports, UserReport
 from ..run import Runner, run_command
+from ..words import counted
 from . import terminals
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
@@ -82,7 +83,7 @@ def compute(people: Sequence[Person], found: Sequence[Process], linger: Sequence
             entry.operations.append("end linger")
         if mine[one.name]:
             count = len(mine[one.name])
-            entry.operations.append(f"end {count} process{'' if count == 1 else 'es'} ({_commands(mine[one.name])})")
+            entry.operations.append(f"end {counted(count, 'process', 'processes')} ({_commands(mine[one.name])})")
         if entry.operations:
             entry.status = "ended"
     return plan

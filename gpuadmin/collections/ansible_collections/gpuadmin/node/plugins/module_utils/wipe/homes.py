@@ -23,6 +23,7 @@ from ..homes.directories import LOCK
 from ..homes.trash import TRASH
 from ..purge import Purged, Twin, purge
 from ..report import Reports, UserReport
+from ..words import counted
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
             continue
         saved = backup.homes[name]
         home.files, home.bytes = saved.files, saved.bytes
-        home.operations.append(f"wipe (uid {uid}, {saved.files} files, {saved.bytes} bytes; in backup {backup.name})")
+        size = f"{counted(saved.files, 'file')}, {counted(saved.bytes, 'byte')}"
+        home.operations.append(f"wipe (uid {uid}, {size}; in backup {backup.name})")
         plan.move.append(name)
     return plan
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import NAME
+from ..budget import Budget
 from ..descend import same_mount, walk
 from ..errors import NodeError
 from ..fields import home_owner
@@ -22,6 +23,9 @@ from ..homes import directories, packing
 from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
 from ..purge import Purged
+from ..words import counted
+
+COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Leftover:
 
     @property
     def operation(self) -> str:
-        size = f"{self.entries} entries, {self.bytes} bytes" if self.problem is None else self.problem
+        size = self.problem or f"{counted(self.entries, 'entry', 'entries')}, {counted(self.bytes, 'byte')}"
         return f"pack what is left of {self.user} ({self.name}: {size}), and delete it"
 
 
@@ -89,7 +93,7 @@ def _count(path: str) -> tuple[int, int]:
     entries, size = 1, 0
     handle = btrfs.open_directory(path)
     try:
-        for entry in walk(handle, same_mount):
+        for entry in walk(handle, same_mount, budget=Budget(COUNTING, setting=False)):
             entries += 1
             size += entry.facts.st_size if stat.S_ISREG(entry.facts.st_mode) else 0
     finally:

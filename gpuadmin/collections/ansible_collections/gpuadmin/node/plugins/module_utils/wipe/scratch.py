@@ -19,6 +19,7 @@ from ..files import sync_filesystem
 from ..people import Person
 from ..purge import Purged, owned_by, purge
 from ..report import Reports, UserReport
+from ..words import counted
 
 MOST_ITEMS = 2000  # of one person in one directory: who makes a million does not fill everybody's report
 TRIES = 3  # where somebody moves what is being deleted
@@ -220,6 +221,7 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
             continue
         total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed
         total.kept, total.words = done.kept, done.words
-        return total, f"{done.kept} entries stay: {', '.join(done.words)}" if done.kept else None
+        stay = counted(done.kept, "entry stays", "entries stay")
+        return total, f"{stay}: {', '.join(done.words)}" if done.kept else None
     total.keep(name, problem or "")
     return total, problem

@@ -1,0 +1,16 @@
+"""Extended attributes, of which ACLs and capabilities are some."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+def attribute_names(of: int | str) -> list[str]:
+    """The extended attributes of an open file, without those that a host's policy sets."""
+    try:
+        return sorted(name for name in os.listxattr(of) if name != "security.selinux")
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.EPERM):
+            raise
+        return []

@@ -1,0 +1,51 @@
+"""What a known_hosts file says of a host, as ssh reads it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+
+
+def known_as(address: str, port: int) -> str:
+    """The name under which ssh looks a host up in known_hosts."""
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+def pinned_keys(known_hosts: str, name: str) -> dict[str, set[str]]:
+    """Given the text of a known_hosts file and a host's name there, return its keys: key type → base64 of each."""
+    found: dict[str, set[str]] = {}
+    for line in known_hosts.splitlines():
+        fields = line.split()
+        if len(fields) >= 3 and not line.startswith(("#", "@")) and _names(fields[0], name):
+            found.setdefault(fields[1], set()).add(fields[2])
+    return found
+
+
+def _names(field: str, name: str) -> bool:
+    """Whether the first field of a line names a host, as ssh sees it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
+    name = name.lower()
+    if field.startswith("|"):
+        return is_hash_of(field, name)
+    patterns = field.lower().split(",")
+    if any(_matches(pattern[1:], name) for pattern in patterns if pattern.startswith("!")):
+        return False
+    return any(_matches(pattern, name) for pattern in patterns)
+
+
+def is_hash_of(field: str, name: str) -> bool:
+    """Whether `|1|SALT|HASH`, as HashKnownHosts and `ssh-keygen -H` write it, is the hash of a name."""
+    parts = field.split("|")
+    if len(parts) != 4 or parts[1] != "1":
+        return False
+    try:
+        salt, digest = (base64.b64decode(part, validate=True) for part in parts[2:])
+    except ValueError:
+        return False
+    return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """`*` and `?` alone are special: brackets stand around an address that has a port."""
+    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(expression, name) is not None
