@@ -14,6 +14,7 @@ import json
 import os
 import stat
 import sys
+import time
 
 BLOCK = 1 << 16
 #: On btrfs: what a snapshot has where a subvolume was. It is empty, and nothing can be put there.
@@ -58,6 +59,19 @@ def attributes(name: object) -> dict[str, str]:
     return found
 
 
+def opened(name: bytes) -> int:
+    """A descriptor of a file. A lease on it (an NFS server has one for a client to which it delegated the file) ends
+    within /proc/sys/fs/lease-break-time."""
+    end = time.monotonic() + 120  # seconds
+    while True:
+        try:
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(1)
+
+
 def one(name: bytes, path: bytes, first: dict[tuple[int, int], str]) -> Facts:
     """The facts of the entry ``name`` of the working directory. ``first``: hard links that were met, by inode."""
     facts = os.lstat(name)
@@ -76,7 +90,7 @@ def one(name: bytes, path: bytes, first: dict[tuple[int, int], str]) -> Facts:
         if facts.st_nlink > 1 and key in first:
             return {**found, "same": first[key]}
         first[key] = path.hex()
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME)
+        handle = opened(name)
         try:
             found.update(size=facts.st_size, content=content(handle, facts.st_size), attributes=attributes(handle))
         finally:
