@@ -29,9 +29,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 
+from tests.hostile.person import SUBVOL_CREATE
 from tests.unit.node.deep import bottom, descend, listing, plant
 from tests.unit.node.storage import FIRST, Storage, mounted, run
 from tests.unit.node.test_restore import SECOND, flip, wanted
@@ -640,7 +640,7 @@ def test_subvolumes_at_paths_that_no_backup_json_holds_are_a_problem(storage: St
     plant(home, levels)
     handle = descend(home, levels)
     try:
-        fcntl.ioctl(handle, directories.SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, b"sub")))
+        fcntl.ioctl(handle, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, b"sub")))
     finally:
         os.close(handle)
     backup = storage.backup()
