@@ -160,7 +160,7 @@ def _moved(plan: Plan) -> str:
 
 
 def _source(backup: Backup, user: str, inner: str) -> tuple[str, str, dict[str, str]]:
-    """Where a part of a home lies in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
+    """Where a part of a home is in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
     top, nested = backup_set.source(backup, user)
     rest = inner
     for prefix in sorted(nested, key=len, reverse=True):
