@@ -12,7 +12,7 @@ import pytest
 
 from gpuadmin.cli import VERBS
 from tests import where
-from tests.e2e.conftest import pytest_collection_modifyitems
+from tests.e2e.conftest import group, order
 
 ROOT = Path(__file__).resolve().parents[2]
 E2E = ROOT / "tests/e2e"
@@ -148,6 +148,7 @@ def test_the_virtual_cluster_has_a_process_of_its_own(
         item("with a lab of its own", "", pytest.mark.virtual(where.MACHINES)),
         item("on light hosts", where.LIGHT),
     ]
-    pytest_collection_modifyitems(items)
+    group(items)
+    order(items)
     assert items[0].name == "on light hosts"
     assert {one.name: one.get_closest_marker("xdist_group").args[0] for one in items} == lanes

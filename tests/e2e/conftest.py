@@ -22,14 +22,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("hosts", found, indirect=True, scope="session")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Light hosts first. For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    group(items)  # before xdist looks at the marks
+    yield
+    order(items)
+
+
+def group(items: list[pytest.Item]) -> None:
+    """For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
     for item in items:
         if item.get_closest_marker("lab"):
             whole = bool(where.why_virtual()) or on_virtual_cluster(item)
             item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if whole else where.LIGHT))
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Light hosts first."""
     items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Two workers that share a lab would break each other's tests."""
+    if hasattr(session.config, "workerinput"):
+        loose = [item.nodeid for item in session.items if item.get_closest_marker("lab") and "@" not in item.nodeid]
+        if loose:
+            raise pytest.UsageError(f"no group of --dist loadgroup: {loose[0]}")
 
 
 def on_virtual_cluster(item: pytest.Item) -> bool:
