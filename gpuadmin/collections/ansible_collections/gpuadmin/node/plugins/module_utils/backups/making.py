@@ -291,7 +291,7 @@ def _drop(path: str) -> None:
 def verify(
     backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bool = False, limits: Limits | None = None
 ) -> Backup:
-    """Read homes in a set, hold them against their manifests, and restore them out of sight; record each as it ends.
+    """Read homes in a set, compare them with their manifests, and restore them out of sight; record each as it ends.
 
     Raises NodeError that says which are damaged; the others are recorded. One that is not known to be good, because it
     takes too much or cannot be restored, is in ``problems``; with ``again`` that is an error, too.

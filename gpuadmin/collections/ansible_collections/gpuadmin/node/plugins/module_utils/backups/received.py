@@ -1,6 +1,6 @@
 """What a set says of itself that came from another host, taken apart strictly: that host may have been taken over.
 
-Nothing here is written. Sizes, names and paths are bounded; times are held against this host's clock.
+Nothing here is written. Sizes, names and paths are bounded; times are compared with this host's clock.
 """
 
 from __future__ import annotations

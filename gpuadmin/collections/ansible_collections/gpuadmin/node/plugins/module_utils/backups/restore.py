@@ -1,4 +1,4 @@
-"""Restoring from a backup: beside what is there, never over it, and held against the manifest before it gets its name.
+"""Restoring from a backup: beside what is there, never over it, and compared with the manifest before it gets its name.
 
 A copy is made where root alone can enter, by ``copying``, with the owners that it is to have where the person's uid has
 changed, and it is compared with the manifest.

@@ -109,7 +109,7 @@ def _moment() -> int:
 
 
 def _limits(path: str, directory: str, seconds: float) -> Callable[[], None]:
-    """What ends the work on a tree that somebody made to be endless, or to fill the disk."""
+    """What ends the packing of a tree that somebody made to be endless, or to fill the disk."""
     deadline, next_look = time.monotonic() + seconds, 0.0
 
     def tick() -> None:

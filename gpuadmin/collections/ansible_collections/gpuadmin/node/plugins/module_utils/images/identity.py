@@ -117,7 +117,7 @@ def _remove(path: str) -> None:
 
 
 def capture(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
-    """Store a confirmed root's files as the node's identity; return the paths that changed. Refuses a root without."""
+    """Store a confirmed root's identity as the node's; return the paths that changed. Refuses a root that has none."""
     have = _files(root, (*PATHS, *extra))
     missing = [name for name in REQUIRED if not (name in have and read_bytes(os.path.realpath(have[name])))]
     if missing or not any(name.startswith("etc/ssh/ssh_host_") for name in have):

@@ -1,7 +1,7 @@
 """The image switch: a list of steps, each of which can be cut off at any moment and done again.
 
 STEPS is the one place that lists them: the engine runs them in this order, tests cut the power at each, the docs and
-the picture are held against it. What decides what boots is one word in grubenv; roots never move.
+the picture are compared with it. What decides what boots is one word in grubenv; roots never move.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _move_one(request: Request, source: int, name: str) -> str | None:
 
 
 def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
-    """Delete one home out of sight. Whoever is still at work in it keeps what is left of it, and nothing of others."""
+    """Delete one home out of sight. Whoever still writes in it keeps what is left of it, and nothing of others."""
     try:
         with Twin(*backup_set.source(backup, name), backup.begun) as twin:
             return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
