@@ -13,7 +13,7 @@ from gpuadmin.config.load import load_site
 
 def main(directory: str) -> None:
     site = load_site(directory)
-    said = {
+    wanted = {
         "gpuadmin_site": site.settings.model_dump(mode="json"),
         **variables(site.registry, site.settings, site.registry.registry.users),
         "gpuadmin_signers": "",
@@ -21,7 +21,8 @@ def main(directory: str) -> None:
     }
     target = Path(directory) / "inventory" / "group_vars" / "all" / "gpuadmin.json"
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps({name: unsafe(value) for name, value in said.items()}, default=str), encoding="utf-8")
+    text = json.dumps({name: unsafe(value) for name, value in wanted.items()}, default=str)
+    target.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

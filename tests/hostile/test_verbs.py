@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import files
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request as AccountsRequest
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making, restore
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving as archive_home
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person

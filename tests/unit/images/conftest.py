@@ -163,7 +163,7 @@ class World:
     def publish(self, name: str, parents: list[str], *, full: bool, key: Path | None = None) -> None:
         golden = self.golden
         text = publish.send(
-            golden.places, golden.settings, name, parents, full=full, who="tester", say=lambda text: None
+            golden.places, golden.settings, name, parents, full=full, who="tester", progress=lambda text: None
         )  # fmt: skip
         publish.publish(golden.places, golden.settings, name, text, sign(key or self.key, text))
 

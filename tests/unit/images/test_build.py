@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     switch,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
-    work as image_work,
+    jobs as image_jobs,
 )
 
 from .conftest import Node, World, confirm, run, sign
@@ -126,7 +126,7 @@ def test_nothing_is_published_that_is_not_right(
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)
     text = publish.send(
-        golden.places, golden.settings, "new", [], full=True, who="tester", say=lambda text: None
+        golden.places, golden.settings, "new", [], full=True, who="tester", progress=lambda text: None
     )  # fmt: skip
     directory = Path(golden.places.store) / "new"
     signature, name = sign(world.key, text), "new"
@@ -150,9 +150,9 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
     confirm(after)
     change(after, "new")
     publish.seal(after.places, settings, "new", tried=False)
-    first = publish.send(after.places, settings, "new", ["one"], full=False, who="tester", say=lambda text: None)
+    first = publish.send(after.places, settings, "new", ["one"], full=False, who="tester", progress=lambda text: None)
     publish.publish(after.places, settings, "new", first, sign(world.key, first))
-    again = publish.send(after.places, settings, "new", ["one"], full=True, who="other", say=lambda text: None)
+    again = publish.send(after.places, settings, "new", ["one"], full=True, who="other", progress=lambda text: None)
     assert [item["file"] for item in json.loads(again)["streams"]] == ["from-one.btrfs.zst", "full.btrfs.zst"]
     assert json.loads(again)["uuid"] == json.loads(first)["uuid"]
     assert json.loads(again)["streams"][0] == json.loads(first)["streams"][0]
@@ -167,24 +167,24 @@ def test_a_store_that_cannot_be_written(golden: Node, monkeypatch: pytest.Monkey
         publish.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     with pytest.raises(NodeError, match="does not take new"):
-        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
+        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
 
 
 def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the unit on a node does it: requests in, results out."""
     from contextlib import nullcontext
 
-    monkeypatch.setattr(image_work, "mounted", lambda *arguments, **more: nullcontext())
-    monkeypatch.setattr(image_work.build, "change", lambda *arguments: ["installed nothing"])
+    monkeypatch.setattr(image_jobs, "mounted", lambda *arguments, **more: nullcontext())
+    monkeypatch.setattr(image_jobs.build, "change", lambda *arguments: ["installed nothing"])
     # a machine that runs tests need not run logind
     monkeypatch.setattr(observe, "people", lambda first, last: [])
 
     def work(node: Node, **request: object) -> dict[str, object]:
-        return image_work.work(request, node.places, lambda text: None)
+        return image_jobs.carry_out(request, node.places, lambda text: None)
 
     assert work(golden, action="build", name="new", packages=["x"], upgrade=False)["operations"]
-    armed = work(golden, action="finish", name="new", trial=True)["report"]
-    assert armed["switch"]["armed"] == "new"  # type: ignore[index]
+    switched = work(golden, action="finish", name="new", trial=True)["report"]
+    assert switched["switch"]["armed"] == "new"  # type: ignore[index]
     after = golden.boot()
     confirm(after)
     sealed = work(after, action="seal", name="new", parents=[], full=True, who="tester")
@@ -231,7 +231,7 @@ def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
 def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, golden: Node) -> None:
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)
-    text = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
+    text = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
     publish.publish(golden.places, golden.settings, "new", text, sign(world.key, text))
     there = Path(golden.places.store) / "new"
     for part in ("images", "roots"):
@@ -241,5 +241,5 @@ def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, go
     publish.seal(golden.places, golden.settings, "new", tried=False)
     before = sorted((path.name, path.stat().st_size) for path in there.iterdir())
     with pytest.raises(NodeError, match="the store has another image new; choose another name"):
-        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", say=lambda text: None)
+        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
     assert sorted((path.name, path.stat().st_size) for path in there.iterdir()) == before

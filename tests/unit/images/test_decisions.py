@@ -347,11 +347,11 @@ def test_who_is_on_a_node(tmp_path: Path) -> None:
     (process / "fd/3").symlink_to("/dev/nvidia3")
     (process / "cgroup").write_text("0::/user.slice/user-20007.slice/user@20007.service/user.slice/docker-1.scope\n")
     uid = process.stat().st_uid
-    assert occupants.gpu_work(uid, str(tmp_path)) == ["uid 20007"]
-    assert occupants.gpu_work(uid + 1, str(tmp_path)) == []
+    assert occupants.gpu_users(uid, str(tmp_path)) == ["uid 20007"]
+    assert occupants.gpu_users(uid + 1, str(tmp_path)) == []
     (process / "fd/3").unlink()
     (process / "fd/3").symlink_to("/dev/nvidiactl")
-    assert occupants.gpu_work(uid, str(tmp_path)) == []
+    assert occupants.gpu_users(uid, str(tmp_path)) == []
 
 
 def test_who_is_there_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_what_the_boot_partition_may_be(node: Node, monkeypatch: pytest.MonkeyPa
     (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
     found = layout.examine(node.places, node.settings).problems
     assert len(found) == problems
-    assert all(f"grubenv lies on {store}, where GRUB cannot write" in problem for problem in found)
+    assert all(f"grubenv is on {store}, where GRUB cannot write" in problem for problem in found)
 
 
 def test_an_esp_that_is_mounted_elsewhere(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

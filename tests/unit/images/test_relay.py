@@ -30,10 +30,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     switch,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
-    places as image_places,
+    jobs as image_jobs,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
-    work as image_work,
+    places as image_places,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.chain_key import Credentials
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.follower import Follower
@@ -575,11 +575,11 @@ def test_the_key_goes_when_the_push_is_over(
 
     Path(places.state).mkdir()
     image_places.write_json(places.in_state("images.json"), {"store": "x:/y", "signers": ""})
-    monkeypatch.setattr(image_work, "STEPS", {"push": image_work.Step(push)})
-    monkeypatch.setattr(image_work, "mounted", lambda *_a, **_k: nullcontext())
+    monkeypatch.setattr(image_jobs, "STEPS", {"push": image_jobs.Step(push)})
+    monkeypatch.setattr(image_jobs, "mounted", lambda *_a, **_k: nullcontext())
     chain_key.store(places, pem)
     with pytest.raises(NodeError) if fails else nullcontext():
-        image_work.work({"action": "push", "name": "one"}, places, lambda text: None)
+        image_jobs.carry_out({"action": "push", "name": "one"}, places, lambda text: None)
     assert not (Path(places.run) / chain_key.FILE).exists()
 
 
@@ -693,7 +693,13 @@ def test_a_manifest_that_was_changed_in_the_store_is_not_signed_again(world: Wor
         path.write_bytes(good.replace(b'"by": "tester"', b'"by": "minji!"'))
         with pytest.raises(NodeError, match="not by one of this site's keys"):
             publish.send(
-                world.golden.places, world.golden.settings, "one", [], full=True, who="tester", say=lambda text: None
+                world.golden.places,
+                world.golden.settings,
+                "one",
+                [],
+                full=True,
+                who="tester",
+                progress=lambda text: None,
             )
     finally:
         path.write_bytes(good)

@@ -316,13 +316,15 @@ def test_a_store_that_goes_away_is_gone_on_from(node: Node, monkeypatch: pytest.
 def test_pushing_twice_without_a_reboot_is_refused(node: Node) -> None:
     node.push("one")
     again = node.push("one")
-    assert (again.done, again.armed, again.booted) == ([], "one", False), "it is ready already; only the reboot is left"
+    assert (again.done, again.next_root, again.booted) == ([], "one", False), (
+        "it is ready already; only the reboot is left"
+    )
     with pytest.raises(NodeError, match="waits for this node's reboot"):
         node.push("two")
     node.intact()
     tried = node.boot()
     waited = tried.push("one")
-    assert (waited.done, waited.armed, waited.booted) == ([], "one", True)
+    assert (waited.done, waited.next_root, waited.booted) == ([], "one", True)
     with pytest.raises(NodeError, match="is still going on"):
         tried.push("two")
 
@@ -483,15 +485,15 @@ def test_kill_9_of_a_receive_is_cleaned(node: Node, monkeypatch: pytest.MonkeyPa
 
 
 def test_faults_are_armed_in_a_lab_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    armed, said = tmp_path / "fault", []
-    armed.write_text("root:after kill")
+    fault, said = tmp_path / "fault", []
+    fault.write_text("root:after kill")
     monkeypatch.setattr(faults, "_announce", said.append)
     monkeypatch.setattr(faults.os, "kill", lambda pid, number: said.append((pid, number)))
-    faults.at("root:after", lab=str(tmp_path / "no-such"), armed=str(armed))
-    faults.at("root:before", lab=str(tmp_path), armed=str(armed))
-    faults.at("root:after", lab=str(tmp_path), armed=str(tmp_path / "not-armed"))
+    faults.at("root:after", lab=str(tmp_path / "no-such"), fault=str(fault))
+    faults.at("root:before", lab=str(tmp_path), fault=str(fault))
+    faults.at("root:after", lab=str(tmp_path), fault=str(tmp_path / "not-armed"))
     assert said == []
-    faults.at("root:after", lab=str(tmp_path), armed=str(armed))
+    faults.at("root:after", lab=str(tmp_path), fault=str(fault))
     assert said == ["gpuadmin-fault: root:after kill", (os.getpid(), signal.SIGKILL)]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import subids
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request, compute
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Record, Settings, Truth
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
 FILES = {
@@ -20,15 +20,15 @@ LAST = 2**32 - 2
 def test_a_newcomer_of_a_name_gets_nothing_of_whoever_had_it() -> None:
     """The node still remembers a minji of another uid: neither the password nor the groups are this person's."""
     old = Record(User("minji", 20001, 20001, home="/home/minji"), HASH, 20000, ("video",))
-    truth = Truth(Settings(), {"minji": old}, (), "/roots/a")
+    desired = DesiredState(Settings(), {"minji": old}, (), "/roots/a")
     files = {**FILES, "group": "root:x:0:\nvideo:x:44:\n", "gshadow": "root:*::\nvideo:*::\n"}
     request = Request(Settings(), [{"name": "minji", "uid": 20005}])
-    plan = compute(request, Observed(files, truth, root="/roots/b", today=20700))
+    plan = compute(request, Observed(files, desired, root="/roots/b", today=20700))
     assert plan.users["minji"].status == "missing"
     assert HASH not in plan.files["shadow"]
     assert "video:x:44:\n" in plan.files.get("group", "") + "video:x:44:\n" * ("group" not in plan.files)
-    assert plan.truth.records["minji"].password is None
-    assert plan.truth.records["minji"].groups == ()
+    assert plan.desired.records["minji"].password is None
+    assert plan.desired.records["minji"].groups == ()
 
 
 def test_a_group_that_is_somebody_elses_first_one_stays() -> None:

@@ -16,8 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import commands, fil
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_self
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings, settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

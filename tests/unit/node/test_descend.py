@@ -140,7 +140,7 @@ def test_a_subvolume_is_entered_and_a_mounted_one_is_not(tmp_path: Path) -> None
         assert found == [b"door", b"inner", b"inner/file"]
         above = os.open(point, os.O_RDONLY)
         done = purge.purge(above, b"top", lambda entry: None)
-        assert done.words[0] == "'door' is something that is mounted there"
+        assert done.reasons[0] == "'door' is something that is mounted there"
         assert (point / "elsewhere/precious").exists()
         assert not (point / "top/inner").exists()
         run("umount", point / "top/door")
@@ -163,7 +163,7 @@ def test_a_deletion_in_which_somebody_moves_things_ends_nothing_else(
     handle = os.open(tree, os.O_RDONLY)
     done = purge.purge(handle, b"a", lambda entry: None)
     assert done.kept == 1
-    assert "was moved while it was looked at" in done.words[0]
+    assert "was moved while it was looked at" in done.reasons[0]
     assert purge.purge(handle, b"other", lambda entry: None).kept == 0
     assert sorted(path.name for path in tree.iterdir()) == ["a", "z"]
     os.close(handle)

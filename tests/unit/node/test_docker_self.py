@@ -22,8 +22,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import commands, fil
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_self
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, load
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings, load
 
 pytestmark = pytest.mark.root  # acts as other users
 ROLE = Path(__file__).resolve().parents[3] / "roles/rootless_docker"
@@ -70,10 +70,10 @@ def test_whoever_asks_gets_docker_and_nothing_else_is_touched(set_up: Host) -> N
     assert has_docker(set_up, "junho")
     place = Path(set_up.path("local/.docker/junho")).stat()
     assert (place.st_uid, stat.S_IMODE(place.st_mode)) == (20002, 0o700)
-    truth = load(set_up.path(set_up.state))
-    assert truth.records["junho"].user.docker
-    assert not truth.records["sora"].user.docker
-    assert truth.root == "/roots/a"
+    desired = load(set_up.path(set_up.state))
+    assert desired.records["junho"].user.docker
+    assert not desired.records["sora"].user.docker
+    assert desired.root == "/roots/a"
     assert "already" in docker_self.docker_self(set_up, 20002)[1]
 
 

@@ -61,7 +61,7 @@ def test_what_no_path_reaches_comes_back(storage: Storage, levels: int, name: st
     assert backup.problems == {}
     assert [one for one, home_ in backup.homes.items() if home_.verified] == ["jiho", "minji"]
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].words) == ([], [])
+    assert (plan.conflicts, purged["minji"].reasons) == ([], [])
     done = restore.execute(wanted(storage, mode="in-place"))
     assert done["entries"] == backup.homes["minji"].entries
     assert bottom(home, [name] * levels) == b"deep"
@@ -90,7 +90,7 @@ def test_sizes_that_are_only_numbers(storage: Storage) -> None:
     backup = storage.backup()
     assert (backup.problems, bool(backup.homes["minji"].verified)) == ({}, True)
     _plan, purged = storage.wipe_all(MINJI)  # the second name is compared: the first one's end has changed its ctime
-    assert purged["minji"].words == []
+    assert purged["minji"].reasons == []
     restore.execute(wanted(storage, mode="in-place"))
     assert (home / "sparse").stat().st_size == 7 << 60
     assert (home / "sparse").stat().st_ino == (home / "twin").stat().st_ino
@@ -541,7 +541,7 @@ def test_a_subvolume_at_a_path_that_is_too_long(storage: Storage) -> None:
     assert sorted(backup.homes["minji"].nested) == [path, f"{path}/inner"]
     assert all(one.verified for one in backup.homes.values())
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].words) == ([], [])
+    assert (plan.conflicts, purged["minji"].reasons) == ([], [])
     restore.execute(wanted(storage, mode="in-place"))
     far = descend(home, [*parts, "data", "inner"])
     assert os.stat("set", dir_fd=far).st_size == 3
@@ -628,7 +628,7 @@ def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None
     os.utime(home / "new", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     (home / "new").rename(home / "thesis")
     _plan, purged = storage.wipe_all(MINJI)
-    assert purged["minji"].words == ["'thesis' is another file than in the backup"]
+    assert purged["minji"].reasons == ["'thesis' is another file than in the backup"]
     assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
 
 

@@ -1,4 +1,4 @@
-"""What a node does when people leave: sessions, doors, scratch, long work, retention."""
+"""What a node does when people leave: sessions, login access, scratch, long work, retention."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def host(tmp_path: Path) -> access.Host:
 
 
 @root_only
-def test_doors_close_and_open_again(host: access.Host, tmp_path: Path) -> None:
+def test_login_access_is_closed_and_opened_again(host: access.Host, tmp_path: Path) -> None:
     job = tmp_path / "var/spool/cron/atjobs/a00001"
     job.write_text("later\n")
     os.chown(job, MINJI.uid, MINJI.uid)

@@ -66,11 +66,11 @@ def test_a_lock_that_is_somebody_elses_is_refused(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text("")
     os.chown(path, 20001, 20001)
-    with pytest.raises(NodeError, match="not a file of root's own"), files.flocked(str(path)):
+    with pytest.raises(NodeError, match="not root's file"), files.flocked(str(path)):
         pass
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(NodeError, match="not a file of root's own"), files.flocked(str(path)):
+    with pytest.raises(NodeError, match="not root's file"), files.flocked(str(path)):
         pass
     path.unlink()
     path.symlink_to("elsewhere")
@@ -78,10 +78,10 @@ def test_a_lock_that_is_somebody_elses_is_refused(tmp_path: Path) -> None:
         pass
     assert not (path.parent / "elsewhere").exists()
     os.chown(path.parent, 20001, 20001)
-    with pytest.raises(NodeError, match="no directory of root's own"), files.flocked(str(path)):
+    with pytest.raises(NodeError, match="not root's directory"), files.flocked(str(path)):
         pass
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(NodeError, match="no directory of root's own"), files.flocked(str(tmp_path / "link/x.lock")):
+    with pytest.raises(NodeError, match="not root's directory"), files.flocked(str(tmp_path / "link/x.lock")):
         pass
 
 
@@ -96,7 +96,7 @@ def test_the_locks_of_the_root_are_roots_alone(tmp_path: Path) -> None:
     guard.write_deadline(5, str(run))
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     os.chown(run, 20001, 20001)
-    with pytest.raises(guard.RootError, match="no directory of root's own"):
+    with pytest.raises(guard.RootError, match="not root's directory"):
         guard._lock_file(str(run))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request, compute
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Record, Settings, Truth
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
 SETTINGS = Settings()
@@ -52,20 +52,20 @@ def test_who_was_refused_a_home_gets_no_new_account_and_keeps_one() -> None:
     refused = {"minji": "uid 20001 was given to seo", "stranger": "nobody asked"}
     other = {"name": "jiho", "uid": 20002}
 
-    def planned(observed: dict[str, str | None], truth: Truth | None = None, **more: object) -> Plan:
+    def planned(observed: dict[str, str | None], desired: DesiredState | None = None, **more: object) -> Plan:
         request = Request(SETTINGS, ({**USER, **more}, other), refused=refused)
-        return compute(request, Observed(observed, truth or Truth(), today=TODAY))
+        return compute(request, Observed(observed, desired or DesiredState(), today=TODAY))
 
     plan = planned(files(account=False, group=""))
     assert plan.conflicts == ["user minji: the storage host refused: uid 20001 was given to seo"]
     assert (own(plan), own(plan, "jiho")) == ([], ["create uid 20002", "join gpuusers"])
-    assert (list(plan.truth.records), "minji" in plan.files["passwd"]) == (["jiho"], False)
+    assert (list(plan.desired.records), "minji" in plan.files["passwd"]) == (["jiho"], False)
     locked = planned(files(), locked=True)
     assert (locked.conflicts, own(locked)) == ([], ["lock"])
     # an older root lacks the account, which is on record
-    again = planned(files(account=False, group=""), Truth(None, {"minji": RECORD}))
+    again = planned(files(account=False, group=""), DesiredState(None, {"minji": RECORD}))
     assert (again.conflicts, own(again)) == ([], ["create uid 20001"])
-    another = Truth(None, {"minji": replace(RECORD, user=replace(RECORD.user, uid=20009))})
+    another = DesiredState(None, {"minji": replace(RECORD, user=replace(RECORD.user, uid=20009))})
     assert own(planned(files(account=False, group=""), another)) == []
 
 
@@ -132,7 +132,7 @@ def test_one_user(observed: dict[str, str | None], user: dict[str, object], oper
     assert own(plan) == operations
     assert plan.users["minji"].status == status
     after = {**observed, **plan.files}
-    again = run(after, {**USER, **user}, truth=plan.truth)
+    again = run(after, {**USER, **user}, desired=plan.desired)
     assert again.operations == []
 
 
@@ -160,7 +160,7 @@ def test_conflicts_leave_everything_alone(observed: dict[str, str | None], user:
     assert words in str(plan.users[name].problem)
     assert own(plan, name) == []
     assert own(plan, "good") == ["create uid 20100", "join gpuusers"]
-    assert name not in plan.truth.records
+    assert name not in plan.desired.records
     without = run(observed, good)
     assert plan.files == without.files
 
@@ -180,7 +180,7 @@ def test_removal(absent: dict[str, object], status: str, operations: list[str]) 
     wanted = {**USER, **absent}
     observed = files()
     plan = run(
-        observed, absent=[wanted], truth=Truth(SETTINGS, {"minji": RECORD}),
+        observed, absent=[wanted], desired=DesiredState(SETTINGS, {"minji": RECORD}),
         keys={"minji": b"k"}, linger=frozenset({"minji"}),
     )  # fmt: skip
     label = str(wanted["name"]) if wanted["name"] != "../x" else "'../x'"
@@ -190,10 +190,10 @@ def test_removal(absent: dict[str, object], status: str, operations: list[str]) 
         assert plan.files["passwd"] == BASE["passwd"]
         assert plan.files["shadow"] == BASE["shadow"]
         assert plan.files["gshadow"] == str(BASE["gshadow"]).replace("::minji", "::")
-        assert plan.truth.records == {}
-        assert plan.truth.removed == (("minji", 20001),)
+        assert plan.desired.records == {}
+        assert plan.desired.removed == (("minji", 20001),)
         after = {**observed, **plan.files}
-        assert run(after, absent=[wanted], truth=plan.truth).operations == []
+        assert run(after, absent=[wanted], desired=plan.desired).operations == []
     else:
         assert plan.files == {}
 
@@ -204,35 +204,35 @@ def test_a_name_with_a_new_uid() -> None:
     assert own(plan)[:2] == ["remove account uid 20001 (home and Docker data stay)", "create uid 20002"]
     assert "minji:x:20002:20002:" in plan.files["passwd"]
     assert "20001" not in plan.files["passwd"] + plan.files["group"]
-    assert run({**files(), **plan.files}, user, absent=[USER], truth=plan.truth).operations == []
+    assert run({**files(), **plan.files}, user, absent=[USER], desired=plan.desired).operations == []
 
 
 def test_password_and_memberships_reach_a_new_root_and_are_observed_on_the_old() -> None:
     group = str(BASE["group"]).replace("video:x:44:adm", "video:x:44:adm,minji")
     seen = {**files(shadow=f"minji:{HASH}:20100:0:99999:7:::\n"), "group": group + str(MINJI["group"])}
     first = run(seen, USER)
-    record = first.truth.records["minji"]
+    record = first.desired.records["minji"]
     assert (record.password, record.password_changed, record.groups) == (HASH, 20100, ("video",))
     assert first.operations == ["accounts.json: record the accounts"]
-    new_root = run(files(account=False), USER, truth=first.truth, root="/roots/b")
+    new_root = run(files(account=False), USER, desired=first.desired, root="/roots/b")
     assert f"minji:{HASH}:20100:" in new_root.files["shadow"]
     assert "video:x:44:adm,minji\n" in new_root.files["group"]
     assert "video:*::adm,minji\n" in new_root.files["gshadow"]
-    assert new_root.truth.root == "/roots/b"
+    assert new_root.desired.root == "/roots/b"
     # On the root that was applied last, what an admin changed by hand is what counts.
-    by_hand = run(files(), USER, truth=first.truth)
-    assert by_hand.truth.records["minji"].groups == ()
-    assert by_hand.truth.records["minji"].password is None
+    by_hand = run(files(), USER, desired=first.desired)
+    assert by_hand.desired.records["minji"].groups == ()
+    assert by_hand.desired.records["minji"].password is None
     # An older root (a fallback) is brought to what was recorded since.
-    fallback = run(files(shadow="minji:$old:19000:0:99999:7:::\n"), USER, truth=first.truth, root="/roots/old")
+    fallback = run(files(shadow="minji:$old:19000:0:99999:7:::\n"), USER, desired=first.desired, root="/roots/old")
     assert own(fallback) == ["restore the recorded password", "join video"]
 
 
 def test_a_group_that_a_root_lacks_is_not_forgotten() -> None:
-    truth = Truth(SETTINGS, {"minji": replace(RECORD, groups=("render",))}, root="/roots/a")
-    plan = run(files(), USER, truth=truth)
+    desired = DesiredState(SETTINGS, {"minji": replace(RECORD, groups=("render",))}, root="/roots/a")
+    plan = run(files(), USER, desired=desired)
     assert plan.operations == []
-    assert plan.truth.records["minji"].groups == ("render",)
+    assert plan.desired.records["minji"].groups == ("render",)
 
 
 def test_an_orphan_shadow_entry_gives_its_hash_to_nobody() -> None:
@@ -242,10 +242,12 @@ def test_an_orphan_shadow_entry_gives_its_hash_to_nobody() -> None:
 
 
 def test_a_subset_is_merged() -> None:
-    truth = Truth(SETTINGS, {"junho": Record(User("junho", 20003, 20003, home="/home/junho"))}, root="/roots/z")
-    plan = run(files(), USER, truth=truth)
-    assert set(plan.truth.records) == {"junho", "minji"}
-    assert plan.truth.root == "/roots/z"  # not all were applied to this root
+    desired = DesiredState(
+        SETTINGS, {"junho": Record(User("junho", 20003, 20003, home="/home/junho"))}, root="/roots/z"
+    )
+    plan = run(files(), USER, desired=desired)
+    assert set(plan.desired.records) == {"junho", "minji"}
+    assert plan.desired.root == "/roots/z"  # not all were applied to this root
     assert "junho" not in plan.users
 
 

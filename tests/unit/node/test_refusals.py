@@ -92,7 +92,7 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
 
     monkeypatch.setattr(wipe, "Twin", broken)
     done = wipe.empty_trash(storage.wiping())
-    assert "stays, wholly or in part" in done["jiho"].words[0]
+    assert "stays, wholly or in part" in done["jiho"].reasons[0]
     assert (done["minji"].kept, done["minji"].deleted) == (0, 2)
     assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()
 
@@ -102,7 +102,7 @@ def test_a_backup_has_a_name_of_its_own_beside_the_homes(storage: Storage) -> No
     storage.home(*MINJI)
     for change, words in (
         ({"name": "../20261221T010203Z-x"}, "not a name for a backup"),
-        ({"directory": f"{storage.root}/backups"}, "lies inside of the homes"),
+        ({"directory": f"{storage.root}/backups"}, "is inside of the homes"),
         ({"root": f"{storage.point}/nothing"}, "there is no"),
     ):
         with pytest.raises(NodeError, match=words):
@@ -541,7 +541,7 @@ def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["only"] for one in given] == [[FIRST]]
 
 
-def test_sessions_and_doors_are_told_that_it_is_check_mode(
+def test_sessions_and_login_access_know_check_mode(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told: list[bool] = []
@@ -552,6 +552,6 @@ def test_sessions_and_doors_are_told_that_it_is_check_mode(
 
     monkeypatch.setattr(sessions, "converge", look)
     monkeypatch.setattr(access, "converge", look)
-    for name in ("sessions", "doors"):
+    for name in ("sessions", "login_access"):
         module(name, {"people": []}, capsys)
     assert told == [True, True]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard

@@ -106,4 +106,4 @@ def test_who_closes_files_all_the_time_does_not_hide_a_gpu(tmp_path: Path, monke
         return real(path)
 
     monkeypatch.setattr(os, "readlink", readlink)
-    assert occupants.gpu_work(1000, str(tmp_path)) == ["uid 48211"]
+    assert occupants.gpu_users(1000, str(tmp_path)) == ["uid 48211"]

@@ -77,7 +77,7 @@ def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
 
         with pytest.raises(NodeError, match="still working"):
             make(arguments, wait=0)
-        with pytest.raises(NodeError, match="still at other work"):
+        with pytest.raises(NodeError, match="still runs another job"):
             make({**arguments, "name": "x"})
         done = make(arguments)
         assert done["homes"]["minji"]["verified"]
@@ -169,7 +169,7 @@ def test_it_is_begun_once_and_its_result_is_found(tmp_path: Path) -> None:
     pushed = job(systemd, tmp_path, SLOW)
     assert attend(pushed, "a push") is None
     assert unit.progress(pushed) == ""
-    unit.teller("x", str(tmp_path))("fetching 1.0 of 2.0 MB")
+    unit.progress_writer("x", str(tmp_path))("fetching 1.0 of 2.0 MB")
     assert attend(pushed, "a push") is None
     assert unit.progress(pushed) == "fetching 1.0 of 2.0 MB"
     systemd.finished()
@@ -201,7 +201,7 @@ def test_a_result_stays_until_the_next_one(tmp_path: Path) -> None:
 def test_other_work_is_not_disturbed(tmp_path: Path) -> None:
     systemd = Systemd()
     attend(job(systemd, tmp_path, HANGS), "a push")
-    with pytest.raises(NodeError, match=r"x\.service is still at other work \(push one\)"):
+    with pytest.raises(NodeError, match=r"x\.service is still runs another job \(push one\)"):
         attend(job(systemd, tmp_path, QUICK, "two"), "b push")
     systemd.kill()
 
@@ -228,7 +228,7 @@ def test_a_job_of_another_version_is_not_taken_for_ours(tmp_path: Path, begin: s
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": unit.FORMAT + 1}))
     else:
         path.write_text(request_text)
-    with pytest.raises(NodeError, match="still at other work; wait"):
+    with pytest.raises(NodeError, match="still runs another job; wait"):
         attend(ours, "a push") if begin == "attend" else perform(systemd, tmp_path, HANGS, wait=0)
     systemd.kill()
 

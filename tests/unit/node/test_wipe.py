@@ -125,7 +125,7 @@ def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
     rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
     assert sorted(str(path.relative_to(rest)) for path in rest.rglob("*")) == ["a", "b", "d", "dir", "dir/e", "empty"]
     assert purged["minji"].kept == 5
-    assert "'b' was changed after the backup" in purged["minji"].words
+    assert "'b' was changed after the backup" in purged["minji"].reasons
     assert (rest / "b").read_bytes() == b"changed"
 
 
@@ -163,7 +163,7 @@ def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> Non
     _plan, purged = storage.wipe_all(MINJI)
     rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
     assert (rest / "sub/link").readlink() == Path("second")
-    assert purged["minji"].words == ["'sub/link' is another link than in the backup"]
+    assert purged["minji"].reasons == ["'sub/link' is another link than in the backup"]
 
 
 def test_what_is_not_verified_any_more_is_not_deleted(storage: Storage) -> None:
@@ -216,7 +216,7 @@ def test_everything_that_a_home_may_hold(storage: Storage) -> None:
     assert backup.problems == {}
     plan, purged = storage.wipe_all(MINJI)
     assert plan.conflicts == []
-    assert purged["minji"].words == []
+    assert purged["minji"].reasons == []
     assert storage.names == ["jiho"]
     assert (outside / "three").read_bytes() == b"linked"
     assert Path("/etc/passwd").exists()
@@ -251,7 +251,7 @@ def test_nested_subvolumes(storage: Storage) -> None:
     assert sorted(backup.homes["minji"].nested) == ["data", "data/deeper/snap\nshot"]
     assert backup.homes["minji"].files == 3
     _plan, purged = storage.wipe_all(MINJI)
-    assert purged["minji"].words == []
+    assert purged["minji"].reasons == []
     assert storage.names == ["jiho"]
     assert list(btrfs.nested(str(storage.root))) == []
     assert making.verify(backup, ["minji"], again=True)
@@ -265,7 +265,7 @@ def test_a_home_that_is_a_subvolume(storage: Storage) -> None:
     backup = storage.backup()
     assert backup.homes["minji"].files == 1
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+    assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
 
 
 def test_something_mounted_inside(storage: Storage, tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_homes_that_are_no_subvolume(tmp_path: Path) -> None:
         backup = storage.backup("20261222T010203Z-daily")
         assert backup.homes["minji"].files == 2
         plan, purged = storage.wipe_all(MINJI)
-        assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+        assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
         assert len(backup_set.complete(str(storage.directory))) == 2
 
 
@@ -372,7 +372,7 @@ def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPat
         wipe.empty_trash(storage.wiping(MINJI))
     monkeypatch.setattr(purge, "_remove", real)
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
+    assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
 
 
 def test_what_restores_made_beside_a_home_goes_with_it(storage: Storage) -> None:
@@ -479,7 +479,7 @@ def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> No
             place.chmod(0o755)
         else:
             os.chown(place, 20002, 20002)
-    assert "not a directory of root's own" in storage.wipe(MINJI).conflicts[0]
+    assert "not root's directory" in storage.wipe(MINJI).conflicts[0]
     assert (storage.root / "minji/thesis").exists()
 
 

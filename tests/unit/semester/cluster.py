@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge, plan
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import settings_from
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions

@@ -28,7 +28,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """``operations``: what was done, in words. ``conflicts``: what was left alone, and why.
+    """``operations``: what was done, a sentence each. ``conflicts``: what was left alone, and why.
 
     ``changed``: None where it says no more than that there were operations.
     """
@@ -45,10 +45,10 @@ class Answer:
         return cls(plan.operations, {**plan.report(), **more}, plan.conflicts)
 
 
-def give(module: Module, work: Callable[[], Answer], *, key: str | None = None) -> None:
-    """Do the work and end the module. ``key``: what a report always has, empty when the work was not begun."""
+def give(module: Module, answer: Callable[[], Answer], *, key: str | None = None) -> None:
+    """Compute the answer and end the module. ``key``: what a report always has, empty where nothing was begun."""
     try:
-        done = work()
+        done = answer()
     except (NodeError, OSError) as error:
         empty: dict[str, object] = {} if key is None else {key: {}}
         module.fail_json(msg=str(error), operations=[], report={**empty, "problems": [str(error)]})

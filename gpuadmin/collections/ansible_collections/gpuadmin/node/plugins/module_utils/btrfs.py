@@ -51,7 +51,7 @@ def _uuid(raw: bytes) -> str:
 
 
 def subvolume_of(handle: int) -> Subvolume | None:
-    """The subvolume that an open file or directory lies in; None where that is no btrfs."""
+    """The subvolume that an open file or directory is in; None where that is no btrfs."""
     buffer = array.array("B", bytes(504))
     try:
         fcntl.ioctl(handle, _GET_SUBVOL_INFO, buffer, True)
@@ -96,7 +96,7 @@ def listing(directory: str) -> dict[str, Subvolume]:
 
 
 def holder(path: str) -> str:
-    """The directory that is the root of the subvolume which ``path`` lies in. Raises NodeError off btrfs."""
+    """The directory that is the root of the subvolume which ``path`` is in. Raises NodeError off btrfs."""
     here = path.rstrip("/") or "/"
     found = subvolume(here)
     if found is None:
@@ -104,7 +104,7 @@ def holder(path: str) -> str:
     while os.lstat(here).st_ino != SUBVOLUME_INODE:
         here = os.path.dirname(here)
     if subvolume(here) != found:  # a file system mounted in between, whose root has that inode too
-        raise NodeError(f"{path}: the subvolume it lies in is not mounted as a whole")
+        raise NodeError(f"{path}: the subvolume it is in is not mounted as a whole")
     return here
 
 
@@ -112,7 +112,7 @@ def nested(path: str | int, wanted: Callable[[str], bool] = lambda relative: Tru
     """The subvolumes at any depth below the subvolume ``path`` (or an open one), relative to it, parents first.
 
     What is moved or deleted meanwhile is left out, and what is not ``wanted``, with all that is in it. However deep
-    they lie in each other, none but the first is open while the next one is looked at.
+    they are nested, none but the first is open while the next one is looked at.
     """
     top = os.dup(path) if isinstance(path, int) else open_directory(path)
     waiting = [""]
@@ -154,7 +154,7 @@ def _inode(path: str | bytes, at: int) -> int | None:
 
 
 def is_placeholder(path: str, at: int) -> bool:
-    """Whether what lies there is itself the empty directory that a snapshot has where a subvolume was.
+    """Whether what is there is itself the empty directory that a snapshot has where a subvolume was.
 
     Somebody who makes a snapshot of a subvolume of theirs that holds another one has such a directory.
     """
@@ -231,7 +231,7 @@ def _search(
 ) -> list[bytes]:
     """The first item of a tree between two keys (none, or one), with ``offsets`` behind its key's offset.
 
-    ``tree``: 0 for the subvolume that ``handle`` lies in. linux/btrfs.h: struct btrfs_ioctl_search_key, _header.
+    ``tree``: 0 for the subvolume that ``handle`` is in. linux/btrfs.h: struct btrfs_ioctl_search_key, _header.
     """
     key = struct.pack("=QQQQQQQIIII32x", tree, first[0], last[0], first[2], last[2], 0, _MOST, first[1], last[1], 1, 0)
     buffer = array.array("B", key + bytes(4096 - len(key)))

@@ -61,12 +61,12 @@ def same_mount(entry: Entry, parent: os.stat_result) -> bool:
 
 
 def _mount_id(handle: int) -> str:
-    """Which mount an open file lies on: proc_pid_fdinfo(5). A subvolume has its parent's."""
+    """Which mount an open file is on: proc_pid_fdinfo(5). A subvolume has its parent's."""
     with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as stream:
         for line in stream:
             if line.startswith("mnt_id:"):
                 return line.split()[1]
-    raise NodeError("the kernel does not say which mount a file lies on")
+    raise NodeError("the kernel does not say which mount a file is on")
 
 
 #: Given an entry that was not entered, and why.

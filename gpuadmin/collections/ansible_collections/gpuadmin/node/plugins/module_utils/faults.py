@@ -1,6 +1,6 @@
-"""Where a test may stop the work: announced on the console, so that the lab can cut the power at that very moment.
+"""Where a test may stop the node code: announced on the console, so that the lab can cut the power at that very moment.
 
-Armed only in a lab's guest: it needs a file that QEMU's firmware interface shows, which no real machine has, and a
+Works only in a lab's guest: it needs a file that QEMU's firmware interface shows, which no real machine has, and a
 file below /var/lib/gpuadmin-lab. Everywhere else this does nothing.
 """
 
@@ -11,16 +11,16 @@ import signal
 import time
 
 LAB = "/sys/firmware/qemu_fw_cfg/by_name/opt/gpuadmin/seed"
-ARMED = "/var/lib/gpuadmin-lab/fault"
+FAULT = "/var/lib/gpuadmin-lab/fault"
 
 
-def at(point: str, *, lab: str = LAB, armed: str = ARMED) -> None:
-    """At a point such as ``receive:after``: hold or kill (SIGKILL to us), if armed so.
+def at(point: str, *, lab: str = LAB, fault: str = FAULT) -> None:
+    """At a point such as ``receive:after``: hold or kill (SIGKILL to us), if the file says so.
 
-    What is held goes on when it is disarmed.
+    What is held goes on when the file is deleted.
     """
     try:
-        with open(armed, encoding="ascii") as stream:
+        with open(fault, encoding="ascii") as stream:
             wanted, _, action = stream.read().strip().partition(" ")
     except OSError:
         return
@@ -29,8 +29,8 @@ def at(point: str, *, lab: str = LAB, armed: str = ARMED) -> None:
     _announce(f"gpuadmin-fault: {point} {action}")
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    while action == "hold" and os.path.exists(armed):
-        time.sleep(0.5)  # for the power cut, or until a test disarms it
+    while action == "hold" and os.path.exists(fault):
+        time.sleep(0.5)  # for the power cut, or until a test deletes the file
 
 
 def _announce(text: str) -> None:

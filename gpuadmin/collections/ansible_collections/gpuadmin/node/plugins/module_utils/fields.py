@@ -49,7 +49,7 @@ class User:
     docker: bool = True
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Foreign text for a message: printable ASCII, short."""
     return ascii(value)[:80]
 
@@ -79,14 +79,14 @@ def whole_number(value: object) -> int | None:
 
 def _path_problem(what: str, value: str) -> str | None:
     if not value.startswith("/") or ":" in value or CONTROL.search(value) or ".." in value.split("/"):
-        return f"{what} {shown(value)} is not a plain absolute path"
+        return f"{what} {quoted(value)} is not a plain absolute path"
     return None
 
 
 def key_problem(key: object) -> str | None:
     """Given one line of authorized_keys, return why it is refused, or None. Options such as command= are refused."""
     if not isinstance(key, str) or not KEY.match(key):
-        return f"ssh key {shown(key)[:44]} is not a plain public key (type, base64, comment; no options)"
+        return f"ssh key {quoted(key)[:44]} is not a plain public key (type, base64, comment; no options)"
     return None
 
 
@@ -94,18 +94,18 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
     """Given one entry of ``users``, return (user, None) or (None, why it is refused)."""
     name, uid = raw.get("name"), whole_number(raw.get("uid"))
     if not isinstance(name, str) or not valid_name(name):
-        return None, f"the name {shown(name)} is refused: it must match {LOGIN}"
+        return None, f"the name {quoted(name)} is refused: it must match {LOGIN}"
     if uid is None:
-        return None, f"uid {shown(raw.get('uid'))} is not a number"
+        return None, f"uid {quoted(raw.get('uid'))} is not a number"
     gid = uid if raw.get("gid") is None else whole_number(raw.get("gid"))
     if gid is None:
-        return None, f"gid {shown(raw.get('gid'))} is not a number"
+        return None, f"gid {quoted(raw.get('gid'))} is not a number"
     texts = {}
     for what, default in (("gecos", ""), ("shell", "/bin/bash"), ("home", f"/home/{name}")):
         value = raw.get(what)
         texts[what] = default if value is None else str(value)
     if ":" in texts["gecos"] or CONTROL.search(texts["gecos"]):
-        return None, f"gecos {shown(texts['gecos'])} has a colon or a control character"
+        return None, f"gecos {quoted(texts['gecos'])} has a colon or a control character"
     for what in ("shell", "home"):
         problem = _path_problem(what, texts[what])
         if problem:
@@ -113,7 +113,7 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
     expires = raw.get("expires")
     days = None if expires is None else whole_number(expires)
     if expires is not None and (days is None or not 0 <= days <= MAXIMUM_DAYS):
-        return None, f"expires {shown(expires)} is not a number of days since 1970-01-01"
+        return None, f"expires {quoted(expires)} is not a number of days since 1970-01-01"
     keys = raw.get("keys") or []
     if not isinstance(keys, (list, tuple)):
         return None, "keys is not a list"

@@ -120,7 +120,7 @@ def lock_directory(path: str) -> None:
         pass
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise NodeError(f"{path} is no directory of root's own; locks are not kept there")
+        raise NodeError(f"{path} is not root's directory; no lock is kept there")
     if stat.S_IMODE(facts.st_mode) != 0o700:
         os.chmod(path, 0o700)
 
@@ -131,7 +131,7 @@ def open_lock(path: str) -> int:
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
         os.close(handle)
-        raise NodeError(f"{path} is not a file of root's own; it is not used as a lock")
+        raise NodeError(f"{path} is not root's file; it is not used as a lock")
     if facts.st_mode & 0o077:
         os.fchmod(handle, 0o600)
     return handle
@@ -150,8 +150,8 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    words = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
-                    raise NodeError(words) from None
+                    message = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
+                    raise NodeError(message) from None
                 time.sleep(0.05)
         yield
     finally:
@@ -209,8 +209,10 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise
                 if time.monotonic() > deadline:
-                    words = f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
-                    raise NodeError(words) from error
+                    message = (
+                        f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
+                    )
+                    raise NodeError(message) from error
                 time.sleep(0.1)
         for name in names:
             _lock_link(os.path.join(etc, name), deadline)

@@ -27,10 +27,10 @@ class Process:
     def __str__(self) -> str:
         state = "stopped" if self.stopped else "frozen by its cgroup" if self.frozen else "running"
         begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        words = f"process {self.pid} ({self.command}) of {self.user}, {state}, started {begun}"
+        text = f"process {self.pid} ({self.command}) of {self.user}, {state}, started {begun}"
         if self.stopped or self.frozen:
-            return f"{words}. It does not move: let it go on (kill -CONT {self.pid}) or end it (kill -KILL {self.pid})"
-        return words
+            return f"{text}. It does not move: let it go on (kill -CONT {self.pid}) or end it (kill -KILL {self.pid})"
+        return text
 
 
 def _read(path: str) -> bytes:
@@ -74,9 +74,9 @@ def _candidates(inode: int, proc: str) -> Iterator[int]:
     """
     with open(f"{proc}/locks", encoding="ascii", errors="replace") as stream:
         for line in stream:
-            words = line.split()
-            if "->" not in words and len(words) >= 6 and words[5].rpartition(":")[2] == str(inode):
-                yield int(words[4])
+            columns = line.split()
+            if "->" not in columns and len(columns) >= 6 and columns[5].rpartition(":")[2] == str(inode):
+                yield int(columns[4])
     yield from (int(name) for name in os.listdir(proc) if name.isdigit())
 
 

@@ -49,7 +49,7 @@ def mounted_on(point: str, mounts: list[Mount]) -> Mount | None:
 
 
 def nearest(path: str, mounts: list[Mount]) -> Mount | None:
-    """The mount that ``path`` (absolute, without symlinks) lies on; the last one mounted there wins."""
+    """The mount that ``path`` (absolute, without symlinks) is on; the last one mounted there wins."""
     best: Mount | None = None
     for mount in mounts:
         prefix = mount.point.rstrip("/") + "/"
@@ -64,7 +64,7 @@ def below(path: str, mounts: list[Mount]) -> list[Mount]:
 
 
 def network_filesystem(path: str, text: str | None = None) -> str | None:
-    """The type of the network file system that ``path`` lies on, or None. Looking inside triggers an automount."""
+    """The type of the network file system that ``path`` is on, or None. Looking inside triggers an automount."""
     real = os.path.realpath(path)
     try:
         os.stat(os.path.join(real, "."))

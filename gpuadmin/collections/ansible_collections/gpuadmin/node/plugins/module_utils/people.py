@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .errors import NodeError
-from .fields import FIRST_HUMAN_UID, shown, valid_name, whole_number
+from .fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ def parse(given: Iterable[Mapping[str, object]]) -> list[Person]:
     for raw in given:
         name, uid = raw.get("name"), whole_number(raw.get("uid"))
         if not isinstance(name, str) or not valid_name(name) or uid is None or uid < FIRST_HUMAN_UID:
-            raise NodeError(f"{shown(name)}, uid {shown(raw.get('uid'))}: refused")
+            raise NodeError(f"{quoted(name)}, uid {quoted(raw.get('uid'))}: refused")
         if name in found or uid in uids:
             raise NodeError(f"'{name}' or uid {uid} is named twice")
         start, count = whole_number(raw.get("subid_start") or 0), whole_number(raw.get("subid_count") or 0)
         if start is None or count is None or (count and start <= uid):
-            raise NodeError(f"'{name}': the subordinate ids {shown(raw.get('subid_start'))} are refused")
+            raise NodeError(f"'{name}': the subordinate ids {quoted(raw.get('subid_start'))} are refused")
         found[name] = Person(name, uid, range(start, start + count))
         uids[uid] = name
     ranges = sorted((one.subids.start, one.subids.stop, one.name) for one in found.values() if len(one.subids))

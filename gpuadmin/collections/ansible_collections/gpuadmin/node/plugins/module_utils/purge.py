@@ -18,7 +18,7 @@ from .descend import Entry, same_mount, walk
 from .errors import NodeError
 from .lookup import owner
 
-MOST_WORDS = 10
+MOST_REASONS = 10
 
 
 @dataclass
@@ -28,15 +28,15 @@ class Purged:
     deleted: int = 0
     freed: int = 0  # bytes
     kept: int = 0
-    words: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
 
     def keep(self, path: bytes, reason: str) -> None:
         self.kept += 1
-        if len(self.words) < MOST_WORDS:
-            self.words.append(f"{os.fsdecode(path)!r} {reason}")
+        if len(self.reasons) < MOST_REASONS:
+            self.reasons.append(f"{os.fsdecode(path)!r} {reason}")
 
     def as_dict(self) -> dict[str, object]:
-        return {"deleted": self.deleted, "bytes": self.freed, "kept": self.kept, "words": self.words}
+        return {"deleted": self.deleted, "bytes": self.freed, "kept": self.kept, "words": self.reasons}
 
 
 #: Given an entry, why it must stay; None: it may go.
@@ -112,7 +112,7 @@ class Twin:
         if saved.st_ino != now.st_ino:
             return "is another file than in the backup"
         if stat.S_ISLNK(now.st_mode) and not _same_target(entry.at, handle, name):
-            return "is another link than in the backup"  # a subvolume that was made anew counts its inodes anew
+            return "is another link than in the backup"  # a subvolume that was made again counts inodes from the start
         if not stat.S_ISREG(now.st_mode):
             return None
         if (saved.st_size, saved.st_mtime_ns) != (now.st_size, now.st_mtime_ns):
@@ -261,7 +261,7 @@ def _remove(entry: Entry, directory: bool) -> None:
 
 
 def _take_flags(entry: Entry, directory: bool) -> None:
-    """chattr's +i or +a on the entry or on the directory that it lies in."""
+    """chattr's +i or +a on the entry or on the directory that it is in."""
     btrfs.clear_flags(entry.at)
     if directory or stat.S_ISREG(entry.facts.st_mode):
         handle = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry.at)

@@ -1,4 +1,4 @@
-"""What is said of one person (or of one thing of theirs) on one host: how it stands, what is done, what is wrong."""
+"""The report on one person (or one thing of theirs) on one host: its status, what is done, what is wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Entry = TypeVar("Entry", bound=UserReport)
 
 @dataclass
 class Reports(Generic[Entry]):
-    """Reports by name. ``KEY``: where they stand in a module's report; ``PREFIX``: what a name is, in sentences."""
+    """Reports by name. ``KEY``: their key in a module's report; ``PREFIX``: what a name is, in sentences."""
 
     KEY: ClassVar[str] = "users"
     PREFIX: ClassVar[str] = ""

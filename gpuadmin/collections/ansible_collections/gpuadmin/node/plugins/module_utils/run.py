@@ -1,4 +1,4 @@
-"""Running a program of the host: argv in, what it printed or its own words of failure out.
+"""Running a program of the host: argv in, its output or its own message of failure out.
 
 What else starts a process has a reason, which tests/contract/test_node_code.py lists: a pipe, a stream, a namespace.
 """
@@ -58,7 +58,7 @@ def _text(data: bytes) -> str:
 
 
 def failure(command: Sequence[str], done: Finished, what: str | None = None, complaints: str = "") -> NodeError:
-    """What a command that failed said, and how to run it again.
+    """The error of a command that failed: its message, and how to run it again.
 
     ``what`` failed, in words. ``complaints``: how the lines begin that say why; by default that is the last line.
     """

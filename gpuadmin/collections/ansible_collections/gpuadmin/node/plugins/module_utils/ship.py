@@ -1,4 +1,4 @@
-"""Writing this code to a directory, wherever it was loaded from: work then needs nothing that is installed there."""
+"""Writing this code to a directory, wherever it was loaded from: a job then needs nothing that is installed there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGE = "gpuadmin_node"
 
 
 def ship(module: object, path: str) -> None:
-    """Write the source of a module that stands alone to ``path``, wherever it was loaded from (zip or file)."""
+    """Write a module's source to ``path``, wherever it was loaded from (zip or file). It imports no neighbour."""
     spec = getattr(module, "__spec__", None)
     source = spec.loader.get_source(spec.name) if spec is not None and spec.loader is not None else None
     if not source:

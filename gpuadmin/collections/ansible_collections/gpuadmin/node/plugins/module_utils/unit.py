@@ -1,8 +1,8 @@
-"""Work in a transient unit of systemd: it goes on when the controller is killed, and the next run finds it.
+"""Jobs in transient units of systemd: they go on when the controller is killed, and the next run finds them.
 
 A job is a function of this package and its arguments. Its request, its result and how far it is are files in
 BASE/jobs/NAME, beside the code, which is shipped there. Each start has an id, which its result bears: only whoever
-began it, or saw it at work, takes that result for theirs (docs/decisions/0038-outcomes-of-jobs.md).
+began it, or saw it run, takes that result for theirs (docs/decisions/0038-outcomes-of-jobs.md).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
 POLL = 0.3
 UP = ("active", "reloading")
 WORKING = (*UP, "activating", "deactivating")
-#: Long work is not to slow down what people do on the host.
+#: A long job is not to slow down what people do on the host.
 BACKGROUND = ("Nice=10", "IOSchedulingClass=idle")
-Work = Callable[[Mapping[str, Any]], object]
+JobFunction = Callable[[Mapping[str, Any]], object]
 
 
 def available() -> bool:
@@ -96,20 +96,20 @@ def start(
     run: Runner = run_command,
     patience: float = PATIENCE,
 ) -> None:
-    """Start a command as a unit. Raises NodeError with what systemd said.
+    """Start a command as a unit. Raises NodeError with systemd's message.
 
     ``patience``: seconds to wait for the name to be free.
     """
-    words = start_command(unit, command, description, properties)
+    arguments = start_command(unit, command, description, properties)
     end = time.monotonic() + patience
     while True:
         run(("systemctl", "reset-failed", unit))
-        done = run(words)
+        done = run(arguments)
         if done.returncode == 0:
             return
         reason = done.stderr.strip() or f"status {done.returncode}"
         if "already loaded" not in reason or time.monotonic() > end:
-            raise NodeError(f"{unit} could not be started: {reason} (command: {shlex.join(words)})")
+            raise NodeError(f"{unit} could not be started: {reason} (command: {shlex.join(arguments)})")
         time.sleep(POLL)
 
 
@@ -124,12 +124,12 @@ def stop(unit: str, run: Runner = run_command) -> None:
 class Job:
     """A function of this package and its arguments (what JSON can hold), for the unit gpuadmin-NAME.
 
-    ``title``: what it is, in words. ``same``: what two requests must have in common to be the same work; by default
+    ``title``: what it is, in words. ``same``: what two requests must have in common to be the same job; by default
     all arguments. ``properties``: of the unit (systemd.exec(5)).
     """
 
     name: str
-    work: Work
+    function: JobFunction
     arguments: Mapping[str, Any]
     title: str
     same: Mapping[str, Any] | None = None
@@ -148,12 +148,12 @@ class Job:
     @property
     def module(self) -> str:
         """The module of the function, from this package on."""
-        return self.work.__module__[len(__package__ or "") + 1 :]
+        return self.function.__module__[len(__package__ or "") + 1 :]
 
     @property
     def identity(self) -> str:
         same = self.arguments if self.same is None else self.same
-        text = json.dumps([self.module, self.work.__name__, same], sort_keys=True)
+        text = json.dumps([self.module, self.function.__name__, same], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -171,7 +171,7 @@ def _place(name: str, base: str) -> str:
 
 def perform(
     name: str,
-    work: Work,
+    function: JobFunction,
     arguments: Mapping[str, Any],
     *,
     properties: Sequence[str] = BACKGROUND,
@@ -180,17 +180,17 @@ def perform(
     systemd: bool | None = None,
     base: str = RUN,
 ) -> Any:
-    """Have ``work(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
+    """Have ``function(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
 
     One of the same arguments that is at it now is waited for. One that has ended is no answer, also where nobody has
-    asked for what it said: what it saw may not be so any more. Raises NodeError with what went wrong, when another one
-    is at it, or when ``wait`` seconds are over (the work goes on).
+    asked for its result: what it saw may not be so any more. Raises NodeError with what went wrong, when another one
+    is at it, or when ``wait`` seconds are over (the job goes on).
     """
     if not (available() if systemd is None else systemd):
-        return work(arguments)
-    job = Job(name, work, arguments, name, properties=properties, run=run, base=base)
+        return function(arguments)
+    job = Job(name, function, arguments, name, properties=properties, run=run, base=base)
     with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other one finds it
-        begun = _at_work(job) or _begin(job, secrets.token_hex(16))
+        begun = _current_start(job) or _begin(job, secrets.token_hex(16))
     if not _ended(job, wait):
         raise NodeError(f"{job.unit} is still working; run this again to wait for it")
     result = _result(job, begun)
@@ -205,37 +205,37 @@ def attend(job: Job, begun: str, wait: float) -> Result | None:
     """Have a job done by a start of the id ``begun``; None if it has not ended after some ``wait`` seconds.
 
     The id is the same in every call of one run, so that the job is begun once. One that an earlier run began for the
-    same work is waited for; what it did is then found done. Raises NodeError when other work goes on, or when the unit
+    same purpose is waited for; what it did is then found done. Raises NodeError when another job runs, or when the unit
     ended without a result.
     """
     found = _result(job, begun)
     if found is not None:
         return found
     with flocked(job.place + ".lock"):
-        if _at_work(job) is None:
+        if _current_start(job) is None:
             found = _result(job, begun)  # it may have ended since
             if found is not None:
                 return found
             if _read(job.place, REQUEST).get("start") == begun:
-                raise NodeError(f"the work was ended from outside (journalctl -u {job.unit} tells more); run it again")
+                raise NodeError(f"the job was ended from outside (journalctl -u {job.unit} tells more); run it again")
             _begin(job, begun)
     _ended(job, wait)
     return _result(job, begun)
 
 
 def progress(job: Job) -> str:
-    """How far a job is, in its own words."""
+    """How far a job says that it is."""
     return (read_bytes(os.path.join(job.place, PROGRESS)) or b"").decode("utf-8", "replace").strip()
 
 
-def teller(name: str, base: str = RUN) -> Callable[[str], None]:
+def progress_writer(name: str, base: str = RUN) -> Callable[[str], None]:
     """What a job calls to say how far it is."""
     path = os.path.join(_place(name, base), PROGRESS)
 
-    def say(text: str) -> None:
+    def write(text: str) -> None:
         write_atomic(path, f"{text}\n".encode(), mode=0o600, sync=False)
 
-    return say
+    return write
 
 
 def _read(place: str, name: str) -> dict[str, Any]:
@@ -251,15 +251,15 @@ def _write(place: str, name: str, value: Mapping[str, Any]) -> None:
     write_atomic(os.path.join(place, name), json.dumps({"format": FORMAT, **value}).encode(), mode=0o600, sync=False)
 
 
-def _at_work(job: Job) -> str | None:
-    """The id of the start that is at this very work now; None where nothing is. Raises NodeError for other work."""
+def _current_start(job: Job) -> str | None:
+    """The id of the start that does this very job now; None where nothing does. Raises NodeError for another job."""
     if not working(job.unit, job.run):
         return None
     request = _read(job.place, REQUEST)
     if request.get("identity") != job.identity:
         title = f" ({request['title']})" if request else ""
         raise NodeError(
-            f"{job.unit} is still at other work{title}; wait for it (systemctl status {job.unit}) "
+            f"{job.unit} still runs another job{title}; wait for it (systemctl status {job.unit}) "
             f"or stop it (systemctl stop {job.unit}), then run this again"
         )
     return str(request["start"])
@@ -275,8 +275,8 @@ def _begin(job: Job, begun: str) -> str:
             os.unlink(entry.path)
     ship_package(job.place)
     request = {
-        "start": begun, "identity": job.identity, "title": job.title, "module": job.module, "work": job.work.__name__,
-        "arguments": job.arguments,
+        "start": begun, "identity": job.identity, "title": job.title, "module": job.module,
+        "work": job.function.__name__, "arguments": job.arguments,
     }  # fmt: skip
     _write(job.place, REQUEST, request)
     start(job.unit, command(job.place), f"gpuadmin: {job.title}", job.properties, run=job.run)
@@ -300,7 +300,7 @@ def _ended(job: Job, wait: float | None) -> bool:
 
 
 def _result(job: Job, begun: str) -> Result | None:
-    """What the job said that was begun by the start of that id. What another one said, earlier or later, is not it."""
+    """The result of the start of that id. What another start left, earlier or later, is not it."""
     found = _read(job.place, RESULT)
     if found.get("start") == begun:
         return Result(found.get("value"), found.get("problem"))
@@ -308,13 +308,13 @@ def _result(job: Job, begun: str) -> Result | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """What the unit runs: the job of a directory. Its result lies there then, a failure too."""
+    """What the unit runs: the job of a directory. Its result is in it then, a failure too."""
     place = (sys.argv[1:] if arguments is None else arguments)[-1]
     request = _read(place, REQUEST)
     value, problem = None, None
     try:
-        work = getattr(importlib.import_module(f"{__package__}.{request['module']}"), request["work"])
-        value = work(request["arguments"])
+        function = getattr(importlib.import_module(f"{__package__}.{request['module']}"), request["work"])
+        value = function(request["arguments"])
     except NodeError as error:
         problem = str(error)
     except Exception as error:  # whatever it is, the run that waits must hear of it

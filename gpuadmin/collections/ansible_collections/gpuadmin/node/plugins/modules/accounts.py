@@ -184,8 +184,8 @@ from dataclasses import replace
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.truth import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
 

@@ -55,7 +55,7 @@ options:
         type: str
         default: "0644"
       validate:
-        description: A command that must like the new text; C(%s) in it stands for a file that holds it.
+        description: A command that must accept the new text; C(%s) in it stands for a file that holds it.
         type: list
         elements: str
         default: []
@@ -255,7 +255,7 @@ def main() -> None:
         return
     module.exit_json(
         changed=bool(steps.operations),
-        operations=steps.words,
+        operations=steps.summaries,
         paths=[one.path for one in steps.operations],
         diff=steps.diff(),
     )

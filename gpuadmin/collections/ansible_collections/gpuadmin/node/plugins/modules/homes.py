@@ -169,7 +169,7 @@ def main(state: str = STATE) -> None:
     def make() -> Answer:
         given = dict(module.params)
         remember, forget = given.pop("remember"), given.pop("forget")
-        # Before a home is made: two admins who asked at the same time were both told that a uid is free.
+        # Before a home is made: two admins who asked at the same time both got the answer that a uid is free.
         known = keep(given["root"], given["archive_directory"], remember, (), check=module.check_mode, state=state)
         refused = of_others(known.memory, given["users"], forget)
         plan = converge(Request(**given, refused=refused), check=module.check_mode)

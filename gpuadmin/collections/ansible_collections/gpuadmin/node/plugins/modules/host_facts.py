@@ -57,7 +57,7 @@ ansible_facts:
         paths:
           description:
             - For each path the C(mounts) on it (C(source) and C(fstype), the last is on top), the C(fstype) of the file
-              system that it lies or would lie on, and up to ten C(entries) where nothing is mounted.
+              system that it is or would be on, and up to ten C(entries) where nothing is mounted.
           type: dict
 """
 

@@ -120,8 +120,8 @@ def main() -> None:
         return
     report = {"layout": {"problems": found.problems, **found.facts}}
     if found.problems:
-        words = "; ".join(found.problems)
-        module.fail_json(msg=f"this node is not made for images, and was not touched: {words}", report=report)
+        problems = "; ".join(found.problems)
+        module.fail_json(msg=f"this node is not made for images, and was not touched: {problems}", report=report)
         return
     path = places.in_state("images.json")
     if read_json(path) != wanted:

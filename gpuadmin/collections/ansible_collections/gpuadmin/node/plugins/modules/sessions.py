@@ -14,7 +14,7 @@ description:
   - Fails for whoever still runs something afterwards. Nobody else is touched.
 options:
   message:
-    description: What terminals are told before the grace time.
+    description: What terminals show before the grace time.
     type: str
     default: ""
   grace:
@@ -72,12 +72,12 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
 
-    def work() -> Answer:
+    def answer() -> Answer:
         found = people.parse(given["people"])
         plan = sessions.converge(found, message=given["message"], grace=given["grace"], check=module.check_mode)
         return Answer.of(plan)
 
-    give(module, work, key="sessions")
+    give(module, answer, key="sessions")
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ ARGUMENTS = {"message": {"type": "str", "required": True}}
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    told = 0 if module.check_mode else terminals.tell(module.params["message"])
-    module.exit_json(changed=False, terminals=told)
+    reached = 0 if module.check_mode else terminals.tell(module.params["message"])
+    module.exit_json(changed=False, terminals=reached)
 
 
 if __name__ == "__main__":

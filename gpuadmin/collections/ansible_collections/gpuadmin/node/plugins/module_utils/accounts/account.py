@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
-from ..fields import User, shown
+from ..fields import User, quoted
 from ..report import UserReport
 from ..textdb import number
 from .databases import Databases, real_hash
+from .desired import Record, Settings
 from .observed import Observed
-from .truth import Record, Settings
 
 NOLOGIN = "/usr/sbin/nologin"
 EPOCH = date(1970, 1, 1)
@@ -25,7 +25,7 @@ def conflict(user: User, data: Databases, settings: Settings) -> str | None:
         return "has more than one line in /etc/passwd"
     found = data.passwd.get(user.name)
     if found is not None and number(found[2]) != user.uid:
-        return f"exists here with uid {shown(found[2])}, not {user.uid}"
+        return f"exists here with uid {quoted(found[2])}, not {user.uid}"
     others = [name for name in data.names_by_uid.get(user.uid, []) if name != user.name]
     if others:
         return f"uid {user.uid} belongs to '{others[0]}' here"
@@ -110,10 +110,10 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
              entry: UserReport) -> Record:  # fmt: skip
     """Stage one account in all four databases."""
     ops = entry.operations
-    record = observed.truth.records.get(user.name)
+    record = observed.desired.records.get(user.name)
     if record is not None and record.user.uid != user.uid:
         record = None  # another person's
-    trusted = observed.truth.root in (None, observed.root)
+    trusted = observed.desired.root in (None, observed.root)
     found = data.passwd.get(user.name)
     shell = user.shell if settings.login else NOLOGIN
     wanted = [user.name, "x", str(user.uid), str(user.gid), user.gecos, user.home, shell]
@@ -125,8 +125,8 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
         labels = ("name", "password field", "uid", "gid", "gecos", "home", "shell")
         for label, old, new in zip(labels, found, wanted):
             if old != new:
-                shown_old = "(hidden)" if label == "password field" else old
-                ops.append(f"set {label} {new!r} (was {shown_old!r})")
+                old_text = "(hidden)" if label == "password field" else old
+                ops.append(f"set {label} {new!r} (was {old_text!r})")
     if not data.has_group(user.name):
         data.add_group(user.name, user.gid)
         if found is not None:

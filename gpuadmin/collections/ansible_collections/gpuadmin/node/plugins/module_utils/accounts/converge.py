@@ -22,9 +22,9 @@ from ..lookup import Lookup, system_lookup
 from ..root.guard import RootError, inspect, open_root
 from ..textdb import decode, encode, split_lines
 from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
+from .desired import DesiredState, Settings, load, save
 from .observed import Observed
 from .plan import Plan, Request, compute
-from .truth import Settings, Truth, load, save
 
 STATE = "/var/lib/gpuadmin"
 LOCK_SECONDS = 120.0  # a pass over thousands of accounts takes seconds
@@ -85,7 +85,7 @@ def _docker_directories(path: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-def observe(host: Host, request: Request, truth: Truth) -> Observed:
+def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
     """Given a host and a request, return all that the decision needs; one read per file, one listing per directory."""
     files = {}
     for name in NAMES:
@@ -113,24 +113,24 @@ def observe(host: Host, request: Request, truth: Truth) -> Observed:
             if found is not None:
                 identities[name] = found
     return Observed(
-        files, truth, keys, docker, exists, problem,
+        files, desired, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
         identities, host.identity(), int(time.time() // 86400),
     )  # fmt: skip
 
 
-def _shown_lines(kind: str, text: str) -> list[str]:
+def _diff_lines(kind: str, text: str) -> list[str]:
     """A database's lines for a diff; a shadow line says only whether there is a password, never which."""
     lines = [body for body, _ending in split_lines(text)]
     if kind not in ("shadow", "gshadow"):
         return lines
-    shown = []
+    hidden = []
     for line in lines:
         fields = line.split(":")
         if len(fields) > 1 and fields[1].strip("!*x"):
             fields[1] = ("!" if fields[1].startswith("!") else "") + "(hash)"
-        shown.append(":".join(fields))
-    return shown
+        hidden.append(":".join(fields))
+    return hidden
 
 
 def diff(observed: Observed, plan: Plan) -> dict[str, str]:
@@ -139,7 +139,7 @@ def diff(observed: Observed, plan: Plan) -> dict[str, str]:
     for kind in NAMES:
         if kind not in plan.files:
             continue
-        old, new = _shown_lines(kind, observed.files.get(kind) or ""), _shown_lines(kind, plan.files[kind])
+        old, new = _diff_lines(kind, observed.files.get(kind) or ""), _diff_lines(kind, plan.files[kind])
         old_set, new_set = set(old), set(new)
         before += [f"/etc/{kind}: {line}" for line in old if line not in new_set]
         after += [f"/etc/{kind}: {line}" for line in new if line not in old_set]
@@ -153,12 +153,12 @@ def diff(observed: Observed, plan: Plan) -> dict[str, str]:
     }
 
 
-def _write_state(host: Host, plan: Plan, settings: Settings, truth: Truth) -> None:
-    """What lies outside the root's own subvolume: truth first, then keys, linger and Docker data."""
+def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredState) -> None:
+    """Write what is outside the root's subvolume: the desired state first, then keys, linger and Docker data."""
     state = host.path(host.state)
-    if plan.truth_changed:
+    if plan.desired_changed:
         # The root counts as applied only when it was: until then a hash or membership found in it must not win.
-        save(state, replace(plan.truth, root=truth.root) if plan.files else plan.truth)
+        save(state, replace(plan.desired, root=desired.root) if plan.files else plan.desired)
     keys = os.path.join(state, "keys")
     if plan.keys:
         make_directory(keys, 0o755)
@@ -188,12 +188,12 @@ def _unlink(path: str) -> None:
         pass
 
 
-def _write_databases(host: Host, request: Request, truth: Truth, observed: Observed) -> None:
+def _write_databases(host: Host, request: Request, desired: DesiredState, observed: Observed) -> None:
     """Rewrite the changed databases in a root that is open for this. They are read and planned again under the lock."""
     opened = open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin"))
     with opened, shadow_lock(host.root, NAMES):
-        # Memberships and passwords are decided from the truth before this run, accounts from what is there now.
-        again = observe(host, request, truth)
+        # Memberships and passwords are decided from the desired state before this run, accounts from what is there now.
+        again = observe(host, request, desired)
         plan = compute(request, replace(again, today=observed.today))
         for kind in RENAME_ORDER:
             if kind not in plan.files:
@@ -211,20 +211,20 @@ def observed_bytes(observed: Observed, kind: str) -> bytes | None:
 
 
 def _decide(
-    request: Request | Callable[[Truth], Request | None], host: Host, state: str
-) -> tuple[Outcome, Truth, Observed | None]:
+    request: Request | Callable[[DesiredState], Request | None], host: Host, state: str
+) -> tuple[Outcome, DesiredState, Observed | None]:
     """What accounts.json as it is now asks for, and from what that was decided; nothing is written."""
-    truth = load(state)
-    asked = request(truth) if callable(request) else request
+    desired = load(state)
+    asked = request(desired) if callable(request) else request
     if asked is None:
-        return Outcome(False, Plan(truth), {}), truth, None
-    observed = observe(host, asked, truth)
+        return Outcome(False, Plan(desired), {}), desired, None
+    observed = observe(host, asked, desired)
     plan = compute(asked, observed)
-    return Outcome(bool(plan.operations), plan, diff(observed, plan), asked), truth, observed
+    return Outcome(bool(plan.operations), plan, diff(observed, plan), asked), desired, observed
 
 
 def converge(
-    request: Request | Callable[[Truth], Request | None],
+    request: Request | Callable[[DesiredState], Request | None],
     host: Host | None = None,
     *,
     check: bool = False,
@@ -232,8 +232,9 @@ def converge(
 ) -> Outcome:
     """Given a request, bring the host there (unless ``check``) and return the plan: the same in both cases.
 
-    What is decided from accounts.json is decided under the lock: a request of that kind is a function of the truth as
-    it is then, which returns None where nothing is to be done. ``seconds``: how long another one may hold the lock.
+    What is decided from accounts.json is decided under the lock: a request of that kind is a function of the
+    desired state as it is then, which returns None where nothing is to be done. ``seconds``: how long
+    another one may hold the lock.
     """
     host = host or Host()
     state = host.path(host.state)
@@ -243,23 +244,23 @@ def converge(
         os.makedirs(os.path.dirname(state), mode=0o755, exist_ok=True)
         make_directory(state, 0o755)
         with flocked(host.path("run/gpuadmin/accounts.lock"), seconds):
-            outcome, truth, observed = _decide(request, host, state)
+            outcome, desired, observed = _decide(request, host, state)
             plan, asked = outcome.plan, outcome.request
             if asked is not None and observed is not None and plan.operations:
-                _write_state(host, plan, asked.settings, truth)
+                _write_state(host, plan, asked.settings, desired)
                 if plan.files:
-                    _write_databases(host, asked, truth, observed)
-                    if plan.truth.root != truth.root:
-                        save(state, plan.truth)
+                    _write_databases(host, asked, desired, observed)
+                    if plan.desired.root != desired.root:
+                        save(state, plan.desired)
             return outcome
     except (RootError, OSError) as error:
         raise NodeError(str(error)) from error
 
 
-def boot_request(truth: Truth) -> Request | None:
+def boot_request(desired: DesiredState) -> Request | None:
     """What the boot unit asks for: everything in accounts.json. None where nothing was ever recorded."""
-    if truth.settings is None:
+    if desired.settings is None:
         return None
-    users: list[Mapping[str, object]] = [asdict(record.user) for record in truth.records.values()]
-    absent: list[Mapping[str, object]] = [{"name": name, "uid": uid} for name, uid in truth.removed]
-    return Request(truth.settings, users, absent)
+    users: list[Mapping[str, object]] = [asdict(record.user) for record in desired.records.values()]
+    absent: list[Mapping[str, object]] = [{"name": name, "uid": uid} for name, uid in desired.removed]
+    return Request(desired.settings, users, absent)

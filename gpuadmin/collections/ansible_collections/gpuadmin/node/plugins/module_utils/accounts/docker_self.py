@@ -20,14 +20,14 @@ from contextlib import suppress
 
 from ..errors import NodeError
 from .converge import Host, converge
+from .desired import DesiredState, Settings, load
 from .plan import Request
-from .truth import Settings, Truth, load
 
 FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
 ROUND = 4096  # connections that are looked at together; of one person's only the first counts
 PAUSE = 0.05  # seconds between two rounds, in which others get the lock and the processor
 IDLE = 20.0  # seconds without a question after which the service ends
-LIFE = 600.0  # seconds after which it ends in any case, and systemd starts it anew
+LIFE = 600.0  # seconds after which it ends in any case, and systemd starts it again
 PATIENCE = 20.0  # seconds that another one may hold the accounts; the next in the row waits for it too
 BUSY = "You have asked already; wait for the answer."
 
@@ -46,21 +46,21 @@ def stranger(settings: Settings | None, uid: int) -> str | None:
     return None
 
 
-def request_for(uid: int, name: str | None) -> Callable[[Truth], Request]:
-    """What ``uid`` asks for, as a difference: it is decided from the truth as it is under the lock, never before.
+def request_for(uid: int, name: str | None) -> Callable[[DesiredState], Request]:
+    """What ``uid`` asks for, as a difference: it is decided from the desired state under the lock, never before.
 
     ``name``: what NSS calls a member of the people's group; needed where accounts come from a directory.
     """
 
-    def decide(truth: Truth) -> Request:
-        settings, why = truth.settings, stranger(truth.settings, uid)
+    def decide(desired: DesiredState) -> Request:
+        settings, why = desired.settings, stranger(desired.settings, uid)
         if settings is None or why:
             raise Refused(why)
         if settings.source == "directory":
             if name is None:
                 raise Refused(f"uid {uid} is not in the group {settings.group}. Ask the admins.")
             return Request(settings, docker=[(name, uid)])
-        found = [one.user.name for one in truth.records.values() if one.user.uid == uid]
+        found = [one.user.name for one in desired.records.values() if one.user.uid == uid]
         if len(found) != 1:
             raise Refused("Your account was not made by gpuadmin. Ask the admins.")
         return Request(settings, docker=[(found[0], uid)])
@@ -132,7 +132,7 @@ def _waiting(listener: socket.socket, refusal: Callable[[int], str | None]) -> d
     for _ in range(ROUND):
         try:
             connection, _address = listener.accept()
-        except OSError:  # nobody (more), or gone again
+        except OSError:  # nobody (more), or no longer
             break
         uid = peer_uid(connection)
         why = BUSY if uid in found else refusal(uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .truth import Truth
+from .desired import DesiredState
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Observed:
     """What a host has. ``today``: days since 1970-01-01. ``identities``: name → (uid, gid) by NSS, directory mode."""
 
     files: Mapping[str, str | None]
-    truth: Truth = field(default_factory=Truth)
+    desired: DesiredState = field(default_factory=DesiredState)
     keys: Mapping[str, bytes] = field(default_factory=dict)
     docker: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # name → (kind, owner uid)
     docker_parent: bool = False

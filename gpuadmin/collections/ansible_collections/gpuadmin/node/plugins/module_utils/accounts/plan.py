@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..fields import User, parse_user, shown, valid_name, whole_number
+from ..fields import User, parse_user, quoted, valid_name, whole_number
 from ..report import UserReport
 from ..textdb import number
 from ..words import counted
 from .account import conflict, stage_account
 from .databases import Databases
+from .desired import DesiredState, Record, Settings
 from .observed import Observed
 from .subids import edited, plan_subids
 from .subids import parse as parse_ranges
-from .truth import Record, Settings, Truth
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass
 class Plan:
-    truth: Truth
+    desired: DesiredState
     files: dict[str, str] = field(default_factory=dict)
     keys: dict[str, bytes | None] = field(default_factory=dict)
     docker: list[tuple[str, int, int]] = field(default_factory=list)  # name, uid, gid to make
@@ -48,14 +48,14 @@ class Plan:
     users: dict[str, UserReport] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    truth_changed: bool = False
+    desired_changed: bool = False
 
     @property
     def operations(self) -> list[str]:
         lines = list(self.host_operations)
         for name, entry in self.users.items():
             lines += [f"user {name}: {text}" for text in entry.operations]
-        if self.truth_changed:
+        if self.desired_changed:
             lines.append("accounts.json: record the accounts")
         return lines
 
@@ -80,7 +80,7 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
         if request.settings.source == "directory" and given.get("uid") is None:
             given["uid"] = request.settings.uid_first  # what the directory says replaces it
         user, problem = parse_user(given)
-        label = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
+        label = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
         if user is None:
             plan.users[label] = UserReport("conflict", problem=problem)
         elif label in plan.users or (user.uid in taken and request.settings.source == "registry"):
@@ -95,7 +95,7 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
     for raw in request.absent:
         gone, uid = raw.get("name"), whole_number(raw.get("uid"))
         if not isinstance(gone, str) or not valid_name(gone) or uid is None:
-            plan.users[shown(gone)] = UserReport("conflict", problem="not a valid name and uid to remove")
+            plan.users[quoted(gone)] = UserReport("conflict", problem="not a valid name and uid to remove")
         elif gone in users and users[gone].uid == uid:
             del users[gone]
             plan.users[gone] = UserReport("conflict", problem="is both wanted and to be removed")
@@ -114,7 +114,7 @@ def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], obs
         if name not in users:
             entry.status, entry.problem = (
                 "conflict",
-                f"exists here with uid {shown(found[2])}, not {uid}: kept",
+                f"exists here with uid {quoted(found[2])}, not {uid}: kept",
             )
             return False
         return True  # the name has a new owner, and the old account is gone
@@ -309,7 +309,7 @@ def _stage_askers(
     settings = request.settings
     for name, uid in request.docker:
         entry = plan.users[name] = UserReport()
-        record = observed.truth.records.get(name)
+        record = observed.desired.records.get(name)
         if settings.docker_data is None or not settings.login:
             entry.status, entry.problem = "conflict", "Docker is not set up on this host"
             continue
@@ -339,7 +339,7 @@ def _stage_askers(
     return records, docker_users
 
 
-def _report_unknown(data: Databases, settings: Settings, old: Truth, plan: Plan) -> None:
+def _report_unknown(data: Databases, settings: Settings, old: DesiredState, plan: Plan) -> None:
     mentioned = set(plan.users) | set(old.records)
     for fields in data.passwd.entries():
         uid = number(fields[2])
@@ -349,8 +349,8 @@ def _report_unknown(data: Databases, settings: Settings, old: Truth, plan: Plan)
 
 def compute(request: Request, observed: Observed) -> Plan:
     """Given the wanted accounts and what the host has, return every change and the report."""
-    settings, old = request.settings, observed.truth
-    plan = Plan(truth=old)
+    settings, old = request.settings, observed.desired
+    plan = Plan(desired=old)
     users, absent = _accept(request, plan)
     by_name = {user.name: user for user in users}
     data = Databases(observed.files)
@@ -375,8 +375,8 @@ def compute(request: Request, observed: Observed) -> Plan:
     removed = [pair for pair in dict.fromkeys([*old.removed, *gone]) if pair not in present]
     full = set(kept) <= set(by_name)
     root = observed.root if full or old.root is None else old.root
-    plan.truth = Truth(settings, {**kept, **fresh}, tuple(removed), root)
-    plan.truth_changed = plan.truth != old
+    plan.desired = DesiredState(settings, {**kept, **fresh}, tuple(removed), root)
+    plan.desired_changed = plan.desired != old
     return plan
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..errors import NodeError
-from ..fields import LOGIN, STAMP, shown, valid_name, whole_number
+from ..fields import LOGIN, STAMP, quoted, valid_name, whole_number
 from ..files import flocked, read_bytes, write_atomic
 
 STATE = "/var/lib/gpuadmin"
@@ -66,7 +66,7 @@ def see(root: str, archives: str | None) -> dict[int, str]:
                 except FileNotFoundError:  # it has gone meanwhile
                     continue
                 if uid:
-                    found.setdefault(uid, f"{directory}/{shown(entry.name)[1:-1]}")
+                    found.setdefault(uid, f"{directory}/{quoted(entry.name)[1:-1]}")
     return found
 
 

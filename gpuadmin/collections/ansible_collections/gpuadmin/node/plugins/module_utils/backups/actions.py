@@ -1,4 +1,4 @@
-"""What the backup module does: each action's plan, which is what check mode shows, and the work in its unit."""
+"""What the backup module does: each action's plan, which is what check mode shows, and its job."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from .. import btrfs
 from ..errors import NodeError
-from ..fields import STAMP, shown, whole_number
+from ..fields import STAMP, quoted, whole_number
 from ..files import flocked, read_bytes, sync_directory, write_atomic
 
 FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
@@ -64,7 +64,7 @@ class Backup:
     begun: int = 0
 
     def home(self, name: str) -> str:
-        """Where a home lies in the snapshot."""
+        """Where a home is in the snapshot."""
         return os.path.normpath(os.path.join(self.path, "homes", self.inside, name))
 
     def nested(self, name: str) -> dict[str, str]:
@@ -102,7 +102,7 @@ def check_directory(path: str) -> None:
 def load(directory: str, name: str) -> Backup | None:
     """A complete set; None where there is none of that name. Raises NodeError where it cannot be read."""
     if not NAME.match(name):
-        raise NodeError(f"{shown(name)} is not the name of a backup")
+        raise NodeError(f"{quoted(name)} is not the name of a backup")
     path = os.path.join(directory, name)
     data = read_bytes(os.path.join(path, "backup.json")) if os.path.isdir(path) else None
     return None if data is None else parse(directory, name, data)
@@ -114,7 +114,7 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
     try:
         raw = json.loads(data)
         if raw["format"] not in range(1, FORMAT + 1):
-            raise NodeError(f"{path} has format {shown(raw['format'])}; this code knows {FORMAT}")
+            raise NodeError(f"{path} has format {quoted(raw['format'])}; this code knows {FORMAT}")
         found = {str(key): Home(**value) for key, value in raw["homes"].items()}
         return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"],
                       raw["format"], whole_number(raw.get("begun")) or 0)  # fmt: skip
@@ -217,7 +217,7 @@ def leave_trash(place: str) -> None:
 
 
 def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
-    """Where a home lies in a set, and the snapshots of the subvolumes inside of it."""
+    """Where a home is in a set, and the snapshots of the subvolumes inside of it."""
     nested = backup.nested(name)
     own = nested.pop("", None)
     return (backup.home(name) if own is None else own), nested
@@ -247,7 +247,7 @@ def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Ba
 def remove(directory: str, name: str) -> None:
     """Delete a set: first what makes it one, then its snapshots, then the rest. Can be cut and run again."""
     if not NAME.match(name):
-        raise NodeError(f"{shown(name)} is not the name of a backup")
+        raise NodeError(f"{quoted(name)} is not the name of a backup")
     path = os.path.join(directory, name)
     if not os.path.isdir(path) or os.path.islink(path):
         return

@@ -34,7 +34,7 @@ _DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 1, 38
 class View:
     """``top``: the root of a btrfs subvolume, seen read-only. ``writable``: a directory in it, by its absolute path.
 
-    The plain directories that lie in ``writable`` are read-only.
+    The plain directories inside of ``writable`` are read-only.
     """
 
     top: str

@@ -35,7 +35,7 @@ READ = ("show", "send", "manifest-of")
 
 
 def _show(found: Backup) -> str:
-    """A set in its own words, and by which uuid each of its snapshots was sent."""
+    """What a set says of itself, and by which uuid each of its snapshots was sent."""
     uuids = {}
     for part in parts(found):
         volume = btrfs.subvolume(os.path.join(found.path, part))
@@ -81,8 +81,8 @@ def serve(
     ``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
     ``wait``: seconds for another connection to end.
     """
-    words = shlex.split(request)
-    verb, rest = (words[0], words[1:]) if words else ("", [])
+    arguments = shlex.split(request)
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     receiving.make_own(directory)
     if verb == "list" and not rest:
         return "\n".join(one.name for one in backup_set.complete(directory))
@@ -152,19 +152,19 @@ def _refuse_flood(directory: str) -> None:
 
 
 def _commit(directory: str, name: str, stdin: int, bounds: Bounds) -> None:
-    with tempfile.TemporaryFile() as said:
-        pour(stdin, said.fileno(), directory, most=received.DOCUMENT, bounds=bounds)
-        said.seek(0)
-        told = received.parse(directory, name, said.read())
-    receiving.settle(directory, told, stamped=True)
+    with tempfile.TemporaryFile() as document:
+        pour(stdin, document.fileno(), directory, most=received.DOCUMENT, bounds=bounds)
+        document.seek(0)
+        claimed = received.parse(directory, name, document.read())
+    receiving.settle(directory, claimed, stamped=True)
 
 
 def main(directory: str, ordinary: int | None = None) -> int:
     """What the forced command runs."""
     try:
-        said = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), ordinary=ordinary)
-        if said:  # after a stream nothing may follow
-            print(said)
+        answer = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), ordinary=ordinary)
+        if answer:  # after a stream nothing may follow
+            print(answer)
     except (NodeError, OSError, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

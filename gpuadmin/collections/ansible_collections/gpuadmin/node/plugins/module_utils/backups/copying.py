@@ -2,7 +2,7 @@
 
 No path is ever given to the kernel, so none can be too long; a fixed number of directories is open, so none can be too
 deep. What is copied: contents with their holes, owners, modes, times, links of both kinds, attributes and ACLs, fifos,
-sockets, devices. The target lies where root alone can enter.
+sockets, devices. Root alone can enter the directory of the target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIM
 
 
 class Copier:
-    """Copies into directories of root's own. ``links``: an open directory there, for files of several names.
+    """Copies into directories that are root's. ``links``: an open directory there, for files of several names.
 
     Such a file waits in ``links`` under its number for its further names, and goes with the last one: so however many
     there are, none is remembered here. ``owner`` translates ids.

@@ -1,4 +1,4 @@
-"""The same work on many homes, each in a process of its own: whatever one does to its process, the others go on.
+"""The same job on many homes, each in a process of its own: whatever one does to its process, the others go on.
 
 A process that takes too long, too much memory, or dies, is that home's problem.
 """
@@ -42,9 +42,9 @@ class _Running(Generic[Task]):
 
 
 def each(
-    work: Callable[[Task], Result], tasks: Sequence[Task], workers: int, seconds: float, *, grace: float = GRACE
+    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int, seconds: float, *, grace: float = GRACE
 ) -> Iterator[tuple[Task, Result | Failed]]:
-    """Do ``work`` on each task, ``workers`` at a time; yield each with its result as it ends.
+    """Call ``function`` with each task, ``workers`` at a time; yield each with its result as it ends.
 
     One that goes on for longer than ``seconds`` and a grace is killed. A full disk is nobody's problem by itself:
     that raises OSError.
@@ -54,7 +54,7 @@ def each(
     try:
         while waiting or running:
             while waiting and len(running) < max(workers, 1):
-                running.append(_start(work, waiting.pop(), seconds + grace))
+                running.append(_start(function, waiting.pop(), seconds + grace))
             soonest = min(one.end for one in running)
             timeout = None if soonest == float("inf") else max(soonest - time.monotonic(), 0)
             ready = multiprocessing.connection.wait([one.answer for one in running], timeout)
@@ -67,10 +67,10 @@ def each(
             _stop(one)
 
 
-def _start(work: Callable[[Task], Result], task: Task, seconds: float) -> _Running[Task]:
+def _start(function: Callable[[Task], Result], task: Task, seconds: float) -> _Running[Task]:
     context = multiprocessing.get_context("fork")  # what a job runs is not a module that another start could import
     answer, end = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(end, work, task), daemon=True)
+    process = context.Process(target=_child, args=(end, function, task), daemon=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
         process.start()
@@ -78,23 +78,23 @@ def _start(work: Callable[[Task], Result], task: Task, seconds: float) -> _Runni
     return _Running(task, process, answer, time.monotonic() + seconds)
 
 
-def _child(answer: multiprocessing.connection.Connection, work: Callable[[Task], Result], task: Task) -> None:
+def _child(answer: multiprocessing.connection.Connection, function: Callable[[Task], Result], task: Task) -> None:
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it holds the locks that its parent holds
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     try:
-        said: tuple[str, object] = ("result", work(task))
+        outcome: tuple[str, object] = ("result", function(task))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        said = ("full", (error.errno, error.strerror)) if full else ("failed", str(error))
+        outcome = ("full", (error.errno, error.strerror)) if full else ("failed", str(error))
     except NodeError as error:
-        said = ("failed", str(error))
+        outcome = ("failed", str(error))
     except MemoryError:
-        said = ("failed", f"takes more than {MEMORY >> 30} GiB of memory")
+        outcome = ("failed", f"takes more than {MEMORY >> 30} GiB of memory")
     except Exception as error:  # the others go on, whatever it is
-        said = ("failed", f"{type(error).__name__}: {error}")
-    answer.send(said)
+        outcome = ("failed", f"{type(error).__name__}: {error}")
+    answer.send(outcome)
 
 
 def _result(one: _Running[Task], ready: bool, seconds: float) -> Any:

@@ -284,7 +284,7 @@ def _subvolume(path: str, rest: dict[str, str], reader: Reader) -> Iterator[Line
 def enter(entry: Entry, parent: os.stat_result) -> bool:
     """Whether a walk through a snapshot enters a directory. Raises NodeError where it would leave the file system."""
     if entry.facts.st_dev != parent.st_dev and entry.facts.st_ino != PLACEHOLDER_INODE:
-        raise NodeError(f"{os.fsdecode(entry.path)!r} lies on another file system")
+        raise NodeError(f"{os.fsdecode(entry.path)!r} is on another file system")
     return same_file_system(entry, parent)
 
 
@@ -327,5 +327,5 @@ def _difference(want: Line | None, have: Line | None) -> str:
         expected = "nothing more" if want is None else repr(want.path)
         return f"expected {expected}, found {'nothing more' if have is None else repr(have.path)}"
     names = ("kind", "mode", "uid", "gid", "size", "mtime", "content", "link", "attributes")
-    words = [name for name in names if getattr(want, name) != getattr(have, name)]
-    return f"{have.path!r} differs in {', '.join(words)}"
+    fields = [name for name in names if getattr(want, name) != getattr(have, name)]
+    return f"{have.path!r} differs in {', '.join(fields)}"

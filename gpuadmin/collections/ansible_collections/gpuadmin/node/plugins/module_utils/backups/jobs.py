@@ -1,4 +1,4 @@
-"""The work on homes and backups that is done in units of its own: functions of what JSON can hold."""
+"""The jobs on homes and backups, each done in a unit: functions of what JSON can hold."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 from .. import btrfs, mounts
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
-from ..fields import home_owner, shown
+from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
 from ..words import counted
@@ -69,13 +69,13 @@ class Request:
 
 
 def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
-    """The homes that there are to back up (name → uid), and what lies beside them and why it is none."""
+    """The homes that there are to back up (name → uid), and what else is beside them, and why it is no home."""
     found, other = {}, {}
     for name, entry in sorted(directories.scan(request.root).items()):
         if name.startswith("."):
             continue
         if home_owner(name) is None or entry.kind != "directory":
-            other[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
+            other[quoted(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
         else:
             found[name] = entry.uid
     return found, other
@@ -84,13 +84,13 @@ def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
 def check(request: Request, mountinfo: str | None = None) -> str:
     """Refuse what cannot be backed up; return the root of the subvolume that holds the homes."""
     if not NAME.match(request.name):
-        raise NodeError(f"{shown(request.name)} is not a name for a backup")
+        raise NodeError(f"{quoted(request.name)} is not a name for a backup")
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
         raise NodeError(f"there is no {request.root}")
     check_directory(request.directory)
     if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):
-        raise NodeError(f"{request.directory} lies inside of the homes; backups belong beside them")
+        raise NodeError(f"{request.directory} is inside of the homes; backups belong beside them")
     return btrfs.holder(request.root)
 
 
@@ -103,10 +103,12 @@ def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dic
         return [f"backup {request.name}: verify {name}" for name in lacking], dict(there.problems)
     found, other = observe(request)
     other |= trash.problems(request.root)
-    words = [f"backup {request.name}: snapshot of {request.root} with {counted(len(found), 'home')}"]
+    operations = [f"backup {request.name}: snapshot of {request.root} with {counted(len(found), 'home')}"]
     wanted = set(_to_verify(request, found))
-    words += [f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found]
-    return words, other
+    operations += [
+        f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found
+    ]
+    return operations, other
 
 
 def _to_verify(request: Request, found: Mapping[str, object]) -> list[str]:
@@ -176,7 +178,7 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
         if name.startswith(".") or name in problems:
             continue
         if home_owner(name) is None or entry.kind != "directory":
-            problems[shown(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
+            problems[quoted(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
             continue
         own = nested.get(name, {})
         try:
@@ -191,7 +193,7 @@ def _snapshots(request: Request, holder: str, path: str) -> Backup:
 
 def _key(name: str) -> str:
     """What a home is called in ``problems``: by its name, if it is one."""
-    return name if home_owner(name) else shown(name)
+    return name if home_owner(name) else quoted(name)
 
 
 def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
@@ -289,7 +291,7 @@ def _drop(path: str) -> None:
 def verify(
     backup: Backup, wanted: Sequence[str], workers: int = 2, *, again: bool = False, limits: Limits | None = None
 ) -> Backup:
-    """Read homes in a set, hold them against their manifests, and restore them out of sight; record each as it ends.
+    """Read homes in a set, compare them with their manifests, and restore them out of sight; record each as it ends.
 
     Raises NodeError that says which are damaged; the others are recorded. One that is not known to be good, because it
     takes too much or cannot be restored, is in ``problems``; with ``again`` that is an error, too.
@@ -309,9 +311,9 @@ def verify(
         when = None if differences or problem else now()
         backup = changed(backup, partial(_read, name, when, None if differences else problem), "read")
     if damaged or (again and unknown):
-        words = [f"{backup.name} is damaged: {_words(damaged)}"] if damaged else []
-        words += [f"{backup.name} was not verified: {_words(unknown)}"] if unknown else []
-        raise NodeError("; ".join(words))
+        problems = [f"{backup.name} is damaged: {_listed(damaged)}"] if damaged else []
+        problems += [f"{backup.name} was not verified: {_listed(unknown)}"] if unknown else []
+        raise NodeError("; ".join(problems))
     return backup
 
 
@@ -324,7 +326,7 @@ def _read(name: str, when: str | None, problem: str | None, backup: Backup) -> B
     return replace(backup, homes={**backup.homes, name: home}, problems=problems)
 
 
-def _words(found: Mapping[str, str]) -> str:
+def _listed(found: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in sorted(found.items()))
 
 

@@ -1,6 +1,6 @@
 """What a set says of itself that came from another host, taken apart strictly: that host may have been taken over.
 
-Nothing here is written. Sizes, names and paths are bounded; times are held against this host's clock.
+Nothing here is written. Sizes, names and paths are bounded; times are compared with this host's clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from ..errors import NodeError
-from ..fields import CONTROL, home_owner, shown
+from ..fields import CONTROL, home_owner, quoted
 from ..files import read_bytes
 from . import backup_set, home_manifest
 from .backup_set import Backup, Home
@@ -44,7 +44,7 @@ def check_time(name: str) -> None:
     try:
         when = datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
-        raise NodeError(f"{shown(name)} names no time") from None
+        raise NodeError(f"{quoted(name)} names no time") from None
     _check_past(when, name)
 
 
@@ -54,7 +54,7 @@ def _check_past(when: datetime, what: str) -> None:
 
 
 def parse(directory: str, name: str, data: bytes | str) -> Backup:
-    """Given a backup.json of another host, return the set as it would lie in ``directory``. Raises NodeError.
+    """Given a backup.json of another host, return the set as it would be in ``directory``. Raises NodeError.
 
     ``verified`` is still what that host says; what it says of further copies is left out.
     """
@@ -81,7 +81,7 @@ def _text(value: object) -> str:
 def _problem(found: Backup) -> str | None:
     inside = found.inside
     if not isinstance(inside, str) or not (inside == "." or _below(inside)):
-        return f"inside {shown(inside)[:100]}"
+        return f"inside {quoted(inside)[:100]}"
     if not isinstance(found.root, str) or not found.root.startswith("/") or len(found.root) > 4096:
         return "root"
     if not isinstance(found.created, str) or not TIME.match(found.created):
@@ -90,7 +90,7 @@ def _problem(found: Backup) -> str | None:
         return "problems"
     for name, home in found.homes.items():
         if not home_owner(name):
-            return f"the name {shown(name)[:100]}"
+            return f"the name {quoted(name)[:100]}"
         wrong = _wrong(home)
         if wrong is not None:
             return f"{wrong} of {name}"
@@ -143,7 +143,7 @@ def check_lines(path: str) -> None:
 
 
 def check_contents(found: Backup, place: str) -> None:
-    """Hold a set that arrived in ``place`` against what it says of itself; what lies there is read-only by now.
+    """Compare a set that arrived in ``place`` with what it says of itself; what is there is read-only by now.
 
     Every home is a directory that no link leads to, and its manifest counts what the set says.
     """

@@ -41,7 +41,7 @@ def make_own(directory: str) -> None:
 
 
 def _subvolumes(path: str) -> list[str]:
-    """The subvolumes below a directory, parents first. The kernel's own list: no name that lies there is followed."""
+    """The subvolumes below a directory, parents first. The kernel's own list: no name in it is followed."""
     holder = btrfs.holder(path)
     inside = os.path.relpath(path, holder) + "/"
     return [one[len(inside) :] for one in btrfs.nested(holder) if one.startswith(inside)]
@@ -111,8 +111,8 @@ def receive(directory: str, name: str, part: str, expected: str, stdin: int, bou
 
 def _run(view: confined.View, stdin: int, path: str, bounds: Bounds) -> None:
     """btrfs receive of a stream that may be anything."""
-    with tempfile.TemporaryFile() as said:
-        process = confined.start(view, ("btrfs", "receive", "--quiet", "-m", confined.TOP, view.inside), said)
+    with tempfile.TemporaryFile() as output:
+        process = confined.start(view, ("btrfs", "receive", "--quiet", "-m", confined.TOP, view.inside), output)
         assert process.stdin is not None
         try:
             pour(stdin, process.stdin.fileno(), path, bounds=bounds)
@@ -124,9 +124,9 @@ def _run(view: confined.View, stdin: int, path: str, bounds: Bounds) -> None:
             process.kill()
             process.wait()
             process.stdin.close()
-        said.seek(0)
+        output.seek(0)
         if status != 0:
-            raise NodeError(said.read(4000).decode(errors="replace").strip()[-400:] or f"it ended with {status}")
+            raise NodeError(output.read(4000).decode(errors="replace").strip()[-400:] or f"it ended with {status}")
 
 
 def take_manifest(directory: str, name: str, home: str, stdin: int, bounds: Bounds = BOUNDS) -> None:
@@ -142,31 +142,31 @@ def take_manifest(directory: str, name: str, home: str, stdin: int, bounds: Boun
     received.check_lines(target)
 
 
-def settle(directory: str, told: Backup, *, stamped: bool) -> Backup:
+def settle(directory: str, claimed: Backup, *, stamped: bool) -> Backup:
     """Make a set of what arrived: look at all of it, write backup.json, and move it to its name. No home is verified.
 
     ``stamped``: write down that it came now, by this host's clock. Raises NodeError, and then it is no set.
     """
-    path = place(directory, told.name)
+    path = place(directory, claimed.name)
     _check_frame(path)
-    parts = received.parts(told)
+    parts = received.parts(claimed)
     expected = {"nested", "manifest", *(part for part in parts if "/" not in part)}
     if set(os.listdir(path)) != expected or sorted(_subvolumes(path)) != sorted(parts):
-        raise NodeError(f"{told.name}: what arrived are not the snapshots that it tells of")
+        raise NodeError(f"{claimed.name}: what arrived are not the snapshots that it lists")
     if set(os.listdir(f"{path}/nested")) != {os.path.basename(part) for part in parts if "/" in part}:
-        raise NodeError(f"{told.name}: there is more among its snapshots than it tells of")
-    if set(os.listdir(f"{path}/manifest")) != {f"{one}.gz" for one in told.homes}:
-        raise NodeError(f"{told.name}: its manifests are not those of its homes")
-    received.check_contents(told, path)
+        raise NodeError(f"{claimed.name}: there is more among its snapshots than it lists")
+    if set(os.listdir(f"{path}/manifest")) != {f"{one}.gz" for one in claimed.homes}:
+        raise NodeError(f"{claimed.name}: its manifests are not those of its homes")
+    received.check_contents(claimed, path)
     sync_filesystem(path)
-    homes = {one: replace(home, verified=None) for one, home in told.homes.items()}
+    homes = {one: replace(home, verified=None) for one, home in claimed.homes.items()}
     if stamped:
         write_atomic(os.path.join(path, received.STAMP), received.stamp(), mode=0o600)
-    backup_set.store(replace(told, path=path, homes=homes))
-    final = os.path.join(directory, told.name)
+    backup_set.store(replace(claimed, path=path, homes=homes))
+    final = os.path.join(directory, claimed.name)
     if os.path.lexists(final):
         raise NodeError(f"{final} is there already")
     os.rename(path, final)
     sync_directory(os.path.dirname(path))
     sync_directory(directory)
-    return replace(told, path=final, homes=homes)
+    return replace(claimed, path=final, homes=homes)

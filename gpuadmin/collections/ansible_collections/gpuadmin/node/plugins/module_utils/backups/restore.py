@@ -1,4 +1,4 @@
-"""Restoring from a backup: beside what is there, never over it, and held against the manifest before it gets its name.
+"""Restoring from a backup: beside what is there, never over it, and compared with the manifest before it gets its name.
 
 A copy is made where root alone can enter, by ``copying``, with the owners that it is to have where the person's uid has
 changed, and it is compared with the manifest.
@@ -160,7 +160,7 @@ def _moved(plan: Plan) -> str:
 
 
 def _source(backup: Backup, user: str, inner: str) -> tuple[str, str, dict[str, str]]:
-    """Where a part of a home lies in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
+    """Where a part of a home is in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
     top, nested = backup_set.source(backup, user)
     rest = inner
     for prefix in sorted(nested, key=len, reverse=True):

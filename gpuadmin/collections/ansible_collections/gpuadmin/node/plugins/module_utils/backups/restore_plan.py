@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import NodeError
-from ..fields import home_owner, shown
+from ..fields import home_owner, quoted
 from ..homes import directories
 from ..words import counted
 from . import backup_set, home_manifest, transfer
@@ -41,7 +41,7 @@ class Request:
 class Plan:
     """``target``: where it goes. ``aside``: where what is there now goes, in place.
 
-    ``folder``: a directory that is made for it, which only the person can enter; the target lies in that then.
+    ``folder``: a directory that is made for it, which only the person can enter; the target is then in that.
     """
 
     operations: tuple[str, ...]
@@ -93,16 +93,16 @@ def inner_path(path: str) -> str:
     """A path below a home, without a way out of it."""
     clean = os.path.normpath(path) if path else ""
     if path.startswith("/") or clean == ".." or clean.startswith("../") or "\0" in path:
-        raise NodeError(f"{shown(path)} is not a path inside of the home")
+        raise NodeError(f"{quoted(path)} is not a path inside of the home")
     return "" if clean == "." else clean
 
 
 def refuse_nonsense(request: Request) -> None:
     """Raise NodeError for a name or a mode that nobody has."""
     if home_owner(request.user) is None or request.mode not in MODES:
-        raise NodeError(f"{shown(request.user)}, {shown(request.mode)}: refused")
+        raise NodeError(f"{quoted(request.user)}, {quoted(request.mode)}: refused")
     if request.backup and not backup_set.NAME.match(request.backup):
-        raise NodeError(f"{shown(request.backup)} is not the name of a backup")
+        raise NodeError(f"{quoted(request.backup)} is not the name of a backup")
 
 
 def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tuple[Plan, Backup]:
@@ -123,7 +123,7 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     elif request.mode == "directory":
         target = str(request.target)
         if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
-            raise NodeError(f"{shown(target)} is not a plain absolute path")
+            raise NodeError(f"{quoted(target)} is not a plain absolute path")
         _roots_own(os.path.dirname(target))
     elif request.mode == "in-place":
         target = os.path.join(home, inner) if inner else home
@@ -143,10 +143,10 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
         raise NodeError(f"{aside or folder or target} is there already; move it away first")
     saved = found.homes[request.user]
     size = f"{counted(saved.files, 'file')} in the whole home, {counted(saved.bytes, 'byte')}"
-    words = [f"restore {what} ({size}) to {target}"]
+    operations = [f"restore {what} ({size}) to {target}"]
     if aside:
-        words.insert(0, f"keep what is there now as {aside}")
-    return Plan(tuple(words), target, aside, folder), found
+        operations.insert(0, f"keep what is there now as {aside}")
+    return Plan(tuple(operations), target, aside, folder), found
 
 
 def _free(path: str) -> str:

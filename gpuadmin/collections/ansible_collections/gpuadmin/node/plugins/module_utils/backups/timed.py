@@ -17,7 +17,7 @@ FILE = "backups.json"
 
 
 def main(state: str) -> int:
-    """Settings lie in backups.json of the state directory, as the role wrote them."""
+    """Make the backup that is due. The settings are in backups.json of the state directory, as the role wrote them."""
     try:
         data = read_bytes(os.path.join(state, FILE))
         if data is None:
@@ -42,8 +42,8 @@ def make(settings: dict[str, object], name: str | None = None) -> str:
     )  # fmt: skip
     made = making.create(request)
     print(f"{name}: {counted(len(made.homes), 'home')}")
-    for words in making.missing(made.as_dict()):
-        print(f"Warning: {words}", file=sys.stderr)
+    for lack in making.missing(made.as_dict()):
+        print(f"Warning: {lack}", file=sys.stderr)
     gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))
     print(f"deleted: {', '.join(gone) or 'none'}")
     if settings.get("remote"):

@@ -44,34 +44,34 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
     )  # fmt: skip
 
 
-def _call(remote: Remote, *words: str, data: bytes | None = None) -> str:
+def _call(remote: Remote, *arguments: str, data: bytes | None = None) -> str:
     """What the other host answers; neither the answer nor the time that it takes is without an end."""
-    command = (*remote.command, shlex.join(words))
-    seconds = SECONDS.get(words[0], 600.0)
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+    command = (*remote.command, shlex.join(arguments))
+    seconds = SECONDS.get(arguments[0], 600.0)
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
         given.write(data or b"")
         given.seek(0)
-        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=said) as called:
+        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors) as called:
             timer = threading.Timer(seconds, called.kill)
             timer.start()
             try:
                 assert called.stdout is not None
                 answer = called.stdout.read(ANSWER + 1)
                 if len(answer) > ANSWER:
-                    raise NodeError(f"{remote.name}: {words[0]}: the answer is longer than {ANSWER} bytes")
+                    raise NodeError(f"{remote.name}: {arguments[0]}: the answer is longer than {ANSWER} bytes")
                 called.wait()
             finally:
                 timer.cancel()
                 called.kill()
         if called.returncode != 0:
-            raise NodeError(f"{remote.name}: {words[0]}: {_words(said) or f'ended with {called.returncode}'}")
+            raise NodeError(f"{remote.name}: {arguments[0]}: {_end_of(errors) or f'ended with {called.returncode}'}")
     return answer.decode(errors="replace")
 
 
-def _words(said: IO[bytes]) -> str:
-    """The end of what a program said on its standard error."""
-    said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
-    return said.read(4000).decode(errors="replace").strip()[-400:]
+def _end_of(errors: IO[bytes]) -> str:
+    """The end of what a program wrote to its standard error."""
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4000))
+    return errors.read(4000).decode(errors="replace").strip()[-400:]
 
 
 def send(backup: Backup, remote: Remote, earlier: Sequence[Backup]) -> str:
@@ -120,11 +120,11 @@ def _send_part(backup: Backup, part: str, remote: Remote, parent: Backup | None)
         assert sender.stdout is not None
         assert sender.stderr is not None
         sender.stdout.close()
-        said = sender.stderr.read().decode(errors="replace").strip()
+        complaint = sender.stderr.read().decode(errors="replace").strip()
         status = sender.wait()
     if status != 0 or result.returncode != 0:
-        words = (result.stderr.decode(errors="replace").strip() + " " + said).strip()
-        raise NodeError(f"{remote.name}: {part} of {backup.name} was not copied (send {status}): {words[-400:]}")
+        output = (result.stderr.decode(errors="replace").strip() + " " + complaint).strip()
+        raise NodeError(f"{remote.name}: {part} of {backup.name} was not copied (send {status}): {output[-400:]}")
 
 
 def names(remote: Remote) -> list[str]:
@@ -132,12 +132,12 @@ def names(remote: Remote) -> list[str]:
     return sorted(name for name in _call(remote, "list").split() if backup_set.NAME.match(name))
 
 
-def _told(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, str]]:
-    """A set of the other host in that host's words, and the uuid that each part is sent by. Raises NodeError."""
+def _claimed(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, str]]:
+    """A set of the other host as that host describes it, and the uuid that each part is sent by. Raises NodeError."""
     try:
-        said = json.loads(_call(remote, "show", name))
-        found = parse(directory, name, said["backup"])
-        uuids = {str(part): str(uuid) for part, uuid in said["uuids"].items()}
+        answer = json.loads(_call(remote, "show", name))
+        found = parse(directory, name, answer["backup"])
+        uuids = {str(part): str(uuid) for part, uuid in answer["uuids"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NodeError(f"{remote.name}: {name} cannot be read: {error}") from error
     except NodeError as error:
@@ -153,16 +153,16 @@ def _unverified(found: Backup) -> Backup:
 
 
 def describe(name: str, directory: str, remote: Remote) -> Backup:
-    """Given a set of the other host, return it as it would lie in ``directory`` here, with no home verified.
+    """Given a set of the other host, return it as it would be in ``directory`` here, with no home verified.
 
     Raises NodeError also where what the other host says is no set of names.
     """
-    return _unverified(_told(name, directory, remote)[0])
+    return _unverified(_claimed(name, directory, remote)[0])
 
 
 def newest(user: str, directory: str, remote: Remote) -> Backup | None:
     """The newest set of the other host that a person's home was verified in there, else the newest that has it."""
-    found = backup_set.newest((_told(one, directory, remote)[0] for one in reversed(names(remote))), user)
+    found = backup_set.newest((_claimed(one, directory, remote)[0] for one in reversed(names(remote))), user)
     return None if found is None else _unverified(found)
 
 
@@ -174,8 +174,8 @@ def fetch(name: str, directory: str, remote: Remote) -> Backup:
     found = backup_set.load(directory, name)
     if found is not None:
         return found
-    told, uuids = _told(name, directory, remote)
-    found = _unverified(told)
+    claimed, uuids = _claimed(name, directory, remote)
+    found = _unverified(claimed)
     there = set(names(remote))
     parent = next((one for one in reversed(backup_set.complete(directory)) if one.name in there), None)
     try:
@@ -191,8 +191,8 @@ def fetch(name: str, directory: str, remote: Remote) -> Backup:
 
 
 def _fetch_part(found: Backup, directory: str, part: str, uuid: str, remote: Remote, parent: Backup | None) -> None:
-    words = ("send", found.name, part, *((parent.name,) if parent else ()))
-    with _asked(remote, words, f"{part} of {found.name}") as stream:
+    arguments = ("send", found.name, part, *((parent.name,) if parent else ()))
+    with _asked(remote, arguments, f"{part} of {found.name}") as stream:
         receiving.receive(directory, found.name, part, uuid, stream)
 
 
@@ -202,11 +202,11 @@ def _fetch_manifest(found: Backup, directory: str, name: str, remote: Remote) ->
 
 
 @contextmanager
-def _asked(remote: Remote, words: Sequence[str], what: str) -> Iterator[int]:
+def _asked(remote: Remote, arguments: Sequence[str], what: str) -> Iterator[int]:
     """What the other host streams, as a descriptor; whoever reads it sets the bounds, and both ends must end well."""
-    command = (*remote.command, shlex.join(words))
-    with tempfile.TemporaryFile() as said:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said) as sender:
+    command = (*remote.command, shlex.join(arguments))
+    with tempfile.TemporaryFile() as errors:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as sender:
             assert sender.stdout is not None
             try:
                 yield sender.stdout.fileno()
@@ -216,8 +216,8 @@ def _asked(remote: Remote, words: Sequence[str], what: str) -> Iterator[int]:
                 raise NodeError(f"{remote.name}: {what}: it does not end") from None
             except NodeError as error:
                 sender.kill()
-                raise NodeError(f"{what} did not come from {remote.name}: {error} {_words(said)}"[:400]) from error
+                raise NodeError(f"{what} did not come from {remote.name}: {error} {_end_of(errors)}"[:400]) from error
             finally:
                 sender.kill()
         if sender.returncode != 0:
-            raise NodeError(f"{remote.name}: {what} did not come whole: {_words(said)}")
+            raise NodeError(f"{remote.name}: {what} did not come whole: {_end_of(errors)}")

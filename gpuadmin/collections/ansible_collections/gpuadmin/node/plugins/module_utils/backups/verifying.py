@@ -1,8 +1,8 @@
 """Whether a home in a backup is what its manifest says, and whether it can be restored: by restoring it.
 
-First the snapshot is read and compared. Then the copier that a restore uses copies the home into a place of root's own
-beside the backups (on btrfs that shares the blocks), what came out is compared with the manifest, and goes again. Of a
-home that is large a sample is restored, another one each time.
+First the snapshot is read and compared. Then the copier that a restore uses copies the home into a directory of root
+beside the backups (on btrfs that shares the blocks), what came out is compared with the manifest, and deleted. Of a
+large home a sample is restored, another one each time.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _read(task: Task, budget: Budget) -> list[str]:
 
 @contextmanager
 def _scratch(directory: str, label: str) -> Iterator[int]:
-    """An empty directory of root's own with ``copy`` to be made in it and ``links``; what is in it goes afterwards.
+    """An empty directory of root with ``copy`` to be made in it and ``links``; what is in it is deleted afterwards.
 
     What a verification left that was killed goes first: nobody holds its lock.
     """
@@ -182,7 +182,7 @@ def _restore(task: Task, place: int, budget: Budget) -> list[str]:
 def chosen(found: Iterator[Line], limits: Limits, chance: random.Random) -> list[Line]:
     """Lines by chance, and the one of the longest path, as far as their bytes are within the limit.
 
-    Further hard links are not among them: what they are is said of the first one.
+    Further hard links are not among them: the first one says what they are.
     """
     picked: list[Line] = []
     longest: Line | None = None

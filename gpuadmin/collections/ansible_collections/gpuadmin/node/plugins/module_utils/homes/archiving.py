@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import btrfs
 from ..errors import NodeError
-from ..fields import STAMP, shown, valid_name
+from ..fields import STAMP, quoted, valid_name
 from ..files import sync_directory
 from . import packing
 
@@ -80,7 +80,7 @@ def archive(arguments: Mapping[str, Any]) -> str | None:
     homes, name, uid = arguments["homes"], arguments["name"], arguments["uid"]
     directory = arguments["directory"]
     if not valid_name(name):
-        raise NodeError(f"{shown(name)} is not a user's name")
+        raise NodeError(f"{quoted(name)} is not a user's name")
     home = os.path.join(homes, name)
     for rest in rests(homes, name):  # what a cut left
         home_state(rest, uid)
@@ -114,5 +114,5 @@ def _pack_and_delete(path: str, name: str, uid: int, directory: str) -> None:
     if os.path.lexists(removed):
         raise NodeError(
             f"packed into {target}, but not all of it could be deleted, so {removed} is kept "
-            f"({', '.join(deleted.words)}); run this again to pack what is left of it"
+            f"({', '.join(deleted.reasons)}); run this again to pack what is left of it"
         )

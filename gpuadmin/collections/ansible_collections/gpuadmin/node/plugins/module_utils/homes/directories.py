@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from .. import btrfs, mounts, unit
 from ..errors import NodeError
-from ..fields import FIRST_HUMAN_UID, shown, valid_name, whole_number
+from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 from ..files import flocked, make_directory, sync_directory, sync_filesystem
 from ..lookup import Lookup, system_lookup
 from ..report import UserReport
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Entry:
-    """What lies in the home root under one name."""
+    """What the home root has under one name."""
 
     kind: str  # directory, symbolic link, other
     uid: int
@@ -80,7 +80,7 @@ def check_root(request: Request, mountinfo: str) -> bool:
     """Whether the home root is there; an unmounted disk, a symlink or a root open to others is an error."""
     path = request.root
     if not path.startswith("/") or os.path.normpath(path) != path.rstrip("/") or path.strip("/") == "":
-        raise NodeError(f"the home root {shown(path)} is not a plain absolute path")
+        raise NodeError(f"the home root {quoted(path)} is not a plain absolute path")
     table = mounts.parse_mountinfo(mountinfo)
     parent = path.rstrip("/")
     while not os.path.lexists(parent):
@@ -122,11 +122,11 @@ def scan(root: str) -> dict[str, Entry]:
 def _refused(raw: Mapping[str, object]) -> str | None:
     uid = whole_number(raw.get("uid"))
     if not valid_name(raw.get("name")):
-        return f"the name {shown(raw.get('name'))} is refused"
+        return f"the name {quoted(raw.get('name'))} is refused"
     if uid is None or uid < FIRST_HUMAN_UID:
-        return f"uid {shown(raw.get('uid'))} is not a person's"
+        return f"uid {quoted(raw.get('uid'))} is not a person's"
     gid = uid if raw.get("gid") is None else whole_number(raw.get("gid"))
-    return None if gid is not None and gid >= FIRST_HUMAN_UID else f"gid {shown(raw.get('gid'))} is not a person's"
+    return None if gid is not None and gid >= FIRST_HUMAN_UID else f"gid {quoted(raw.get('gid'))} is not a person's"
 
 
 def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[str, int], bool]) -> Plan:
@@ -138,7 +138,7 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
             owned.setdefault(entry.uid, []).append(entry_name)
     for raw in request.users:
         problem = _refused(raw)
-        name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
+        name = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
         home = plan.homes.setdefault(name, UserReport())
         if valid_name(raw.get("name")) and raw.get("uid") is None:
             home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
@@ -170,7 +170,7 @@ def _compute_archives(
 ) -> None:
     for raw in request.archive:
         problem = _refused(raw)
-        name = str(raw.get("name")) if valid_name(raw.get("name")) else shown(raw.get("name"))
+        name = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
         if name in plan.homes:
             problem = "is both wanted and to be archived"
         home = plan.homes[name] = UserReport("archived")

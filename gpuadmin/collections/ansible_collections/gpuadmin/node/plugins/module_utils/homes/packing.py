@@ -60,8 +60,8 @@ def mark(archive: str) -> str:
     A tree that is named after it is in that archive and no other. Raises OSError where there is no such file.
     """
     facts = os.lstat(archive)
-    words = (os.path.basename(archive), facts.st_mode, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    return hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:16]
+    facets = (os.path.basename(archive), facts.st_mode, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return hashlib.sha256("\0".join(map(str, facets)).encode()).hexdigest()[:16]
 
 
 def pack(path: str, target: str, *, seconds: float = BUDGET) -> None:
@@ -109,7 +109,7 @@ def _moment() -> int:
 
 
 def _limits(path: str, directory: str, seconds: float) -> Callable[[], None]:
-    """What ends the work on a tree that somebody made to be endless, or to fill the disk."""
+    """What ends the packing of a tree that somebody made to be endless, or to fill the disk."""
     deadline, next_look = time.monotonic() + seconds, 0.0
 
     def tick() -> None:
@@ -149,9 +149,9 @@ def _create(path: str, part: str, target: str, tick: Callable[[], None]) -> None
         "tar", "--create", "--format=posix", "--sparse", "--sort=name", f"--{_compression(target)}", "--force-local",
         "--numeric-owner", "--acls", "--xattrs", f"--file={part}", f"--directory={above}", f"./{name}",
     )  # fmt: skip
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         # C: the order of bytes, which is that of the comparison
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                    env={**os.environ, "LC_ALL": "C"})  # fmt: skip
         try:
             while process.poll() is None:
@@ -163,12 +163,12 @@ def _create(path: str, part: str, target: str, tick: Callable[[], None]) -> None
         finally:
             _end(process)
         if process.returncode != 0:
-            said.seek(max(0, said.seek(0, os.SEEK_END) - 300))
-            raise _not_the_same(path, f"'{' '.join(command)}' ended with {process.returncode}: {_words(said.read())}")
+            output.seek(max(0, output.seek(0, os.SEEK_END) - 300))
+            raise _not_the_same(path, f"'{' '.join(command)}' ended with {process.returncode}: {_text(output.read())}")
 
 
-def _words(said: bytes) -> str:
-    return said.decode("utf-8", "replace").strip()
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace").strip()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -184,15 +184,15 @@ def _not_the_same(path: str, why: str) -> NodeError:
 def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> None:
     """Raise NodeError where the archive is not, entry by entry, what the tree is now."""
     command: Sequence[str] = (_compression(target), "--decompress", "--stdout", "--quiet")
-    with open(part, "rb") as packed, tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(tuple(command), stdin=packed, stdout=subprocess.PIPE, stderr=said)
+    with open(part, "rb") as packed, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(tuple(command), stdin=packed, stdout=subprocess.PIPE, stderr=errors)
         try:
             assert process.stdout is not None
             with process.stdout as stream:
                 tar_compare.compare(stream, path, tick)
             if process.wait() != 0:
-                said.seek(0)
-                raise NodeError(f"{part} cannot be read back: {_words(said.read(300))}")
+                errors.seek(0)
+                raise NodeError(f"{part} cannot be read back: {_text(errors.read(300))}")
         except (NodeError, OSError) as error:
             tick()  # for what took too long, or filled the disk, nobody else is to blame
             raise _not_the_same(path, str(error)) from error

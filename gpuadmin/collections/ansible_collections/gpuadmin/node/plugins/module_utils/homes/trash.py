@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..fields import shown
+from ..fields import quoted
 
 TRASH = ".gpuadmin-wiping"
 
@@ -27,6 +27,6 @@ def _entries(path: str) -> list[str]:
 def problems(root: str) -> dict[str, str]:
     """The same, as what a backup says that it does not hold."""
     return {
-        shown(f"{TRASH}/{one}"): "is what a wipe left because its backup lacks it (gpuadmin clear-leftovers)"
+        quoted(f"{TRASH}/{one}"): "is what a wipe left because its backup lacks it (gpuadmin clear-leftovers)"
         for one in names(root)
     }

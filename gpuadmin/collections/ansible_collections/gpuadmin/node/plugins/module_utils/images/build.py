@@ -16,10 +16,10 @@ from .places import ImageSettings, Places, check_name
 from .preflight import preflight
 from .records import records
 from .root_facts import check_boots
-from .stream import Say, clean
+from .stream import Progress, clean
 from .trial import FACTORY
 
-#: Where package managers look for their database → where it lies in the root, which it describes.
+#: Where package managers look for their database → where it is in the root, which it describes.
 DATABASES = (
     ("var/lib/dpkg", "usr/lib/sysimage/dpkg"),
     ("var/lib/pacman", "usr/lib/sysimage/pacman"),
@@ -68,7 +68,7 @@ def _mount(places: Places, name: str) -> None:
         os.makedirs(directory, mode=0o755, exist_ok=True)
     run(("mount", "--bind", places.in_top("roots", f"{name}.new"), target))
     # Before anything is mounted in it: as a peer of the top level it would give that copies of /dev and /sys, and to
-    # unmount the top level would then unmount what lies below the node's own.
+    # unmount the top level would then unmount what is mounted below the node's own.
     run(("mount", "--make-private", target))
     for one in ("proc", "sys", "dev"):
         run(("mount", "--rbind", f"/{one}", os.path.join(target, one)))
@@ -126,12 +126,12 @@ def package_commands(root: str, packages: Sequence[str], upgrade: bool) -> list[
     return commands
 
 
-def change(places: Places, packages: Sequence[str], upgrade: bool, say: Say) -> list[str]:
+def change(places: Places, packages: Sequence[str], upgrade: bool, progress: Progress) -> list[str]:
     """Upgrade and install in the root that is being built."""
     if not packages and not upgrade:
         return []
     for command in package_commands(point(places), packages, upgrade):
-        say(" ".join(command))
+        progress(" ".join(command))
         run(enter(places, command), what=f"{command[0]} failed in the new root", complaints="E: ")
     done = ["upgraded packages"] if upgrade else []
     return [*done, f"installed {', '.join(packages)}"] if packages else done

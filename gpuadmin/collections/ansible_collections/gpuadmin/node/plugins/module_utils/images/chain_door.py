@@ -52,8 +52,8 @@ def _rows(table: str | None) -> Iterator[tuple[str, str, str, int]]:
             continue  # a kernel without IPv6
     for text in texts:
         for line in text.splitlines()[1:]:
-            words = line.split()
-            yield words[1], words[2], words[3], int(words[7])
+            columns = line.split()
+            yield columns[1], columns[2], columns[3], int(columns[7])
 
 
 def port_holder(port: int, table: str | None = None) -> str | None:

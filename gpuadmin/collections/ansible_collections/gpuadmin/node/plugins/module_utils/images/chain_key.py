@@ -1,6 +1,6 @@
 """The key of one push: who shows it is a node of its chain. Nobody else gets a byte of an image, or brings one.
 
-The controller makes a key and a certificate for each push, which all nodes of its chain share. They lie in a file of
+The controller makes a key and a certificate for each push, which all nodes of its chain share. They are in a file of
 root's below /run until the push is over. Both ends of a link show the certificate over TLS 1.3 and accept that very
 one. A listener without the key is found out before anything is sent to it, and a caller without it before anything
 is read.

@@ -1,4 +1,4 @@
-"""GRUB's environment block: the two words that say what boots.
+"""GRUB's environment block: the two variables that say what boots.
 
 1024 bytes: a fixed first line, NAME=VALUE lines, then # to the end (grub-editenv(1); GRUB manual, "Environment block").
 GRUB itself writes single blocks in place and replays no journal, so this does the same: the file's blocks stay where
@@ -22,7 +22,7 @@ SIZE = 1024
 def parse(block: bytes) -> dict[str, str]:
     """Given the block, return its variables. Raises NodeError if it is none."""
     if len(block) != SIZE or not block.startswith(HEADER):
-        raise NodeError("grubenv is damaged: not an environment block of 1024 bytes; make it anew with grub-editenv")
+        raise NodeError("grubenv is damaged: not an environment block of 1024 bytes; make it again with grub-editenv")
     variables = {}
     for line in block[len(HEADER) :].split(b"\n"):
         name, equals, value = line.partition(b"=")

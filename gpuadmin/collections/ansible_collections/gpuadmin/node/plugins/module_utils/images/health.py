@@ -70,9 +70,9 @@ def listeners(port: int, tables: Sequence[str] = ("/proc/net/tcp", "/proc/net/tc
     found = set()
     for table in tables:
         for line in (read_bytes(table) or b"").decode("ascii", "replace").splitlines()[1:]:
-            words = line.split()
-            if len(words) > 7 and words[3] == "0A" and int(words[1].rpartition(":")[2], 16) == port:
-                found.add(int(words[7]))
+            columns = line.split()
+            if len(columns) > 7 and columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port:
+                found.add(int(columns[7]))
     return found
 
 
@@ -86,8 +86,8 @@ def sshd_problem(program: str = "/usr/sbin/sshd") -> str | None:
     if tested.returncode != 0:
         lines = (tested.stderr + tested.stdout).strip().splitlines()
         return f"sshd: {lines[-1] if lines else f'status {tested.returncode}'}"
-    told = run_command((program, "-T"))
-    ports = [int(line.split()[1]) for line in told.stdout.splitlines() if _is_port(line)]
+    settings = run_command((program, "-T"))
+    ports = [int(line.split()[1]) for line in settings.stdout.splitlines() if _is_port(line)]
     port = ports[0] if ports else 22
     uids = listeners(port)
     if 0 not in uids:
@@ -97,14 +97,14 @@ def sshd_problem(program: str = "/usr/sbin/sshd") -> str | None:
 
 
 def _is_port(line: str) -> bool:
-    words = line.split()
-    return len(words) == 2 and words[0] == "port" and words[1].isdecimal()
+    columns = line.split()
+    return len(columns) == 2 and columns[0] == "port" and columns[1].isdecimal()
 
 
 def _greets(program: str) -> bool:
     # It greets first, and ends when its input does.
     try:
-        said = run_command((program, "-i"), seconds=GREETING_SECONDS).stdout
+        greeting = run_command((program, "-i"), seconds=GREETING_SECONDS).stdout
     except LateError as error:
-        said = error.output
-    return said.startswith("SSH-")
+        greeting = error.output
+    return greeting.startswith("SSH-")

@@ -1,6 +1,6 @@
 """What belongs to a node and not to the image it runs: names, keys, addresses, file systems.
 
-The truth is a copy of these files in the node's state (STATE/identity). It is taken from a confirmed root and put into
+A copy of these files in the node's state (STATE/identity) decides. It is taken from a confirmed root and put into
 every root that is made; a boot unit puts it into whatever root booted.
 """
 
@@ -40,7 +40,7 @@ PATHS = (
 )
 #: Without these a node is nobody.
 REQUIRED = ("etc/hostname", "etc/machine-id", "etc/fstab")
-#: Traces of use, which never enter an image. The hidden var is what lies in the root below the mount on /var.
+#: Traces of use, which never enter an image. The hidden var is what the root has below the mount on /var.
 TRACES = (
     "root/.*_history", "root/.ssh", "root/.cache", "root/.ansible", "root/.lesshst", "root/.viminfo",
     "tmp/*", "tmp/.[!.]*", "run/*", "home/*", "local/*", "etc/.pwd.lock", "etc/passwd-", "etc/shadow-", "etc/group-",
@@ -86,9 +86,9 @@ def _same(one: str, other: str) -> bool:
 
 
 def differences(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
-    """The paths in which a root differs from the node's identity. Files that the truth does not know count as well."""
-    truth = os.path.join(state, "identity")
-    have, want = _files(root, (*PATHS, *extra)), _files(truth, (*PATHS, *extra))
+    """The paths in which a root differs from the node's identity, files that the identity does not have included."""
+    stored = os.path.join(state, "identity")
+    have, want = _files(root, (*PATHS, *extra)), _files(stored, (*PATHS, *extra))
     changed = [name for name, path in want.items() if not _same(path, os.path.join(root, name))]
     return sorted({*changed, *(name for name in have if name not in want)})
 
@@ -117,34 +117,34 @@ def _remove(path: str) -> None:
 
 
 def capture(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
-    """Bring the truth to what a confirmed root has; return the paths that changed. Refuses a root that is nobody."""
+    """Store a confirmed root's identity as the node's; return the paths that changed. Refuses a root that has none."""
     have = _files(root, (*PATHS, *extra))
     missing = [name for name in REQUIRED if not (name in have and read_bytes(os.path.realpath(have[name])))]
     if missing or not any(name.startswith("etc/ssh/ssh_host_") for name in have):
         raise NodeError(
             f"this root has no {', '.join(missing) or 'ssh host key'}: its identity is not taken as the node's"
         )
-    truth = os.path.join(state, "identity")
+    stored = os.path.join(state, "identity")
     changed = differences(root, state, extra)
     if not changed:
         return []
-    os.makedirs(truth, mode=0o700, exist_ok=True)
-    os.chmod(truth, 0o700)
+    os.makedirs(stored, mode=0o700, exist_ok=True)
+    os.chmod(stored, 0o700)
     for name in changed:
         if name in have:
-            _copy(have[name], os.path.join(truth, name))
+            _copy(have[name], os.path.join(stored, name))
         else:
-            _remove(os.path.join(truth, name))
-    sync_filesystem(truth)
+            _remove(os.path.join(stored, name))
+    sync_filesystem(stored)
     return changed
 
 
 def apply(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     """Bring a writable root to the node's identity; return the paths that changed. The caller syncs."""
-    truth = os.path.join(state, "identity")
-    want = _files(truth, (*PATHS, *extra))
+    stored = os.path.join(state, "identity")
+    want = _files(stored, (*PATHS, *extra))
     if any(name not in want for name in REQUIRED):
-        raise NodeError(f"this node's identity is not complete in {truth}: run gpuadmin prepare-root")
+        raise NodeError(f"this node's identity is not complete in {stored}: run gpuadmin prepare-root")
     changed = differences(root, state, extra)
     for name in changed:
         if name in want:
@@ -205,5 +205,5 @@ def leftovers(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = (
         found.append("/etc/machine-id is one node's")
     found += [f"/{name} is a trace of use" for name in _matching(root, TRACES)]
     found += [f"the account {name} is a person's" for name in people(root, uid_first, uid_last)]
-    truth = os.path.join(root, "var/lib/gpuadmin")
-    return found + ([f"{truth} is a node's state"] if os.path.isdir(truth) else [])
+    stored = os.path.join(root, "var/lib/gpuadmin")
+    return found + ([f"{stored} is a node's state"] if os.path.isdir(stored) else [])

@@ -40,7 +40,7 @@ def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> li
         )
     elif store_type not in ("ext2", "ext3", "ext4", "vfat"):
         problems.append(
-            f"grubenv lies on {store_type}, where GRUB cannot write: it needs a small "
+            f"grubenv is on {store_type}, where GRUB cannot write: it needs a small "
             "ext4 or FAT boot partition of its own"
         )
     wanted = {
@@ -50,7 +50,7 @@ def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> li
         "gpuadmin.trial=": "its kernel line does not tell the initramfs of a trial (gpuadmin.trial=$deadline)",
         "panic=": "its kernel line has no panic=SECONDS, so a broken root would stay down",
     }
-    problems += [f"grub.cfg: {words}" for text, words in wanted.items() if text not in config]
+    problems += [f"grub.cfg: {problem}" for text, problem in wanted.items() if text not in config]
     return problems
 
 
@@ -67,7 +67,7 @@ def examine(places: Places, settings: ImageSettings) -> Layout:
     try:
         running = subvolumes.running_root(places)
     except NodeError as error:
-        layout.problems.append(f"{error}: it would have to be installed anew on btrfs")
+        layout.problems.append(f"{error}: it would have to be installed again, on btrfs")
         return layout
     layout.facts["root"] = running.path
     if not running.name:

@@ -132,8 +132,8 @@ def choose_stream(manifest: Manifest, held: Mapping[str, str], *, full: bool = F
 
 def verify(text: bytes, signature: bytes, signers: str) -> None:
     """Check the signature of a manifest against allowed signers (text as in ssh-keygen(1)). Raises NodeError."""
-    with tempfile.TemporaryDirectory(prefix="gpuadmin-verify-") as work:
-        allowed, signed = os.path.join(work, "allowed_signers"), os.path.join(work, "manifest.sig")
+    with tempfile.TemporaryDirectory(prefix="gpuadmin-verify-") as scratch:
+        allowed, signed = os.path.join(scratch, "allowed_signers"), os.path.join(scratch, "manifest.sig")
         with open(allowed, "w", encoding="utf-8") as stream:
             stream.write(signers)
         with open(signed, "wb") as binary:
@@ -141,11 +141,11 @@ def verify(text: bytes, signature: bytes, signers: str) -> None:
         command = ("ssh-keygen", "-Y", "verify", "-f", allowed, "-I", PRINCIPAL, "-n", NAMESPACE, "-s", signed)
         done = run_command(command, stdin=text)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
+        output = (done.stderr or done.stdout).strip().splitlines()
         raise NodeError(
             "the image's signature is not by one of this site's keys; it is not used "
-            f"({said[-1] if said else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another one "
-            "now: gpuadmin verify-image, then gpuadmin prepare-root"
+            f"({output[-1] if output else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another "
+            "one now: gpuadmin verify-image, then gpuadmin prepare-root"
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import btrfs
 from ..errors import NodeError
-from ..logins.occupants import gpu_work, people
+from ..logins.occupants import gpu_users, people
 from ..words import counted
 from . import prune, subvolumes
 from .grubenv import read
@@ -20,11 +20,11 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
     """What a node has and runs, and what it would receive for an image. The top level is mounted."""
     running = subvolumes.running_root(places)
     held = held_images(places)
-    words, known = read(places.boot), records(places)
+    environment, known = read(places.boot), records(places)
     report: dict[str, Any] = {
         "running": running.name,
-        "current": words.get("current", ""),
-        "trial": words.get("trial", ""),
+        "current": environment.get("current", ""),
+        "trial": environment.get("trial", ""),
         "image": image_of(places, running.name),
         "held": held,
         "roots": sorted(btrfs.listing(places.in_top("roots"))),
@@ -33,7 +33,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
         "last": {key: value for key, value in journal(places).items() if key != "before"},
         "rollback": rollback_target(places),
         "people": people(settings.uid_first, settings.uid_last),
-        "gpu_work": gpu_work(settings.uid_first),
+        "gpu_work": gpu_users(settings.uid_first),
         "drift": drift(places),
         "send_version": send_version(),
     }
@@ -63,8 +63,8 @@ def drift(places: Places) -> list[str]:
     wanted, there = dict(manifest.raw["packages"]), packages(places.root)  # type: ignore[call-overload]
     other = sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
     if other:
-        shown = ", ".join(other[:5]) + (" …" if len(other) > 5 else "")
-        found.append(f"{counted(len(other), 'package differs', 'packages differ')} from its image: {shown}")
+        listed = ", ".join(other[:5]) + (" …" if len(other) > 5 else "")
+        found.append(f"{counted(len(other), 'package differs', 'packages differ')} from its image: {listed}")
     return found
 
 

@@ -6,7 +6,7 @@ import platform
 import time
 
 from .. import btrfs
-from ..accounts.truth import load as load_accounts
+from ..accounts.desired import load as load_accounts
 from ..errors import NodeError
 from ..run import run
 from ..words import size_words
@@ -28,9 +28,9 @@ def preflight(places: Places, settings: ImageSettings) -> None:
         raise NodeError(
             f"the running root ({running.path}) is not one of roots/ on this disk: run gpuadmin prepare-root"
         )
-    last, words = journal(places), grubenv.read(places.boot)
+    last, environment = journal(places), grubenv.read(places.boot)
     if last.get("stage") == "pending":
-        if last.get("boot_id") == boot_id(places) and words.get("trial") == last.get("root"):
+        if last.get("boot_id") == boot_id(places) and environment.get("trial") == last.get("root"):
             raise NodeError(
                 f"a switch to {last.get('root')} waits for this node's reboot; reboot it, or: gpuadmin rollback-image"
             )
@@ -38,7 +38,7 @@ def preflight(places: Places, settings: ImageSettings) -> None:
             raise NodeError(
                 f"the trial of {last.get('root')} is still going on; wait until it is confirmed or has failed"
             )
-    current = words.get("current", "")
+    current = environment.get("current", "")
     if current != running.name:
         raise NodeError(f"{running.name} runs and {current} is confirmed: reboot this node first")
     _check_disk(places)

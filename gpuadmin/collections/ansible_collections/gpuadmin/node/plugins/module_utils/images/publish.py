@@ -21,12 +21,12 @@ from .manifest import load, package_changes, parse, render, verify
 from .places import FORMAT, ImageSettings, Places, check_name
 from .records import journal
 from .root_facts import check_boots, kernel_version, os_release, packages
-from .stream import Say, clean
+from .stream import Progress, clean
 
 
 def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = True) -> str:
     """Make the image from the root of its name: nothing of this node in it, read-only, durable. Returns its uuid."""
-    final, work = places.in_top("images", name), places.in_top("incoming", name)
+    final, writable = places.in_top("images", name), places.in_top("incoming", name)
     there = btrfs.inspect(final)
     if there is not None and there.read_only:
         return there.received_uuid or there.uuid
@@ -39,17 +39,17 @@ def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = Tr
             f"this node does not run {name}, confirmed; an image that its golden node has not booted is not built"
         )
     clean(places)
-    btrfs.snapshot(root, work, read_only=False)
-    identity.strip(work, settings.uid_first, settings.uid_last, settings.identity)
-    left = identity.leftovers(work, settings.uid_first, settings.uid_last, settings.identity)
+    btrfs.snapshot(root, writable, read_only=False)
+    identity.strip(writable, settings.uid_first, settings.uid_last, settings.identity)
+    left = identity.leftovers(writable, settings.uid_first, settings.uid_last, settings.identity)
     if left:
         raise NodeError(f"{name} is not sealed: {'; '.join(left[:6])}")
-    check_boots(work, name)
+    check_boots(writable, name)
     guard.sync(places.top)
     # a read-only subvolume cannot move to another directory, but a snapshot can be made there, in one transaction
-    btrfs.snapshot(work, final)
+    btrfs.snapshot(writable, final)
     guard.sync(places.top)
-    subvolumes.delete(work, places)
+    subvolumes.delete(writable, places)
     sealed = btrfs.inspect(final)
     assert sealed is not None
     return sealed.uuid
@@ -63,7 +63,7 @@ def send(
     *,
     full: bool,
     who: str,
-    say: Say,
+    progress: Progress,
     protocol: int = 1,
 ) -> str:
     """Send an image to the store, against each parent and in full if wanted; return the manifest's text, to be signed.
@@ -89,7 +89,7 @@ def send(
     for parent in wanted:
         file = "full.btrfs.zst" if parent is None else f"from-{check_name(parent)}.btrfs.zst"
         if file not in streams:
-            streams[file] = _send(places, image, parent, os.path.join(directory, file), say, protocol)
+            streams[file] = _send(places, image, parent, os.path.join(directory, file), progress, protocol)
     if not streams:
         raise NodeError(f"{name} has neither a parent nor is a full stream wanted")
     parent = parents[0] if parents else None
@@ -122,12 +122,12 @@ def _identity_of(places: Places, parent: str | None) -> dict[str, str] | None:
 
 
 def _size(image: str) -> int:
-    words = run(("du", "--summarize", "--one-file-system", "--block-size=1", image)).split()
-    return int(words[0])
+    columns = run(("du", "--summarize", "--one-file-system", "--block-size=1", image)).split()
+    return int(columns[0])
 
 
 def _send(
-    places: Places, image: str, parent: str | None, target: str, say: Say, protocol: int = 1
+    places: Places, image: str, parent: str | None, target: str, progress: Progress, protocol: int = 1
 ) -> dict[str, object]:
     """btrfs send | zstd, counted and hashed on its way. Both must end with 0: zstd alone proves nothing."""
     command: tuple[str, ...] = ("btrfs", "-q", "send")
@@ -137,7 +137,7 @@ def _send(
     identity_of_parent = _identity_of(places, parent)
     if parent is not None:
         command += ("-p", places.in_top("images", parent))
-    say(f"sending {os.path.basename(image)} {'in full' if parent is None else f'as its difference to {parent}'}")
+    progress(f"sending {os.path.basename(image)} {'in full' if parent is None else f'as its difference to {parent}'}")
     part = f"{target}.part"
     counted: list[int] = [0]
     total, size = hashlib.sha256(), 0

@@ -22,7 +22,7 @@ from .follower import BLOCK, DONE, STALLED, Follower
 from .manifest import Manifest, Stream
 from .mounting import mounted
 from .places import ImageSettings, Places, check_name, read_json, write_json
-from .stream import Say, stream_path
+from .stream import Progress, stream_path
 
 UNIT = "gpuadmin-relay.service"
 REQUEST, STATE = "image-relay.json", "image-relay-state.json"
@@ -194,14 +194,14 @@ def active() -> bool:
     return unit.working(UNIT)
 
 
-def await_end(say: Say, path: str, size: int) -> None:
+def await_end(progress: Progress, path: str, size: int) -> None:
     """Wait until this node's relay has ended, whatever it brought, or has brought all; it may pass it on still."""
     while True:
         running = active()  # asked first: what it wrote before it ended is seen
         there = os.path.getsize(path) if os.path.exists(path) else 0
         if there >= size or not running:
             return
-        say(f"getting {there / 1e6:.1f} of {size / 1e6:.1f} MB along the chain")
+        progress(f"getting {there / 1e6:.1f} of {size / 1e6:.1f} MB along the chain")
         time.sleep(1)
 
 

@@ -86,8 +86,8 @@ def send_version() -> int:
 def failed_units() -> list[str]:
     if not os.path.isdir("/run/systemd/system"):
         return []
-    said = run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
-    return sorted(line.split()[0] for line in said.splitlines() if line.split())
+    units = run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
+    return sorted(line.split()[0] for line in units.splitlines() if line.split())
 
 
 def gpus() -> list[str]:
@@ -121,5 +121,7 @@ def packages(root: str) -> dict[str, str]:
     # dpkg knows the version, too, of what was removed but for its settings
     lines = (line.split() for line in run(command).splitlines())
     return {
-        words[0]: words[1] for words in lines if len(words) > 1 and words[-1] not in ("config-files", "not-installed")
+        columns[0]: columns[1]
+        for columns in lines
+        if len(columns) > 1 and columns[-1] not in ("config-files", "not-installed")
     }

@@ -22,18 +22,18 @@ from .manifest import Manifest, Stream
 from .places import Places
 
 BLOCK = 1 << 20
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 def stream_path(places: Places, stream: Stream) -> str:
-    """Where a stream lies on the node while it is needed: under its digest, so that a part of it is known again."""
+    """Where a stream is on the node while it is needed: under its digest, so that a part of it is known again."""
     return places.in_top("incoming", f"{stream.sha256}.stream")
 
 
 def clean(places: Places, keep: Stream | None = None) -> list[str]:
     """Delete what earlier attempts left: all of incoming/ but the stream that is wanted, and unfinished roots.
 
-    Returns what was removed. Unfinished roots are told by their name, which no finished root has, and by their id.
+    Returns what was removed. Unfinished roots are known by their name, which no finished root has, and by their id.
     """
     removed = []
     incoming, roots = places.in_top("incoming"), places.in_top("roots")
@@ -62,16 +62,16 @@ class _OtherDigest(NodeError):
 
 
 class Watcher(Protocol):
-    """Who is told how far a stream has come."""
+    """Who is notified how far a stream has come."""
 
     def reached(self, path: str, count: int) -> None: ...
 
 
-def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Watcher | None = None) -> float:
+def fetch(places: Places, manifest: Manifest, stream: Stream, progress: Progress, also: Watcher | None = None) -> float:
     """Copy a stream from the store: size and sha256 as in the manifest, fsync, rename. Returns bytes per second.
 
     What is here of it, from an earlier attempt or a relay, is read for its digest and gone on from. Where that turns
-    out to be wrong, all of it is fetched once more. ``also`` is told how much of it lies in which file.
+    out to be wrong, all of it is fetched once more. ``also`` is notified how much of it is in which file.
     """
     target = stream_path(places, stream)
     if os.path.exists(target):
@@ -81,19 +81,19 @@ def fetch(places: Places, manifest: Manifest, stream: Stream, say: Say, also: Wa
     part = f"{target}.part"
     begun = os.path.exists(part)
     try:
-        rate = _copy(places, manifest, stream, part, say, also)
+        rate = _copy(places, manifest, stream, part, progress, also)
     except _OtherDigest:
         if not begun:
             raise
-        say(f"what was here of {manifest.name} is wrong; fetching all of it")
-        rate = _copy(places, manifest, stream, part, say)
+        progress(f"what was here of {manifest.name} is wrong; fetching all of it")
+        rate = _copy(places, manifest, stream, part, progress)
     os.rename(part, target)
     sync_directory(os.path.dirname(target))
     return rate
 
 
 def _copy(
-    places: Places, manifest: Manifest, stream: Stream, part: str, say: Say, also: Watcher | None = None
+    places: Places, manifest: Manifest, stream: Stream, part: str, progress: Progress, also: Watcher | None = None
 ) -> float:
     source = os.path.join(places.store, manifest.name, stream.file)
     total = hashlib.sha256()
@@ -112,7 +112,7 @@ def _copy(
             local.truncate(already)
             local.seek(already)
             remote.seek(already)
-            rate = _pour(remote, local, total, (already, stream.bytes), say, also)
+            rate = _pour(remote, local, total, (already, stream.bytes), progress, also)
             local.flush()
             os.fsync(local.fileno())
     except OSError as error:
@@ -139,12 +139,17 @@ def _private(path: str, flags: int) -> int:
 
 
 def _pour(
-    remote: IO[bytes], local: IO[bytes], total: hashlib._Hash, ends: tuple[int, int], say: Say, also: Watcher | None
+    remote: IO[bytes],
+    local: IO[bytes],
+    total: hashlib._Hash,
+    ends: tuple[int, int],
+    progress: Progress,
+    also: Watcher | None,
 ) -> float:
     """Copy the bytes between two ends; return bytes per second."""
     already, size = ends
     done, begin = already, time.monotonic()
-    shown = begin
+    reported = begin
     while done < size:
         block = remote.read(BLOCK)
         if not block:
@@ -157,10 +162,10 @@ def _pour(
             also.reached(local.name, done)
         if done - len(block) <= size // 2 < done:
             faults.at("fetch:middle")
-        if time.monotonic() - shown > 1:
-            shown = time.monotonic()
-            rate = (done - already) / (shown - begin)
-            say(f"fetching {done / 1e6:.1f} of {size / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s")
+        if time.monotonic() - reported > 1:
+            reported = time.monotonic()
+            rate = (done - already) / (reported - begin)
+            progress(f"fetching {done / 1e6:.1f} of {size / 1e6:.1f} MB, {rate / 1e6:.1f} MB/s")
     return (size - already) / max(time.monotonic() - begin, 1e-3)
 
 
@@ -218,14 +223,14 @@ def _receive(fetched: str, incoming: str, manifest: Manifest) -> None:
     assert unpack.stdout is not None
     assert unpack.stderr is not None
     unpack.stdout.close()
-    _out, said = taker.communicate()
+    _out, complaint = taker.communicate()
     noise = unpack.stderr.read()
     unpack.stderr.close()
     unpack.wait()
     if taker.returncode == 0 and unpack.returncode == 0:
         return
-    words = (said or noise).decode("utf-8", "replace").strip().splitlines()
-    last = words[-1] if words else f"receive ended with {taker.returncode}, zstd with {unpack.returncode}"
+    lines = (complaint or noise).decode("utf-8", "replace").strip().splitlines()
+    last = lines[-1] if lines else f"receive ended with {taker.returncode}, zstd with {unpack.returncode}"
     if "No space left" in last:
         raise NodeError(
             f"the disk became full while {manifest.name} was received; make room in /local, or gpuadmin prune-images"

@@ -56,7 +56,7 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
         raise NodeError(f"{path} is no subvolume; it is left alone")
     above = nearest(os.path.realpath(path), parse_mountinfo(read_mountinfo()))
     if above is None or above.fstype != "btrfs":
-        raise NodeError(f"{path} lies on no mounted btrfs; it is left alone")
+        raise NodeError(f"{path} is on no mounted btrfs; it is left alone")
     mounted = mounted_ids(above.source)
     inner = _inside(path)
     deepest_first = {**inner, path: found}

@@ -1,7 +1,7 @@
 """The image switch: a list of steps, each of which can be cut off at any moment and done again.
 
 STEPS is the one place that lists them: the engine runs them in this order, tests cut the power at each, the docs and
-the picture are held against it. What decides what boots is one word in grubenv; roots never move.
+the picture are compared with it. What decides what boots is one word in grubenv; roots never move.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .places import ImageSettings, Places, boot_id, write_json
 from .preflight import preflight, preflight_image
 from .records import image_of, journal, records
 from .root_facts import baseline, check_boots
-from .stream import Say, clean, fetch, receive, stream_path
+from .stream import Progress, clean, fetch, receive, stream_path
 
 EARLY_SLACK = 120  # seconds that the initramfs gives a trial beyond what the node itself gives it
 
@@ -41,125 +41,125 @@ class Switch:
     stream: Stream | None = None
     link: relay.Link | None = None  # this node's place in a chain that brings the stream
     follower: Follower | None = None  # the next node there, where it is this process that passes the stream on
-    say: Say = lambda text: None
+    progress: Progress = lambda text: None
     done: list[str] = field(default_factory=list)  # what was done, in words
     seconds: dict[str, float] = field(default_factory=dict)
-    armed: str | None = None  # the root that the next boot takes, or the trial that runs
+    next_root: str | None = None  # the root that the next boot takes, or the trial that runs
     booted: bool = False  # that root runs already
 
 
-def _preflight(work: Switch) -> None:
+def _preflight(switch: Switch) -> None:
     """Refuse before anything is touched."""
-    preflight(work.places, work.settings)
-    if work.manifest is not None:
-        work.stream = preflight_image(work.places, work.manifest, full=work.full)
+    preflight(switch.places, switch.settings)
+    if switch.manifest is not None:
+        switch.stream = preflight_image(switch.places, switch.manifest, full=switch.full)
 
 
-def _clean(work: Switch) -> None:
+def _clean(switch: Switch) -> None:
     """Delete what earlier attempts left."""
-    removed = clean(work.places, work.stream)
+    removed = clean(switch.places, switch.stream)
     if removed:
-        work.done.append(f"removed what an earlier attempt left: {', '.join(removed)}")
+        switch.done.append(f"removed what an earlier attempt left: {', '.join(removed)}")
 
 
-def _fetch(work: Switch) -> None:
+def _fetch(switch: Switch) -> None:
     """Copy the stream from the store, and prove it."""
-    if work.manifest is None or work.stream is None:
+    if switch.manifest is None or switch.stream is None:
         return
-    path = stream_path(work.places, work.stream)
+    path = stream_path(switch.places, switch.stream)
     otherwise = "was here already"
-    link = work.link if work.stream.parent is None else None
+    link = switch.link if switch.stream.parent is None else None
     head = link is not None and link.previous is None
     if link is not None and not head:
         if not os.path.exists(path):
             otherwise = "along the chain"
         # also where it is here: the node passes it on
-        relay.await_end(work.say, relay.relay_path(work.places, work.stream), work.stream.bytes)
+        relay.await_end(switch.progress, relay.relay_path(switch.places, switch.stream), switch.stream.bytes)
         # one whose relay brought not all of it is the first of the nodes that still wait
-        head = not relay.adopt(work.places, work.stream)
-        work.done += relay.remarks(work.places)
+        head = not relay.adopt(switch.places, switch.stream)
+        switch.done += relay.remarks(switch.places)
     if link is not None and head:
-        work.follower = _follower(work, link, work.stream.bytes)
-    rate = fetch(work.places, work.manifest, work.stream, work.say, work.follower)
-    kind = "full" if work.stream.parent is None else f"difference to {work.stream.parent[0]}"
+        switch.follower = _follower(switch, link, switch.stream.bytes)
+    rate = fetch(switch.places, switch.manifest, switch.stream, switch.progress, switch.follower)
+    kind = "full" if switch.stream.parent is None else f"difference to {switch.stream.parent[0]}"
     from_store = f"{size_words(rate)}/s" if rate else otherwise
-    work.done.append(f"fetched {size_words(work.stream.bytes)}, {kind}, {from_store}")
+    switch.done.append(f"fetched {size_words(switch.stream.bytes)}, {kind}, {from_store}")
 
 
-def _follower(work: Switch, link: relay.Link, size: int) -> Follower | None:
+def _follower(switch: Switch, link: relay.Link, size: int) -> Follower | None:
     """The next node of the chain; None where there is none, or no key to prove it with."""
     if link.next is None:
         return None
     try:
-        return Follower(link.next, link.port, size, chain_key.load(work.places))
+        return Follower(link.next, link.port, size, chain_key.load(switch.places))
     except NodeError as error:
-        work.done.append(f"the image is not passed on: {error}")
+        switch.done.append(f"the image is not passed on: {error}")
         return None
 
 
-def _receive(work: Switch) -> None:
+def _receive(switch: Switch) -> None:
     """Receive it into incoming/, prove its uuid, move it to images/."""
-    if work.manifest is None:
+    if switch.manifest is None:
         return
-    if work.stream is not None:
-        work.say(f"receiving {work.manifest.name}")
-        receive(work.places, work.manifest, work.stream)
-        work.done.append(f"received image {work.manifest.name}")
-    check_boots(work.places.in_top("images", work.manifest.name), work.manifest.name)
+    if switch.stream is not None:
+        switch.progress(f"receiving {switch.manifest.name}")
+        receive(switch.places, switch.manifest, switch.stream)
+        switch.done.append(f"received image {switch.manifest.name}")
+    check_boots(switch.places.in_top("images", switch.manifest.name), switch.manifest.name)
 
 
-def _root(work: Switch) -> None:
+def _root(switch: Switch) -> None:
     """A writable snapshot with the node's identity: synced, read back, read-only, and then named."""
-    if work.manifest is None:
-        if btrfs.inspect(work.places.in_top("roots", work.target)) is None:
-            raise NodeError(f"this node has no root {work.target} any more")
+    if switch.manifest is None:
+        if btrfs.inspect(switch.places.in_top("roots", switch.target)) is None:
+            raise NodeError(f"this node has no root {switch.target} any more")
         return
-    places, name = work.places, work.manifest.name
-    identity.capture(places.root, places.state, work.settings.identity)
+    places, name = switch.places, switch.manifest.name
+    identity.capture(places.root, places.state, switch.settings.identity)
     known = records(places)
     running = subvolumes.running_root(places).name
-    work.target = free_root(places, name)
-    new = places.in_top("roots", f"{work.target}.new")
+    switch.target = free_root(places, name)
+    new = places.in_top("roots", f"{switch.target}.new")
     btrfs.snapshot(places.in_top("images", name), new, read_only=False)
-    identity.apply(new, places.state, work.settings.identity)
+    identity.apply(new, places.state, switch.settings.identity)
     guard.sync(places.top)
-    wrong = identity.differences(new, places.state, work.settings.identity)
+    wrong = identity.differences(new, places.state, switch.settings.identity)
     if wrong:
         raise NodeError(f"the new root does not read back with this node's identity: {', '.join(wrong)}")
     faults.at("root:written")
     # both in one transaction: a root of this name is complete and read-only, or not there
     guard.set_read_only(new, True)
-    os.rename(new, places.in_top("roots", work.target))
+    os.rename(new, places.in_top("roots", switch.target))
     guard.sync(places.top)
-    replace(known, images={**known.images, work.target: name}).write(places)
-    work.done.append(f"made root {work.target} of it, beside {running}")
+    replace(known, images={**known.images, switch.target: name}).write(places)
+    switch.done.append(f"made root {switch.target} of it, beside {running}")
 
 
-def _record(work: Switch) -> None:
+def _record(switch: Switch) -> None:
     """Write down what is about to be tried, and how the node was before."""
-    places = work.places
+    places = switch.places
     running = subvolumes.running_root(places).name
     write_json(
         places.in_state("switch.json"),
         {
             "stage": "pending",
-            "kind": work.kind,
-            "image": work.manifest.name if work.manifest else image_of(places, work.target),
-            "root": work.target,
+            "kind": switch.kind,
+            "image": switch.manifest.name if switch.manifest else image_of(places, switch.target),
+            "root": switch.target,
             "previous": running,
             "boot_id": boot_id(places),
             "time": time.time(),
-            "deadline": work.settings.deadline,
+            "deadline": switch.settings.deadline,
             "before": baseline(),
         },
     )
 
 
-def _trial(work: Switch) -> None:
+def _trial(switch: Switch) -> None:
     """Set `trial` in grubenv: the next boot, and only that one, takes the new root."""
-    grubenv.write(work.places.boot, trial=work.target, deadline=str(work.settings.deadline + EARLY_SLACK))
-    work.armed = work.target
-    work.done.append(f"the next boot tries {work.target}")
+    grubenv.write(switch.places.boot, trial=switch.target, deadline=str(switch.settings.deadline + EARLY_SLACK))
+    switch.next_root = switch.target
+    switch.done.append(f"the next boot tries {switch.target}")
 
 
 @dataclass(frozen=True)
@@ -201,66 +201,66 @@ def fault_points(*where: str) -> list[str]:
     return [point for step in STEPS if step.where in (where or ("engine", "boot")) for point in step.points]
 
 
-def run_switch(work: Switch) -> Switch:
+def run_switch(switch: Switch) -> Switch:
     """Take all steps up to the reboot. Raises NodeError; what was done then is harmless, and the next try cleans it."""
-    os.makedirs(work.places.run, mode=0o755, exist_ok=True)
-    with flocked(os.path.join(work.places.run, "image.lock"), 5.0):
-        if already_there(work) or waiting(work):
-            return work
+    os.makedirs(switch.places.run, mode=0o755, exist_ok=True)
+    with flocked(os.path.join(switch.places.run, "image.lock"), 5.0):
+        if already_there(switch) or waiting(switch):
+            return switch
         try:
             for step in STEPS:
                 if step.where != "engine" or step.action is None:
                     continue
                 faults.at(f"{step.name}:before")
                 begin = time.monotonic()
-                work.say(step.name)
-                step.action(work)
-                work.seconds[step.name] = round(time.monotonic() - begin, 2)
+                switch.progress(step.name)
+                step.action(switch)
+                switch.seconds[step.name] = round(time.monotonic() - begin, 2)
                 faults.at(f"{step.name}:after")
         finally:
-            _take_leave(work)
-    return work
+            _take_leave(switch)
+    return switch
 
 
-def _take_leave(work: Switch) -> None:
+def _take_leave(switch: Switch) -> None:
     """Let the next node of the chain have the rest; this node is ready, and waits for it within limits."""
-    if work.follower is None:
+    if switch.follower is None:
         return
-    work.say("passing the rest of the image on")
-    work.follower.close()
-    if work.follower.problem:
-        work.done.append(work.follower.problem)
+    switch.progress("passing the rest of the image on")
+    switch.follower.close()
+    if switch.follower.problem:
+        switch.done.append(switch.follower.problem)
 
 
-def already_there(work: Switch) -> bool:
+def already_there(switch: Switch) -> bool:
     """Whether the wanted image runs and is confirmed."""
-    running = subvolumes.running_root(work.places).name
-    if grubenv.read(work.places.boot).get("current") != running:
+    running = subvolumes.running_root(switch.places).name
+    if grubenv.read(switch.places.boot).get("current") != running:
         return False
-    if work.manifest is None:
-        return running == work.target
-    image = btrfs.inspect(work.places.in_top("images", work.manifest.name))
+    if switch.manifest is None:
+        return running == switch.target
+    image = btrfs.inspect(switch.places.in_top("images", switch.manifest.name))
     return (
-        image_of(work.places, running) == work.manifest.name
+        image_of(switch.places, running) == switch.manifest.name
         and image is not None
-        and subvolumes.is_image(image, work.manifest.uuid)
+        and subvolumes.is_image(image, switch.manifest.uuid)
     )
 
 
-def waiting(work: Switch) -> bool:
+def waiting(switch: Switch) -> bool:
     """Whether an earlier run got as far as the reboot for the very same: nothing is done then but what follows it."""
-    last = journal(work.places)
+    last = journal(switch.places)
     if last.get("stage") != "pending":
         return False
-    wanted = work.manifest.name if work.manifest is not None else work.target
-    if last.get("image" if work.manifest is not None else "root") != wanted:
+    wanted = switch.manifest.name if switch.manifest is not None else switch.target
+    if last.get("image" if switch.manifest is not None else "root") != wanted:
         return False
     root = str(last.get("root"))
-    work.booted = subvolumes.running_root(work.places).name == root
-    ready = last.get("boot_id") == boot_id(work.places) and grubenv.read(work.places.boot).get("trial") == root
-    if ready or work.booted:
-        work.armed = root
-    return ready or work.booted
+    switch.booted = subvolumes.running_root(switch.places).name == root
+    ready = last.get("boot_id") == boot_id(switch.places) and grubenv.read(switch.places.boot).get("trial") == root
+    if ready or switch.booted:
+        switch.next_root = root
+    return ready or switch.booted
 
 
 def free_root(places: Places, image: str) -> str:

@@ -79,15 +79,15 @@ def checks(places: Places, kind: str) -> list[str]:
 
 
 def run_checks(scripts: Sequence[str]) -> dict[str, str]:
-    """Run scripts; return name → last line of what it said, of those that failed."""
+    """Run scripts; return name → last line of output, of those that failed."""
     failed = {}
     for script in scripts:
         name = os.path.basename(script)
         try:
             done = run_command((script,), seconds=CHECK_SECONDS)
             if done.returncode != 0:
-                said = (done.stdout + done.stderr).strip().splitlines()
-                failed[name] = said[-1] if said else f"status {done.returncode}"
+                output = (done.stdout + done.stderr).strip().splitlines()
+                failed[name] = output[-1] if output else f"status {done.returncode}"
         except (LateError, OSError) as error:
             failed[name] = str(error)
     return failed
@@ -124,9 +124,9 @@ def gate(places: Places, settings: ImageSettings) -> str:
             break
         time.sleep(2)
     if failed:
-        words = "; ".join(f"{name}: {said}" for name, said in failed.items())
-        give_up(places, f"a required check failed on {running}: {words}")
-        return f"{running} has failed: {words}"
+        summary = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
+        give_up(places, f"a required check failed on {running}: {summary}")
+        return f"{running} has failed: {summary}"
     faults.at("health:after")
     faults.at("commit:before")
     grubenv.write(places.boot, current=running)
@@ -153,8 +153,8 @@ def _confirmed(places: Places, running: str, wanted: dict[str, str] | None = Non
     # an attempt that a power cut ended counted as failed; this one says otherwise
     refused = {name: why for name, why in known.refused.items() if name != image}
     replace(known, confirmed=(running, *before), refused=refused).write(places)
-    words = "; ".join(f"{name}: {said}" for name, said in (wanted or {}).items())
-    _finish(places, "confirmed", f"not as wanted: {words}" if words else "")
+    summary = "; ".join(f"{name}: {problem}" for name, problem in (wanted or {}).items())
+    _finish(places, "confirmed", f"not as wanted: {summary}" if summary else "")
 
 
 def _finish(places: Places, stage: str, reason: str) -> None:
@@ -205,8 +205,8 @@ def end_early_deadline(places: Places, proc: str = "/proc") -> None:
         return
     pid = int(data)
     with suppress(FileNotFoundError, ProcessLookupError):
-        words = read_proc(f"{proc}/{pid}/cmdline")
-        if b"gpuadmin-trial" in words:  # the number may be another process's by now
+        arguments = read_proc(f"{proc}/{pid}/cmdline")
+        if b"gpuadmin-trial" in arguments:  # the number may be another process's by now
             os.kill(pid, signal.SIGKILL)
     os.unlink(places.early_deadline)
 

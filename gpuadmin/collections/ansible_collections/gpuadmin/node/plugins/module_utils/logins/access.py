@@ -44,7 +44,7 @@ class Host:
 class Plan(Reports[UserReport]):
     """``status``: closed or open (it was, or is being made so), conflict. ``moves``: jobs: whose, from and to where."""
 
-    KEY = "doors"
+    KEY = "login_access"
 
     moves: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -73,13 +73,13 @@ def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
     """Decide, by what there is."""
     plan = Plan()
     for person in people:
-        door = plan.entries[person.name] = UserReport("closed" if closed else "open")
+        entry = plan.entries[person.name] = UserReport("closed" if closed else "open")
         aside = _aside(host, person)
         if closed:
             if os.path.lexists(host.path(f"var/lib/systemd/linger/{person.name}")):
-                door.operations.append("end linger")
+                entry.operations.append("end linger")
             for path, name in _jobs(host, person):
-                door.operations.append(f"keep from running: {path[len(host.root.rstrip('/')) :]}")
+                entry.operations.append(f"keep from running: {path[len(host.root.rstrip('/')) :]}")
                 plan.moves.append((person.name, path, os.path.join(aside, name)))
         else:
             for name in sorted(os.listdir(aside)) if os.path.isdir(aside) else ():
@@ -87,10 +87,10 @@ def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
                     continue
                 path = host.path(name.replace("+", "/"))
                 if os.path.lexists(path):
-                    door.status = "conflict"
-                    door.problem = f"{path} is there already; the one from before is kept as {aside}/{name}"
+                    entry.status = "conflict"
+                    entry.problem = f"{path} is there already; the one from before is kept as {aside}/{name}"
                     continue
-                door.operations.append(f"let run again: {path[len(host.root.rstrip('/')) :]}")
+                entry.operations.append(f"let run again: {path[len(host.root.rstrip('/')) :]}")
                 plan.moves.append((person.name, os.path.join(aside, name), path))
     return plan
 

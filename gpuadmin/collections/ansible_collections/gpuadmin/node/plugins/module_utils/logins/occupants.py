@@ -21,15 +21,15 @@ def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
         text = run(("loginctl", "list-sessions", "--no-legend"), what="it is not known who is logged in")
     names = set()
     for line in text.splitlines():
-        words = line.split()
-        if len(words) < 3 or not words[1].isdigit() or NO_SESSIONS & set(words[3:]):
+        columns = line.split()
+        if len(columns) < 3 or not columns[1].isdigit() or NO_SESSIONS & set(columns[3:]):
             continue
-        if uid_first <= int(words[1]) <= uid_last:
-            names.add(words[2])
+        if uid_first <= int(columns[1]) <= uid_last:
+            names.add(columns[2])
     return sorted(names)
 
 
-def gpu_work(uid_first: int, proc: str = "/proc") -> list[str]:
+def gpu_users(uid_first: int, proc: str = "/proc") -> list[str]:
     """Names of people whose processes hold a GPU; those of system accounts do not count.
 
     In a rootless container a process has a subuid: its owner is then in the path of its cgroup.

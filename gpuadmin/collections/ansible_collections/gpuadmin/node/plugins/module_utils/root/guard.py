@@ -1,6 +1,6 @@
 """Opens a root that is read-only by its btrfs property, and closes it again whatever happens.
 
-This file stands alone (it works without its neighbours): it is run as a program before anything is installed.
+This file needs no other one of this package: it is run as a program before anything is installed.
 
 Every opener holds a shared flock on one file; whoever can turn it into an exclusive one is the last and closes: sync,
 ro=true, sync. The sync before comes first because a cut after ro=true without it leaves empty files. A guard process
@@ -149,8 +149,8 @@ def _wait(lock: int, run: str, seconds: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
-                words = f"{run}/root.lock has been held for {seconds:.0f} seconds by {holder_of(lock)}"
-                raise RootError(words) from None
+                message = f"{run}/root.lock has been held for {seconds:.0f} seconds by {holder_of(lock)}"
+                raise RootError(message) from None
             time.sleep(0.05)
 
 
@@ -159,7 +159,7 @@ def _private(run: str) -> None:
     os.makedirs(run, mode=0o700, exist_ok=True)
     facts = os.lstat(run)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
-        raise RootError(f"{run} is no directory of root's own; locks are not kept there")
+        raise RootError(f"{run} is not root's directory; no lock is kept there")
     if stat.S_IMODE(facts.st_mode) != 0o700:
         os.chmod(run, 0o700)
 

@@ -33,7 +33,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class File:
-    """``validate``: a command that must like the new content; ``%s`` in it stands for a file with that content."""
+    """``validate``: a command that must accept the new content; ``%s`` in it stands for a file with that content."""
 
     path: str
     content: str
@@ -59,7 +59,7 @@ class Operation:
     after: str = ""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         if self.verb == "link" and isinstance(self.entry, Link):
             return f"link {self.path} to {self.entry.target}"
         if self.verb == "mode" and not isinstance(self.entry, (Link, type(None))):
@@ -80,8 +80,8 @@ class Plan:
     operations: list[Operation] = field(default_factory=list)
 
     @property
-    def words(self) -> list[str]:
-        return [operation.words for operation in self.operations]
+    def summaries(self) -> list[str]:
+        return [operation.summary for operation in self.operations]
 
     def diff(self) -> list[dict[str, str]]:
         """What Ansible shows with --diff: one entry for each path."""
@@ -193,7 +193,7 @@ def plan(request: Request) -> Plan:
 
 
 def validate(operations: Sequence[Operation], *, check: bool) -> None:
-    """Let the programs concerned read the new files before any of them is in place. Raises NodeError in their words.
+    """Let the programs concerned read the new files before any of them is in place. Raises NodeError with their output.
 
     In check mode a program that is not installed yet cannot be asked.
     """
@@ -208,8 +208,8 @@ def validate(operations: Sequence[Operation], *, check: bool) -> None:
             command = [stream.name if word == "%s" else word for word in one.entry.validate]
             result = run_command(command)
         if result.returncode != 0:
-            words = (result.stderr + result.stdout).strip().replace(stream.name, one.path)
-            raise NodeError(f"{one.path} was not written, because {command[0]} refuses it: {words}")
+            output = (result.stderr + result.stdout).strip().replace(stream.name, one.path)
+            raise NodeError(f"{one.path} was not written, because {command[0]} refuses it: {output}")
 
 
 def _make(path: str, mode: int) -> None:
@@ -259,7 +259,7 @@ def _nearest(path: str) -> str:
 
 
 def execute(plan: Plan) -> None:
-    """Do what was planned; what lies in the root, while the root is open. Everything is on disk at the end."""
+    """Do what was planned; what is in the root, while the root is open. Everything is on disk at the end."""
     devices = {os.lstat(_nearest(one.path)).st_dev: _nearest(one.path) for one in plan.operations}
     with ExitStack() as stack:
         if os.lstat("/").st_dev in devices:
@@ -271,10 +271,10 @@ def execute(plan: Plan) -> None:
 
 
 def run_after(commands: Sequence[Sequence[str]]) -> None:
-    """Run what has to follow a change. Raises NodeError in the words of the first command that fails."""
+    """Run what has to follow a change. Raises NodeError with the output of the first command that fails."""
     for command in commands:
-        words = [str(word) for word in command]
-        result = run_command(words)
+        argv = [str(word) for word in command]
+        result = run_command(argv)
         if result.returncode != 0:
-            said = (result.stderr + result.stdout).strip()
-            raise NodeError(f"everything was written, but {' '.join(words)} failed: {said}")
+            output = (result.stderr + result.stdout).strip()
+            raise NodeError(f"everything was written, but {' '.join(argv)} failed: {output}")

@@ -16,7 +16,7 @@ from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import Backup
 from ..errors import NodeError
-from ..fields import FIRST_HUMAN_UID, home_owner, shown, whole_number
+from ..fields import FIRST_HUMAN_UID, home_owner, quoted, whole_number
 from ..files import flocked, sync_filesystem
 from ..homes import directories
 from ..homes.directories import LOCK
@@ -70,7 +70,7 @@ def _why_not(name: str, uid: int, backup: Backup) -> str | None:
 
 
 def _changed_hands(request: Request, name: str, uid: int, backup: Backup, table: list[mounts.Mount]) -> str | None:
-    """Why what lies there is not the directory that was backed up."""
+    """Why what is there is not the directory that was backed up."""
     path = os.path.join(request.root, name)
     facts = os.lstat(path)
     if stat.S_ISLNK(facts.st_mode):
@@ -98,7 +98,7 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
     for raw in request.users:
         uid = whole_number(raw.get("uid"))
         owner = home_owner(raw.get("name"))
-        name = str(raw.get("name")) if owner else shown(raw.get("name"))
+        name = str(raw.get("name")) if owner else quoted(raw.get("name"))
         home = Home("wiped")
         if name in plan.entries:
             home = plan.entries[name]
@@ -108,7 +108,10 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
             continue
         plan.entries[name] = home
         if owner is None or uid is None or uid < FIRST_HUMAN_UID:
-            home.status, home.problem = "conflict", f"{shown(raw.get('name'))}, uid {shown(raw.get('uid'))} is refused"
+            home.status, home.problem = (
+                "conflict",
+                f"{quoted(raw.get('name'))}, uid {quoted(raw.get('uid'))} is refused",
+            )
             continue
         if seen.setdefault(uid, owner) != owner:
             home.status, home.problem = "conflict", f"uid {uid} is {seen[uid]}'s, too"
@@ -172,7 +175,7 @@ def _private(path: str) -> None:
     except FileExistsError:
         facts = os.lstat(path)
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
-            raise NodeError(f"{path} is not a directory of root's own") from None
+            raise NodeError(f"{path} is not root's directory") from None
 
 
 def _move(request: Request, plan: Plan, backup: Backup) -> None:
@@ -205,7 +208,7 @@ def _move_or_delete(request: Request, source: int, name: str, backup: Backup) ->
 def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
     with Twin(*backup_set.source(backup, name), backup.begun) as twin:
         done = purge(source, os.fsencode(name), twin.judge, itself=lambda entry: None)
-    return f"was deleted but for {', '.join(done.words)}" if done.kept else None
+    return f"was deleted but for {', '.join(done.reasons)}" if done.kept else None
 
 
 def _move_one(request: Request, source: int, name: str) -> str | None:
@@ -229,7 +232,7 @@ def _move_one(request: Request, source: int, name: str) -> str | None:
 
 
 def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
-    """Delete one home out of sight. Whoever is still at work in it keeps what is left of it, and nothing of others."""
+    """Delete one home out of sight. Whoever still writes in it keeps what is left of it, and nothing of others."""
     try:
         with Twin(*backup_set.source(backup, name), backup.begun) as twin:
             return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)

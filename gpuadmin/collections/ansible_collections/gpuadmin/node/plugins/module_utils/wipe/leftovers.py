@@ -1,6 +1,6 @@
 """What a wipe left because no backup had it: found, packed into archives, and only then deleted.
 
-It lies under ``.gpuadmin-wiping/BACKUP/USER`` in the home root, where no later backup looks. An archive is read back
+It is in ``.gpuadmin-wiping/BACKUP/USER`` in the home root, where no later backup looks. An archive is read back
 and compared before anything goes, and what was changed since it was begun stays.
 """
 
@@ -114,7 +114,7 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
             deleted = _delete(request, one, archive)
         except (NodeError, OSError) as error:
             deleted.kept += 1
-            deleted.words.append(str(error))
+            deleted.reasons.append(str(error))
         done[one.name] = {"archive": archive, **deleted.as_dict()}
     return done
 

@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from .. import btrfs, mounts
 from ..errors import NodeError
-from ..fields import shown, whole_number
+from ..fields import quoted, whole_number
 from ..files import sync_filesystem
 from ..people import Person
 from ..purge import Purged, owned_by, purge
@@ -27,7 +27,7 @@ TRIES = 3  # where somebody moves what is being deleted
 
 @dataclass(frozen=True)
 class Item:
-    """One entry. ``name`` has its unusual bytes as %XX, so that any name can be shown and sent."""
+    """One entry. ``name`` has its unusual bytes as %XX, so that any name can be printed and sent."""
 
     directory: str
     name: str
@@ -41,7 +41,7 @@ class Item:
         return dict(vars(self))
 
 
-def quoted(name: bytes) -> str:
+def percent_encoded(name: bytes) -> str:
     return quote_from_bytes(name, safe=" +,:=@^~")
 
 
@@ -60,7 +60,7 @@ def _plain(path: str) -> bool:
 
 
 def observe(directories: Sequence[str], docker: str | None, people: Sequence[Person]) -> Found:
-    """What of these people lies in the directories, and how many entries of unknown people do.
+    """What of these people is in the directories, and how many entries of unknown people are.
 
     Network file systems are left alone: what is there is not this node's. What vanishes meanwhile is left out. Of
     somebody who has more than MOST_ITEMS entries in one directory that many are named; the rest is a problem.
@@ -79,7 +79,7 @@ def observe(directories: Sequence[str], docker: str | None, people: Sequence[Per
 
 
 def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], by_uid: Mapping[int, Person]) -> None:
-    """Add what lies in one directory. ``docker``: an entry is somebody's by its name, too."""
+    """Add what is in one directory. ``docker``: an entry is somebody's by its name, too."""
     counts: dict[str, int] = {}
     with os.scandir(os.fsencode(directory)) as entries:
         for entry in entries:
@@ -96,8 +96,8 @@ def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], 
             counts[person.name] = count = counts.get(person.name, 0) + 1
             if count <= MOST_ITEMS:
                 found.items.append(
-                    Item(directory, quoted(entry.name), _kind(facts.st_mode), facts.st_uid, facts.st_ino, person.name,
-                         facts.st_size if stat.S_ISREG(facts.st_mode) else None)
+                    Item(directory, percent_encoded(entry.name), _kind(facts.st_mode), facts.st_uid, facts.st_ino,
+                         person.name, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
                 )  # fmt: skip
     for name, count in counts.items():
         if count > MOST_ITEMS:
@@ -142,14 +142,14 @@ class Plan(Reports[Outcome]):
 def _refused(raw: Mapping[str, object], request: Request, people: Mapping[str, Person]) -> str | None:
     directory, name = str(raw.get("directory")), unquote_to_bytes(str(raw.get("name")))
     if directory not in request.directories or not _plain(directory):
-        return f"{shown(directory)} is not a directory that is wiped"
+        return f"{quoted(directory)} is not a directory that is wiped"
     if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
         return "is not a name"
     if whole_number(raw.get("uid")) is None or whole_number(raw.get("inode")) is None:
         return "has no owner and inode"
     person = people.get(str(raw.get("user")))
     if person is None or not person.owns(int(str(raw["uid"]))):
-        return f"does not belong to {shown(raw.get('user'))}"
+        return f"does not belong to {quoted(raw.get('user'))}"
     return None
 
 
@@ -176,7 +176,7 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
             if (facts.st_uid, facts.st_ino) != (int(str(raw["uid"])), int(str(raw["inode"]))):
                 problem = "is another thing than when it was decided"
             elif inside:
-                problem = f"{shown(inside[0].point)} is mounted there"
+                problem = f"{quoted(inside[0].point)} is mounted there"
             else:
                 item.operations.append(f"wipe {_kind(facts.st_mode)} of {item.user} (not backed up)")
                 plan.go.append((path, directory, name, people[item.user]))
@@ -192,8 +192,8 @@ def observe_and_compute(request: Request) -> Plan:
 def wipe(request: Request) -> tuple[Plan, dict[str, Purged]]:
     """Delete what was decided and is still the same; return the plan and what was done to each.
 
-    What is said to be gone is gone on disk: nobody looks for it again. What cannot be deleted, because somebody is at
-    work in it, is a conflict with its owner's name, and the others go.
+    What is reported as deleted is deleted on disk: nobody looks for it again. What cannot be deleted, because somebody
+    still writes in it, is a conflict with its owner's name, and the others are deleted.
     """
     plan = observe_and_compute(request)
     done: dict[str, Purged] = {}
@@ -220,8 +220,8 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
             problem = f"stays, wholly or in part: {error}"
             continue
         total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed
-        total.kept, total.words = done.kept, done.words
+        total.kept, total.reasons = done.kept, done.reasons
         stay = counted(done.kept, "entry stays", "entries stay")
-        return total, f"{stay}: {', '.join(done.words)}" if done.kept else None
+        return total, f"{stay}: {', '.join(done.reasons)}" if done.kept else None
     total.keep(name, problem or "")
     return total, problem

@@ -1,4 +1,4 @@
-"""Given a directory of the callback `foretold`, say where check mode and the runs do not agree. Exit code 1 if so.
+"""Given a directory of the callback `predicted`, report where check mode and the runs do not agree. Exit code 1 if so.
 
 The runs of a scenario are: a check on a fresh host, the converge, the same again, and another check.
 """
@@ -13,26 +13,26 @@ Run = dict[str, dict[str, str]]
 
 
 def disagreements(check: Run, run: Run) -> list[str]:
-    """Given what a check foretold and what the run did, return in words what was foretold wrongly.
+    """Given what a check predicted and what the run did, return what was predicted wrongly, a sentence each.
 
     A task that check mode cannot reach (a unit of a package that is not there yet) may change something in the run,
-    if its role foretold a change of that host at all: then nobody was told that nothing would happen.
+    if its role predicted a change of that host at all: then the check did not promise that nothing would happen.
     """
     found = []
     for host, tasks in run.items():
-        foretold = check.get(host, {})
-        roles = {name.split(" | ")[0] for name, status in foretold.items() if status == "changed"}
+        predicted = check.get(host, {})
+        roles = {name.split(" | ")[0] for name, status in predicted.items() if status == "changed"}
         for name, status in tasks.items():
-            before = foretold.get(name, "skipped")
+            before = predicted.get(name, "skipped")
             if status == "changed" and before == "ok":
-                found.append(f"{host}: {name}: changed, which the check did not foretell")
+                found.append(f"{host}: {name}: changed, which the check did not predict")
             elif status == "changed" and before == "skipped" and name.split(" | ")[0] not in roles:
-                found.append(f"{host}: {name}: changed, and the check foretold no change of its role")
+                found.append(f"{host}: {name}: changed, and the check predicted no change of its role")
             elif status == "ok" and before == "changed":
-                found.append(f"{host}: {name}: was foretold, and did not change anything")
+                found.append(f"{host}: {name}: was predicted, and did not change anything")
         found += [
-            f"{host}: {name}: was foretold, and did not run"
-            for name, status in foretold.items()
+            f"{host}: {name}: was predicted, and did not run"
+            for name, status in predicted.items()
             if status == "changed" and tasks.get(name, "skipped") == "skipped"
         ]
     return found
@@ -56,10 +56,10 @@ def main(directory: Path) -> int:
         return 1
     check, run, again, after = (json.loads(path.read_text(encoding="utf-8")) for path in runs)
     if not any("changed" in tasks.values() for tasks in run.values()):
-        print("Error: the first run changed nothing, so nothing was shown")
+        print("Error: the first run changed nothing, so this proves nothing")
         return 1
     found = disagreements(check, run) + changes(again, "in the second run") + changes(after, "in the check after it")
-    print("\n".join(found) if found else "check mode told the truth")
+    print("\n".join(found) if found else "check mode predicted the runs")
     return 1 if found else 0
 
 

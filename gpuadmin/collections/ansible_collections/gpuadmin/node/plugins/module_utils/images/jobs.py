@@ -1,6 +1,6 @@
-"""What can be asked of a node about images: one table of steps, each done in the unit gpuadmin-image.service.
+"""The jobs on images and roots: one table of steps, each done in the unit gpuadmin-image.service.
 
-The module image_work makes a request of a step; the unit finds its function in the table, mounts and calls it.
+The module image_job makes a request of a step; the unit finds its function in the table, mounts and calls it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..files import flocked
-from ..unit import RUN, Job, teller
+from ..unit import RUN, Job, progress_writer
 from ..words import size_words
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
@@ -30,12 +30,12 @@ UNIT = "image"
 
 @dataclass(frozen=True)
 class Call:
-    """What a step is called with. ``say``: how far it is goes there."""
+    """What a step is called with. ``progress`` is called with how far it is."""
 
     places: Places
     settings: ImageSettings
     request: Mapping[str, Any]
-    say: Callable[[str], None]
+    progress: Callable[[str], None]
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Step:
     """``function`` returns {"operations": […], "report": {…}}. ``store``: how the image store is mounted for it.
 
     ``shared_mounts``: a build's mounts are seen by the admin's own commands, and ended where they were made; those of
-    other work are its own, and end with it, whatever ends it.
+    other steps are their own, and end with them, whatever ends them.
     """
 
     function: Callable[[Call], dict[str, object]]
@@ -56,7 +56,7 @@ class Step:
 
 
 def job(request: Mapping[str, Any], base: str = RUN) -> Job:
-    """The work that a request asks for: {"action", "name", …}. One of the same action and name is the same work."""
+    """The job that a request asks for: {"action", "name", …}. One of the same action and name is the same job."""
     action, name = request["action"], request.get("name")
     private = "no" if STEPS[action].shared_mounts else "yes"
     return Job(
@@ -67,12 +67,12 @@ def job(request: Mapping[str, Any], base: str = RUN) -> Job:
 
 def step(request: Mapping[str, Any]) -> dict[str, object]:
     """What the unit calls."""
-    say = teller(UNIT)
-    say("beginning")
-    return work(request, Places(), say)
+    progress = progress_writer(UNIT)
+    progress("beginning")
+    return carry_out(request, Places(), progress)
 
 
-def work(request: Mapping[str, Any], places: Places, say: Callable[[str], None]) -> dict[str, object]:
+def carry_out(request: Mapping[str, Any], places: Places, progress: Callable[[str], None]) -> dict[str, object]:
     """Do what a request says, with the disk and the store mounted."""
     settings = load_settings(places)
     if request.get("deadline"):
@@ -80,7 +80,7 @@ def work(request: Mapping[str, Any], places: Places, say: Callable[[str], None])
     wanted = STEPS[request["action"]]
     try:
         with mounted(places, settings, store=wanted.store):
-            return wanted.function(Call(places, settings, request, say))
+            return wanted.function(Call(places, settings, request, progress))
     finally:
         if request["action"] == "push":
             chain_key.remove(places)
@@ -89,11 +89,13 @@ def work(request: Mapping[str, Any], places: Places, say: Callable[[str], None])
 def _push(call: Call) -> dict[str, object]:
     manifest = load_manifest(call.places, check_name(call.name), call.settings)
     full, link = bool(call.request.get("full")), link_from(call.request.get("link"))
-    return _switched(run_switch(Switch(call.places, call.settings, manifest, full=full, link=link, say=call.say)))
+    return _switched(
+        run_switch(Switch(call.places, call.settings, manifest, full=full, link=link, progress=call.progress))
+    )
 
 
 def _switched(done: Switch) -> dict[str, object]:
-    report = {"armed": done.armed, "booted": done.booted, "seconds": done.seconds}
+    report = {"armed": done.next_root, "booted": done.booted, "seconds": done.seconds}
     return {"operations": done.done, "report": {"switch": report}}
 
 
@@ -106,7 +108,7 @@ def _rollback(call: Call) -> dict[str, object]:
     target = rollback_target(places)
     if target is None:
         raise NodeError("there is no confirmed root before the one that runs; nothing to go back to")
-    return _switched(run_switch(Switch(places, call.settings, target=target, kind="rollback", say=call.say)))
+    return _switched(run_switch(Switch(places, call.settings, target=target, kind="rollback", progress=call.progress)))
 
 
 def _prune(call: Call) -> dict[str, object]:
@@ -119,7 +121,7 @@ def _build(call: Call) -> dict[str, object]:
         done = build.prepare(places, call.settings, call.name)
         packages = [str(one) for one in call.request.get("packages") or []]
         try:
-            done += build.change(places, packages, bool(call.request.get("upgrade")), call.say)
+            done += build.change(places, packages, bool(call.request.get("upgrade")), call.progress)
         except BaseException:
             build.leave(places)
             raise
@@ -133,7 +135,7 @@ def _finish(call: Call) -> dict[str, object]:
     done = [] if named else build.finish(places, name)
     if not call.request.get("trial", True):
         return {"operations": done}
-    switched = run_switch(Switch(places, call.settings, target=name, kind="build", say=call.say))
+    switched = run_switch(Switch(places, call.settings, target=name, kind="build", progress=call.progress))
     return {"operations": done + switched.done, "report": _switched(switched)["report"]}
 
 
@@ -143,11 +145,11 @@ def _seal(call: Call) -> dict[str, object]:
     parents = [str(one) for one in request.get("parents") or []]
     text = publish.send(
         places, call.settings, name, parents, full=bool(request.get("full")), who=str(request.get("who")),
-        say=call.say, protocol=int(request.get("protocol") or 1),
+        progress=call.progress, protocol=int(request.get("protocol") or 1),
     )  # fmt: skip
     streams = json.loads(text)["streams"]
-    words = [f"sent {one['file']}, {size_words(int(one['bytes']))}" for one in streams]
-    return {"operations": [f"sealed image {name} (uuid {uuid})", *words], "report": {"manifest": text}}
+    sent = [f"sent {one['file']}, {size_words(int(one['bytes']))}" for one in streams]
+    return {"operations": [f"sealed image {name} (uuid {uuid})", *sent], "report": {"manifest": text}}
 
 
 def _publish(call: Call) -> dict[str, object]:

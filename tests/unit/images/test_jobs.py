@@ -9,36 +9,36 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import work
-from ansible_collections.gpuadmin.node.plugins.modules import image_work
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
+from ansible_collections.gpuadmin.node.plugins.modules import image_job
 
 
 def ask(capsys: pytest.CaptureFixture[str], **more: object) -> dict[str, Any]:
     arguments = {"action": "push", "name": "one", "options": {"full": True}, "run_id": "5b1f", **more}
     with patch_module_args(arguments), pytest.raises(SystemExit):
-        image_work.main()
+        image_job.main()
     result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     return result
 
 
 def test_the_module_knows_the_table() -> None:
-    assert image_work.ARGUMENTS["action"]["choices"] == list(work.STEPS)  # type: ignore[index]
+    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)  # type: ignore[index]
 
 
-@pytest.mark.parametrize("action", work.STEPS)
+@pytest.mark.parametrize("action", jobs.STEPS)
 def test_the_unit_of_a_step(action: str) -> None:
     """A build's mounts are seen by the admin's own commands; those of other work end with it."""
-    job = work.job({"action": action, "name": "one", "full": True})
+    job = jobs.job({"action": action, "name": "one", "full": True})
     shared = action in ("build", "finish")
     assert (job.unit, job.title) == ("gpuadmin-image.service", f"{action} one")
     assert job.properties == ("PrivateMounts=no" if shared else "PrivateMounts=yes",)
-    assert (job.module, job.work.__name__) == ("images.work", "step")
-    assert job.identity == work.job({"action": action, "name": "one"}).identity
-    assert job.identity != work.job({"action": action, "name": "two"}).identity
+    assert (job.module, job.function.__name__) == ("images.jobs", "step")
+    assert job.identity == jobs.job({"action": action, "name": "one"}).identity
+    assert job.identity != jobs.job({"action": action, "name": "two"}).identity
 
 
 def test_the_store_is_written_to_by_two_steps_alone() -> None:
-    assert {name: step.store for name, step in work.STEPS.items() if step.store} == {
+    assert {name: step.store for name, step in jobs.STEPS.items() if step.store} == {
         "push": "ro", "seal": "rw", "publish": "rw",
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""accounts.json: the truth about human accounts on this node, in its state, which no image touches.
+"""accounts.json: the desired state of people's accounts on this node, in its state, which no image touches.
 
 ``{"format": 1, "root": id of the root it was last applied to in full, "settings": {…}, "users": [{…}], "removed":
 [{name, uid}]}``. A user has what the controller says, and what only this node knows: ``password`` (a hash or null),
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from ..errors import NodeError
-from ..fields import User, parse_user, shown, valid_name, whole_number
+from ..fields import User, parse_user, quoted, valid_name, whole_number
 from ..files import read_bytes, write_atomic
 
 FORMAT = 1
@@ -46,7 +46,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Truth:
+class DesiredState:
     settings: Settings | None = None
     records: Mapping[str, Record] = field(default_factory=dict)
     removed: tuple[tuple[str, int], ...] = ()
@@ -60,13 +60,13 @@ def settings_from(raw: Mapping[str, object]) -> Settings:
         if key in known:
             number = whole_number(known[key])
             if number is None:
-                raise NodeError(f"{key}: {shown(known[key])} is not a number")
+                raise NodeError(f"{key}: {quoted(known[key])} is not a number")
             known[key] = number
     settings = replace(Settings(), **known)  # type: ignore[arg-type]
     if settings.source not in ("registry", "directory"):
-        raise NodeError(f"source: {shown(settings.source)} is neither registry nor directory")
+        raise NodeError(f"source: {quoted(settings.source)} is neither registry nor directory")
     if not valid_name(settings.group):
-        raise NodeError(f"group: {shown(settings.group)} is not a group name")
+        raise NodeError(f"group: {quoted(settings.group)} is not a group name")
     # 1000 is the first human uid of every family we know; below are system accounts, which are never touched.
     if not 1000 <= settings.uid_first <= settings.uid_last < 2**31:
         raise NodeError(f"uid_first {settings.uid_first} and uid_last {settings.uid_last} are not a human range")
@@ -75,19 +75,19 @@ def settings_from(raw: Mapping[str, object]) -> Settings:
     if settings.docker_data is not None:
         path = str(settings.docker_data)
         if not path.startswith("/") or path.strip("/") == "" or ".." in path.split("/"):
-            raise NodeError(f"docker_data: {shown(path)} is not a plain absolute path")
+            raise NodeError(f"docker_data: {quoted(path)} is not a plain absolute path")
     return settings
 
 
-def parse(data: bytes, path: str) -> Truth:
-    """Given the file's bytes, return the truth; a newer format or damage is an error, never an empty truth."""
+def parse(data: bytes, path: str) -> DesiredState:
+    """Given the file's bytes, return the desired state; a newer format or damage is an error, never an empty one."""
     try:
         raw = json.loads(data.decode("utf-8"))
         if not isinstance(raw, dict):
             raise ValueError("not an object")
         if raw.get("format") != FORMAT:
             raise NodeError(
-                f"{path} has format {shown(raw.get('format'))}; this code knows {FORMAT}. "
+                f"{path} has format {quoted(raw.get('format'))}; this code knows {FORMAT}. "
                 "Update gpuadmin's node code (gpuadmin provision), nothing was changed"
             )
         records: dict[str, Record] = {}
@@ -100,23 +100,23 @@ def parse(data: bytes, path: str) -> Truth:
             )
         removed = tuple((str(item["name"]), int(item["uid"])) for item in raw["removed"])
         settings = settings_from(raw["settings"]) if raw.get("settings") else None
-        return Truth(settings, records, removed, raw.get("root"))
+        return DesiredState(settings, records, removed, raw.get("root"))
     except NodeError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NodeError(f"{path} cannot be read ({error}); nothing was changed. Restore it or move it away") from error
 
 
-def load(state: str) -> Truth:
-    """The truth in the state directory; an empty one if there is no file yet."""
+def load(state: str) -> DesiredState:
+    """Read the desired state from the state directory; an empty one if there is no file yet."""
     path = os.path.join(state, FILE)
     data = read_bytes(path)
-    return Truth() if data is None else parse(data, path)
+    return DesiredState() if data is None else parse(data, path)
 
 
-def render(truth: Truth) -> bytes:
+def render(desired: DesiredState) -> bytes:
     users = []
-    for record in sorted(truth.records.values(), key=lambda one: one.user.uid):
+    for record in sorted(desired.records.values(), key=lambda one: one.user.uid):
         item = asdict(record.user)
         item.update(
             password=record.password, password_changed=record.password_changed, groups=list(record.groups)
@@ -124,17 +124,17 @@ def render(truth: Truth) -> bytes:
         users.append(item)
     document = {
         "format": FORMAT,
-        "root": truth.root,
-        "settings": None if truth.settings is None else asdict(truth.settings),
+        "root": desired.root,
+        "settings": None if desired.settings is None else asdict(desired.settings),
         "users": users,
-        "removed": [{"name": name, "uid": uid} for name, uid in truth.removed],
+        "removed": [{"name": name, "uid": uid} for name, uid in desired.removed],
     }
     return (json.dumps(document, indent=1, ensure_ascii=True, sort_keys=True) + "\n").encode()
 
 
-def save(state: str, truth: Truth) -> None:
-    """Write the truth, durably, readable by root alone (it holds password hashes)."""
+def save(state: str, desired: DesiredState) -> None:
+    """Write the desired state, durably, readable by root alone (it holds password hashes)."""
     path = os.path.join(state, FILE)
     if os.path.lexists(path):
         os.chmod(path, 0o600)
-    write_atomic(path, render(truth), mode=0o600)
+    write_atomic(path, render(desired), mode=0o600)

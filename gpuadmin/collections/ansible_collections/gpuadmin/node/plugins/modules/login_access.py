@@ -1,11 +1,11 @@
 #!/usr/bin/python
-"""gpuadmin.node.doors: no way in for those who leave."""
+"""gpuadmin.node.login_access: those who leave cannot log in, and their jobs do not run."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: doors
+module: login_access
 short_description: Keep people's jobs and lingering managers from running, and prove that they cannot log in
 version_added: "0.1.0"
 description:
@@ -37,7 +37,7 @@ author:
 
 EXAMPLES = r"""
 - name: Keep those who leave out
-  gpuadmin.node.doors:
+  gpuadmin.node.login_access:
     people:
       - name: minji
         uid: 20001
@@ -51,10 +51,10 @@ operations:
   elements: str
   sample: ["minji: end linger"]
 report:
-  description: Each person's door.
+  description: Each person's login access, and their jobs.
   returned: always
   type: dict
-  sample: {doors: {minji: {status: closed, operations: [end linger], problem: null}}, problems: []}
+  sample: {login_access: {minji: {status: closed, operations: [end linger], problem: null}}, problems: []}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -77,7 +77,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
 
-    def work() -> Answer:
+    def answer() -> Answer:
         host = access.Host(state=given["state_directory"], group=given["group"])
         plan = access.converge(
             people.parse(given["people"]),
@@ -88,7 +88,7 @@ def main() -> None:
         )
         return Answer.of(plan)
 
-    give(module, work, key="doors")
+    give(module, answer, key="login_access")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 #!/usr/bin/python
-"""gpuadmin.node.image_work: one piece of work on a node's images and roots."""
+"""gpuadmin.node.image_job: one job on a node's images and roots."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: image_work
-short_description: Work on a node's images and roots
+module: image_job
+short_description: Run a job on a node's images and roots
 version_added: "0.2.0"
 description:
-  - Has the unit C(gpuadmin-image.service) on the node do one piece of work, and waits for it.
-  - The unit outlives the controller; the same request, made again while it works, waits for it.
+  - Has the unit C(gpuadmin-image.service) on the node do one job, and waits for it.
+  - The unit outlives the controller; the same request, made again while it runs, waits for it.
 options:
   action:
     description: What to do.
@@ -74,7 +74,7 @@ options:
         description: The text of its signature, for O(action=publish).
         type: str
   run_id:
-    description: One word for this run of gpuadmin, the same in every call. It tells our work from an earlier run's.
+    description: An id of this run of gpuadmin, the same in every call. It tells this run's job from an earlier one's.
     type: str
     required: true
   wait:
@@ -93,12 +93,12 @@ author:
 
 EXAMPLES = r"""
 - name: Get an image and set it for the next boot
-  gpuadmin.node.image_work:
+  gpuadmin.node.image_job:
     action: push
     name: 2026-11-21
     run_id: 5b1f
-  register: work
-  until: work is failed or work.finished
+  register: job
+  until: job is failed or job.finished
   retries: 86400
   delay: 0
 """
@@ -130,7 +130,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import work
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
 
 ARGUMENTS = {
     "action": {
@@ -166,7 +166,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
     options = {key: value for key, value in given["options"].items() if value is not None}
-    job = work.job({"action": given["action"], "name": given["name"], **options})
+    job = jobs.job({"action": given["action"], "name": given["name"], **options})
     if module.check_mode:
         module.exit_json(changed=True, finished=True, operations=[job.title], report={})
         return

@@ -1,6 +1,6 @@
-"""Records what each task did on each host, so that a check can be compared with the run that it foretold.
+"""Records what each task did on each host, so that a check can be compared with the run that it predicted.
 
-Writes FORETOLD_DIRECTORY/NUMBER-(check|run).json for every run of a playbook called converge.yml:
+Writes PREDICTED_DIRECTORY/NUMBER-(check|run).json for every run of a playbook called converge.yml:
 `{"HOST": {"ROLE | TASK": "ok|changed|skipped|failed"}}`.
 """
 
@@ -15,7 +15,7 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
-name: foretold
+name: predicted
 type: notification
 short_description: Records what each task did on each host
 description: For the comparison of check mode with the run that follows.
@@ -27,7 +27,7 @@ options: {}
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
-    CALLBACK_NAME = "foretold"
+    CALLBACK_NAME = "predicted"
     CALLBACK_NEEDS_ENABLED = True
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         if not self._wanted:
             return
-        directory = Path(os.environ["FORETOLD_DIRECTORY"])
+        directory = Path(os.environ["PREDICTED_DIRECTORY"])
         directory.mkdir(parents=True, exist_ok=True)
         number = len(list(directory.iterdir())) + 1
         kind = "check" if context.CLIARGS["check"] else "run"
