@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.errors import ExitCode, HostFailedError, UnreachableError
 from gpuadmin.results import HostResult
-from gpuadmin.words import one_line
+from gpuadmin.text import one_line
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Answers:
         failed = set()
         for name in asked:
             result = hosts.get(name)
-            said = None if result is None else result.reports.get(report)
+            answer = None if result is None else result.reports.get(report)
             # a host can fail for one person's sake and have spoken of all; one that could not begin says {}
-            if result is not None and said is not None and (not result.bad or (said and result.status == "failed")):
-                known[name] = said
+            if result is not None and answer is not None and (not result.bad or (answer and result.status == "failed")):
+                known[name] = answer
                 continue
             unknown[name] = "did not answer" if result is None else result.message or "did not say"
             if result is not None and result.status != "unreachable":
@@ -38,7 +38,7 @@ class Answers:
         return cls(known, unknown, frozenset(failed))
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Which hosts did not say it, and why: `storage1 (does not answer (timed out))`."""
         return ", ".join(one_line(f"{host} ({reason})") for host, reason in self.unknown.items())
 
@@ -52,7 +52,7 @@ class Answers:
     def among(self, hosts: Collection[str]) -> Answers:
         """The answers of some of the hosts."""
         return Answers(
-            {host: said for host, said in self.known.items() if host in hosts},
+            {host: answer for host, answer in self.known.items() if host in hosts},
             {host: reason for host, reason in self.unknown.items() if host in hosts},
             self.failed & set(hosts),
         )
@@ -61,7 +61,7 @@ class Answers:
         """Raise UnreachableError, or HostFailedError, unless all have answered. `what` is not known without them."""
         if self.unknown:
             kind = HostFailedError if self.failed else UnreachableError
-            raise kind(f"{what} is not known: {self.words}", hint="nothing was changed; try again when they answer")
+            raise kind(f"{what} is not known: {self.summary}", hint="nothing was changed; try again when they answer")
 
 
 def code_of(answers: Iterable[Answers]) -> ExitCode:

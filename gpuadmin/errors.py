@@ -11,7 +11,7 @@ from typing import IO, Any, ClassVar
 
 import click
 
-from gpuadmin.console import say
+from gpuadmin.console import echo
 
 
 class ExitCode(IntEnum):
@@ -37,11 +37,11 @@ class GpuadminError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message, and the hint below it, on standard error, or on `file`."""
-        words = f"Error: {self.format_message()}\n" + (f"Hint: {self.hint}\n" if self.hint else "")
+        text = f"Error: {self.format_message()}\n" + (f"Hint: {self.hint}\n" if self.hint else "")
         if file is None:
-            say(words, err=True, end=False)
+            echo(text, err=True, end=False)
         else:
-            file.write(words)
+            file.write(text)
 
 
 class ConfigError(GpuadminError):

@@ -167,7 +167,7 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True, quiet=True)
         return self.whole(found, "interrupted while looking; nothing was changed")
 
-    def foresee(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
+    def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
         """Before somebody is asked, look what would change on each host, where the plan alone does not say it."""
         if self.check or self.options.yes:
             return

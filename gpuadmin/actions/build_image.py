@@ -52,7 +52,7 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
     if not key.exists():
         raise ConfigError(f"{key}: there is no key to sign images with", hint="gpuadmin prepare-root makes it")
     phases = build_phases(node, request.name)
-    targets = [said for name, said in found.nodes.items() if name != host.name]
+    targets = [other for name, other in found.nodes.items() if name != host.name]
     stored = (found.store.get(request.name) or {}).get("manifest")
     parent = (
         (stored["parent"] or {}).get("name")

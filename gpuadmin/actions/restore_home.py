@@ -30,7 +30,7 @@ def restore_home(
         builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
         given = {"gpuadmin_backup": {"restore": wanted}}
         session.plan(builder.build())
-        session.foresee("restore-home", None, given)
+        session.predict("restore-home", None, given)
         session.confirm()
         run = session.run("restore-home", None, given, check=session.check)
         restored = next(iter(run.reported("restored").values()), None)

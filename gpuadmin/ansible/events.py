@@ -42,10 +42,10 @@ class Collector:
                 elif host.status == "skipped":
                     host.status = "ok"
                 if result.get("changed"):
-                    words = [str(word) for word in result.get("operations") or [_task_name(data)]]
-                    host.changed.extend(words)
-                    for word in words:
-                        self._on_host(name, "changed", word)
+                    changes = [str(change) for change in result.get("operations") or [_task_name(data)]]
+                    host.changed.extend(changes)
+                    for change in changes:
+                        self._on_host(name, "changed", change)
                 for warning in result.get("remarks") or []:
                     remark = re.sub(r"\s+", " ", str(warning))
                     host.message = f"{host.message}; {remark}" if host.message else remark
@@ -99,15 +99,15 @@ def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> 
         message = stderr.splitlines()[-1]
     if message == "non-zero return code":
         command = result.get("cmd")
-        words = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
-        message = f"ended with {result.get('rc')}: {words}"
+        pasted = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
+        message = f"ended with {result.get('rc')}: {pasted}"
     message = re.sub(r"\s+", " ", message).strip() or "failed without a message"
     if len(message) > _LONGEST_MESSAGE:
         message = message[: _LONGEST_MESSAGE - 1] + "…"
     return f"{message} ({task})" if task else message
 
 
-_SSH_WORDS = (
+_SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"
     (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
     (
@@ -127,8 +127,8 @@ _SSH_WORDS = (
 
 
 def unreachable_in_words(message: str) -> str:
-    """Given ssh's complaint, return it in words; whatever is not known stays as ssh said it."""
-    for pattern, words in _SSH_WORDS:
+    """Given ssh's complaint, return it in plain words; an unknown one stays as ssh printed it."""
+    for pattern, reason in _SSH_REASONS:
         if re.search(pattern, message):
-            return words
+            return reason
     return re.sub(r"\s+", " ", message).strip()[:_LONGEST_MESSAGE] or "unreachable"

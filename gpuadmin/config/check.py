@@ -40,8 +40,8 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
 
 
 def _memory(site: Site) -> Iterator[Finding]:
-    for words in recall(site.directory).contradictions(site.registry.registry):
-        yield Finding("error", "users.yml", words, WAY_OUT)
+    for contradiction in recall(site.directory).contradictions(site.registry.registry):
+        yield Finding("error", "users.yml", contradiction, WAY_OUT)
 
 
 def _inventory(site: Site) -> Iterator[Finding]:
@@ -193,8 +193,8 @@ def _mail(site: Site) -> Iterator[Finding]:
         return
     silent = [user.name for user in site.registry.registry.users if user.email is None]
     if silent:
-        shown = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
-        yield Finding("warning", "users.yml", f"no e-mail address, so never told anything: {shown}", "give one: email")
+        listed = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
+        yield Finding("warning", "users.yml", f"no e-mail address, so never told anything: {listed}", "give one: email")
     if mail.password_file is not None:
         file = Path(mail.password_file).expanduser()
         if file.is_relative_to(site.directory):

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gpuadmin.words import UNSEEN
+from gpuadmin.text import UNSEEN
 
 # useradd(8) as Debian and Fedora configure it, without the trailing `$` of Samba's machine accounts, and without
 # capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.

@@ -103,8 +103,8 @@ def remember(site: Path, registry: Registry, *, forget: Collection[str] = ()) ->
 def refuse_contradictions(found: Sequence[str], where: str) -> None:
     """Raise RefusedError where the registry contradicts what is remembered of it."""
     if found:
-        shown = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
-        raise RefusedError(f"{where}: " + "\n  ".join(shown), hint=WAY_OUT)
+        lines = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
+        raise RefusedError(f"{where}: " + "\n  ".join(lines), hint=WAY_OUT)
 
 
 WAY_OUT = (

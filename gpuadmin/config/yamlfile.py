@@ -128,8 +128,8 @@ class YamlFile:
                 node = node[step]
             except (AttributeError, KeyError, IndexError, TypeError):
                 break
-        words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-        return f"{self.path.name}:{line}: {words.lstrip('.')}" if words else f"{self.path.name}"
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        return f"{self.path.name}:{line}: {place.lstrip('.')}" if place else f"{self.path.name}"
 
     def dump(self) -> str:
         """The text that writing would give."""

@@ -51,9 +51,9 @@ def builder_initrd(root: Path, layout: disk.Layout) -> bytes:
     return disk.cpio(files) + (root / "initrd").read_bytes()
 
 
-def build(accel: Accel, root: Path, layout: disk.Layout, work: Path) -> Path:
+def build(accel: Accel, root: Path, layout: disk.Layout, directory: Path) -> Path:
     """Make a disk in the directory `work` and return it as qcow2. Raises with the builder's last words."""
-    raw, initrd, console, result = (work / name for name in ("disk.raw", "initrd", "console.log", "disk.qcow2"))
+    raw, initrd, console, result = (directory / name for name in ("disk.raw", "initrd", "console.log", "disk.qcow2"))
     if layout.firmware == "uefi":
         disk.write_blank_disk(raw, layout)  # the builder divides it, with the guest's own sfdisk
     else:

@@ -87,8 +87,8 @@ def run(
             _end(process)
         output = "" if log else _read(sink, begin)
     if status != 0:
-        said, where = (tail(log), f"\n(all of it: {log})") if log else (output.strip()[-2000:], "")
-        raise GpuadminError(f"this command failed with status {status}:\n  {pasteable(command)}\n{said}{where}")
+        last, where = (tail(log), f"\n(all of it: {log})") if log else (output.strip()[-2000:], "")
+        raise GpuadminError(f"this command failed with status {status}:\n  {pasteable(command)}\n{last}{where}")
     return output
 
 

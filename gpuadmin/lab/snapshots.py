@@ -55,7 +55,7 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
         saved = [host for host in lab.hosts if host.name in lab.snapshots[snapshot]]
         for host in lab.hosts:
             if host not in saved and machines.kill(lab, host):
-                progress.say(f"{host.name} is not in {snapshot}: switched off")
+                progress.line(f"{host.name} is not in {snapshot}: switched off")
         if lab.site is not None:
             connections.close(connections.directory(Path(lab.site) / "known_hosts"), at_once=True)
         if lab.light:

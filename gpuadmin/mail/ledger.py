@@ -54,7 +54,7 @@ class Entry:
         return self.state in (State.INTENT, State.UNKNOWN)
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """For an admin: why a mail that is uncertain, or was refused, is not sent, and what to do."""
         again = " ".join(f"--again {name}" for name in self.names)
         who = f"{', '.join(self.names)} <{self.address}>"

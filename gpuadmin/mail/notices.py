@@ -15,7 +15,7 @@ from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
 from gpuadmin.semester.term import standings
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 DEFAULT_REMINDERS = (14, 7, 1)
 
@@ -45,7 +45,7 @@ class Notices:
     without_address: tuple[str, ...] = ()
     uncertain: tuple[Entry, ...] = ()
     refused: tuple[Entry, ...] = ()
-    told: tuple[str, ...] = ()
+    notified: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """What is not sent, as it stands in a run's record."""
@@ -58,10 +58,10 @@ class Notices:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences for a plan about those who are not told."""
-        words = []
+        sentences = []
         if self.without_address:
-            words.append(f"no e-mail address, so not told: {', '.join(self.without_address)}")
-        return (*words, *(entry.words for entry in (*self.uncertain, *self.refused)))
+            sentences.append(f"no e-mail address, so not told: {', '.join(self.without_address)}")
+        return (*sentences, *(entry.summary for entry in (*self.uncertain, *self.refused)))
 
 
 def most_urgent(day: date, today: date, reminders: Iterable[int]) -> int | None:
@@ -111,14 +111,14 @@ def plan_notices(
     return sorting.notices(_notice_letter)
 
 
-def never_told(users: Iterable[User], term: Term, ledger: Ledger) -> list[str]:
+def never_notified(users: Iterable[User], term: Term, ledger: Ledger) -> list[str]:
     """Given those who leave at a term's end, return the names of those who were sent no reminder of its deadline."""
-    told = {
+    notified = {
         tuple(entry.key.split(" ", 4)[:3])
         for entry in ledger
         if entry.state is State.SENT and entry.key.startswith("term ") and entry.key.endswith(f" {term.name}")
     }
-    return [user.name for user in users if ("term", user.name, str(term.deadline)) not in told]
+    return [user.name for user in users if ("term", user.name, str(term.deadline)) not in notified]
 
 
 def plan_closing(
@@ -162,7 +162,7 @@ class _Sorting(Generic[ItemT]):
     by_address: dict[str, tuple[str, list[ItemT]]] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    notified: list[str] = field(default_factory=list)
 
     def add(self, user: User, key: str, item: ItemT) -> None:
         """Somebody has to be told an item, which the ledger knows as `key`."""
@@ -172,7 +172,7 @@ class _Sorting(Generic[ItemT]):
             self.by_address.setdefault(user.email.casefold(), (user.email, []))[1].append(item)
         elif (entry := self.ledger.entry(key)) is not None:
             if entry.state is State.SENT:
-                self.told.append(user.name)
+                self.notified.append(user.name)
             else:
                 self.entries.append(entry)
 
@@ -183,7 +183,7 @@ class _Sorting(Generic[ItemT]):
             without_address=tuple(dict.fromkeys(self.without)),
             uncertain=tuple(entry for entry in self.entries if entry.uncertain),
             refused=tuple(entry for entry in self.entries if entry.state is State.REFUSED),
-            told=tuple(dict.fromkeys(self.told)),
+            notified=tuple(dict.fromkeys(self.notified)),
         )
 
 

@@ -184,8 +184,8 @@ def _refusal(code: int, text: bytes | str) -> Answer:
 
 
 def _line(code: int, text: bytes | str) -> str:
-    words = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    return one_line(f"{code} {words}", 300)
+    reply = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return one_line(f"{code} {reply}", 300)
 
 
 def _words(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
-from gpuadmin.words import counted, size_words
+from gpuadmin.text import counted, size_words
 
 
 def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:

@@ -24,7 +24,7 @@ from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, r
 from gpuadmin.semester.refusals import refuse_unknown
 from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ def refuse_pending(reset: Reset, phase: str) -> None:
     for before in PHASES[: PHASES.index(phase)]:
         hosts = state.pending.get(before)
         if hosts and not reset.request.leave_pending:
-            words = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
+            reasons = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
             raise RefusedError(
-                f"{phase}: {before} is not done everywhere: {words}",
+                f"{phase}: {before} is not done everywhere: {reasons}",
                 hint="--resume tries again; --leave-pending goes on without these hosts, which stay pending",
             )
 
