@@ -13,7 +13,7 @@ from gpuadmin.text import one_line
 
 @dataclass(frozen=True)
 class Answers:
-    """`known`: host → what it said. `unknown`: host → why it did not. `failed`: those of them that answered, badly."""
+    """`known`: host → its answer. `unknown`: host → why there is none. `failed`: those of them that answered, badly."""
 
     known: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Answers:
         for name in asked:
             result = hosts.get(name)
             answer = None if result is None else result.reports.get(report)
-            # a host can fail for one person's sake and have spoken of all; one that could not begin says {}
+            # a host can fail because of one person and still answer about all; one that could not begin answers {}
             if result is not None and answer is not None and (not result.bad or (answer and result.status == "failed")):
                 known[name] = answer
                 continue
@@ -39,7 +39,7 @@ class Answers:
 
     @property
     def summary(self) -> str:
-        """Which hosts did not say it, and why: `storage1 (does not answer (timed out))`."""
+        """Which hosts did not answer, and why: `storage1 (does not answer (timed out))`."""
         return ", ".join(one_line(f"{host} ({reason})") for host, reason in self.unknown.items())
 
     @property

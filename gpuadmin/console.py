@@ -1,7 +1,7 @@
 """Plain lines, documents and questions. What has a layout is printed by `gpuadmin.display`.
 
 Everything that is printed or asked goes through one of the two (a contract test says so), and what is not printable in
-it stands as escapes: names of files, of processes and of mounts are what somebody on a node chose.
+becomes escapes: names of files, of processes and of mounts are what somebody on a node chose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpuadmin.text import visible
 
 
 def echo(text: str, *, err: bool = False, colour: str | None = None, end: bool = True) -> None:
-    """Print text without a layout, on standard output or standard error. `colour`: of what stands before the colon."""
+    """Print text without a layout, on standard output or standard error. `colour`: of the part before the colon."""
     escaped = visible(text)
     if colour is not None:
         head, colon, rest = escaped.partition(":")

@@ -15,7 +15,7 @@ from gpuadmin.console import echo
 
 
 class ExitCode(IntEnum):
-    """What the shell is told. Zero also means that there was nothing to do."""
+    """The exit codes. Zero also means that there was nothing to do."""
 
     DONE = 0
     ERROR = 1

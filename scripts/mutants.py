@@ -101,7 +101,7 @@ def read_lists(directory: Path = LISTS) -> list[Mutant]:
 
 
 def problems(mutant: Mutant, root: Path = ROOT) -> list[str]:
-    """What is wrong with an entry, in words: nothing is run for it."""
+    """What is wrong with an entry: nothing is run for it."""
     found = []
     source = root / mutant.file
     if not source.is_file():
@@ -284,7 +284,7 @@ def show(verdict: Verdict) -> None:
 
 
 def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], None] = show) -> list[Verdict]:
-    """Judge each mutant, several at a time, and tell of each when it is known."""
+    """Judge each mutant, several at a time, and announce each verdict when it is known."""
     verdicts = []
 
     def judged(verdict: Verdict) -> None:

@@ -23,7 +23,7 @@ _SPINNER = re.compile("[\u2800-\u28ff]")
 
 
 def session(command: str) -> str:
-    """Run a command on a pseudo-terminal, answer `y` to a question, and return what stands on the screen at the end."""
+    """Run a command on a pseudo-terminal, answer `y` to a question, and return what is on the screen at the end."""
     child = pexpect.spawn(
         "/bin/bash", ["-c", command], encoding="utf-8", dimensions=(60, WIDTH), timeout=600, env={**_environment()}
     )

@@ -19,7 +19,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asks of an account. None means: not said."""
+    """What somebody asks of an account. None means: not given."""
 
     name: str
     uid: int | None = None
@@ -30,7 +30,7 @@ class Request:
     note: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The fields that were said, but for the name."""
+        """The fields that were given, without the name."""
         given = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "note")}
         given["keys"] = list(self.keys) if self.keys is not None else None
         return {field: value for field, value in given.items() if value is not None}

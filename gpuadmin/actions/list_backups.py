@@ -33,9 +33,9 @@ def list_backups(options: Options, user: str | None) -> int:
 
 
 def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[str]) -> dict[str, Any]:
-    """Given what the hosts said, return the backups, newest first; with `user` only those that have their home.
+    """Given the hosts' answers, return the backups, newest first; with `user` only those that have their home.
 
-    `unknown`: hosts that were asked and did not say which they have, and why.
+    `unknown`: hosts that were asked and did not report which they have, and why.
     """
     found = []
     answers = Answers.of(run.hosts, asked, "facts")

@@ -23,7 +23,7 @@ ADVICE = "run it again to go on, or build a corrected image; gpuadmin list-image
 
 @dataclass(frozen=True)
 class Push:
-    """What the command line said. `deadline`: seconds that a trial may take, or None for images.deadline."""
+    """What the command line asks for. `deadline`: seconds that a trial may take, or None for images.deadline."""
 
     name: str
     canary: int
@@ -95,7 +95,7 @@ def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push) -> 
 
 
 def _result(run: RunResult, nodes: Sequence[str]) -> dict[str, Any]:
-    """Which nodes were not touched, and where the time went; both are said, too."""
+    """Which nodes were not touched, and where the time went; both are printed, too."""
     untouched = [host for host in nodes if host not in run.hosts]
     if untouched:
         echo(f"Not touched: {', '.join(untouched)}", err=True)

@@ -47,7 +47,7 @@ def request(
     target: str | None,
     in_place: bool,
 ) -> dict[str, Any]:
-    """Given what the command line said and who it is about, return what the storage host is asked for."""
+    """Given the options and the person, return what the storage host is asked for."""
     mode = "directory" if target else "in-place" if in_place else "beside"
     if person is None and not target:
         mode, target = "archive", str(PurePosixPath(settings.homes.export).parent / "archive")

@@ -57,14 +57,14 @@ class Collector:
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                message = failure_in_words(result, items, _task_name(data))
-                # a role that goes on after a failure, for the sake of the other hosts, ends with the same words
+                message = failure_message(result, items, _task_name(data))
+                # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
                 if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
                     host.message = message
                     self._on_host(name, "failed", message)
             case "runner_on_unreachable":
                 host.status = "unreachable"
-                host.message = unreachable_in_words(str(result.get("msg", "")))
+                host.message = unreachable_message(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
             case "runner_retry":
                 if result.get("progress"):
@@ -89,7 +89,7 @@ def _task_name(data: Mapping[str, Any]) -> str:
     return task.rpartition(" : ")[2]
 
 
-def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> str:
+def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
     message = str(result.get("msg") or "")
     if items:
@@ -126,7 +126,7 @@ _SSH_REASONS = (
 )
 
 
-def unreachable_in_words(message: str) -> str:
+def unreachable_message(message: str) -> str:
     """Given ssh's complaint, return it in plain words; an unknown one stays as ssh printed it."""
     for pattern, reason in _SSH_REASONS:
         if re.search(pattern, message):

@@ -111,5 +111,5 @@ def unsafe(value: Any) -> Any:
 
 
 def _quoted(path: Path) -> str:
-    # ssh splits UserKnownHostsFile at blanks and reads double quotes; the whole list stands in single quotes
+    # ssh splits UserKnownHostsFile at blanks and reads double quotes; the whole list is in single quotes
     return f'"{path}"' if " " in str(path) else str(path)

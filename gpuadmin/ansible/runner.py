@@ -33,7 +33,7 @@ def run(
 ) -> RunResult:
     """Run a playbook to its end, or until a signal ends it.
 
-    `on_task(name)` and `on_host(host, outcome, detail)` are told what happens while it happens. Raises GpuadminError
+    `on_task(name)` and `on_host(host, outcome, detail)` are called while it happens. Raises GpuadminError
     only when Ansible could not be started at all; what goes wrong on hosts is in the result.
     """
     if shutil.which("ssh", path=SYSTEM_PATH) is None:
@@ -101,7 +101,7 @@ def _last_output(text: str) -> str:
     for index, line in enumerate(lines):
         if "ERROR" in line:
             return "\n".join(lines[index : index + 4])
-    return lines[-1] if lines else "Ansible ended without a word"
+    return lines[-1] if lines else "Ansible ended without output"
 
 
 @contextmanager

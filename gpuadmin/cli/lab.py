@@ -77,7 +77,7 @@ def status(as_json: bool, name: str) -> int:
 def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> int:
     """Log in to a host as the admin, or run a command there (`sudo` needs no password).
 
-    Options for gpuadmin stand before HOST.
+    Options for gpuadmin come before HOST.
     """
     from gpuadmin.actions import lab
 

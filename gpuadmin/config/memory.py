@@ -74,7 +74,7 @@ def recall(site: Path) -> Memory:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
             f"{path}: is damaged, so whether a uid was somebody's is not known",
-            hint="restore it from a copy; or compare users.yml with one, and delete it: it is written anew",
+            hint="restore it from a copy; or compare users.yml with one, and delete it: gpuadmin writes it again",
         ) from None
 
 

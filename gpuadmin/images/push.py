@@ -64,7 +64,7 @@ def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str], port: in
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What a push does to one node: `action` is push, none or refuse; `words` say it."""
+    """What a push does to one node: `action` is push, none or refuse; `summary` says it, the first line why."""
 
     action: str
     summary: tuple[str, ...]
@@ -120,7 +120,7 @@ def _receives(receives: Mapping[str, Any]) -> str:
 def time_spent(steps: Mapping[str, float], last: Mapping[str, Any]) -> dict[str, float]:
     """Where one node's push spent its time: seconds by step.
 
-    ``steps``: those that the node took in this run. ``last``: its record of the switch. ``reboot`` is what lies between
+    ``steps``: those that the node took in this run. ``last``: its record of the switch. ``reboot`` is what is between
     the last step and the start of the new kernel, with the waiting for people; ``boot`` goes on to the commit.
     """
     spent = dict(steps)
@@ -132,7 +132,7 @@ def time_spent(steps: Mapping[str, float], last: Mapping[str, Any]) -> dict[str,
 
 
 def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
-    """Given each node's seconds by step, return in words what took a second or more, and where, longest first."""
+    """Given each node's seconds by step, return what took a second or more, and where, longest first."""
     slowest: dict[str, tuple[float, str]] = {}
     for host, steps in spent.items():
         for step, seconds in steps.items():

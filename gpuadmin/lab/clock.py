@@ -1,4 +1,4 @@
-"""Sets a guest's clock after it came back from a snapshot, where it stood still."""
+"""Sets a guest's clock after it came back from a snapshot, where it was paused."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def pasteable(command: Sequence[str]) -> str:
 def run(
     command: Sequence[str], *, log: Path | None = None, cwd: Path | None = None, timeout: float | None = None
 ) -> str:
-    """Run a command and return what it said, errors included.
+    """Run a command and return its output, errors included.
 
     With `log`, that goes to the end of that file instead, and the result is empty. Raises GpuadminError with the
     command and the end of its output if it fails or exceeds `timeout` (seconds).

@@ -40,6 +40,6 @@ def power_off(lab: Lab, host: Host) -> None:
 
 
 def last_output(lab: Lab, host: Host) -> str:
-    """Return the end of what a host said on its console."""
+    """Return the end of a host's console."""
     output: str = _kind(lab).last_output(lab, host)
     return output

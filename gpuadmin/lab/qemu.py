@@ -130,6 +130,6 @@ def power_off(lab: Lab, host: Host) -> None:
 
 
 def last_output(lab: Lab, host: Host) -> str:
-    """Return the end of a host's console, and of what QEMU itself said."""
+    """Return the end of a host's console, and of what QEMU itself printed."""
     directory = lab.host_directory(host)
     return f"{tail(directory / 'qemu.log', 5)}\n{tail(directory / 'console.log')}".strip()

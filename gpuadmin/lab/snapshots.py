@@ -17,7 +17,7 @@ from gpuadmin.lab.state import Host, Lab
 def save(name: str, snapshot: str, progress: Progress) -> None:
     """Save all hosts of a running lab under a name; one of that name is replaced.
 
-    All hosts stand still while each is saved, so none has answered what another has not asked.
+    All hosts are paused while each is saved, so none has answered what another has not asked.
     """
     state.check_name(snapshot, "snapshot")
     with state.locked(name):

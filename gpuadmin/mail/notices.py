@@ -1,4 +1,4 @@
-"""Decisions about notices: who has to be told today that their account ends. Pure; nothing is sent here.
+"""Decisions about notices: who has to be notified today that their account ends. Pure; nothing is sent here.
 
 A reminder is due by `<=`, not by `==`: of the reminders that a day has passed, only the most urgent one is sent, so a
 timer that slept for a week sends one mail with the right number of days. A person's notices are one mail.
@@ -22,7 +22,7 @@ DEFAULT_REMINDERS = (14, 7, 1)
 
 @dataclass(frozen=True)
 class Notice:
-    """That an account ends on a day, told because a reminder of so many days (`rule`) is due."""
+    """That an account ends on a day; sent because a reminder of so many days (`rule`) is due."""
 
     user: User
     kind: str  # `term`: the reset takes home and Docker data; `expiry`: the account's own last day
@@ -33,7 +33,7 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """Under which the ledger remembers it. A deadline that moves makes new reminders: people were told another."""
+        """Under which the ledger remembers it. A deadline that moves makes new reminders: people were sent another."""
         return f"{self.kind} {self.user.name} {self.day} {self.rule} {self.term}".strip()
 
 
@@ -48,7 +48,7 @@ class Notices:
     notified: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """What is not sent, as it stands in a run's record."""
+        """What is not sent, as a run's record has it."""
         return {
             "without_address": list(self.without_address),
             "uncertain": [entry.document() for entry in self.uncertain],
@@ -57,10 +57,10 @@ class Notices:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for a plan about those who are not told."""
+        """Sentences for a plan about those who are not notified."""
         sentences = []
         if self.without_address:
-            sentences.append(f"no e-mail address, so not told: {', '.join(self.without_address)}")
+            sentences.append(f"no e-mail address, so not notified: {', '.join(self.without_address)}")
         return (*sentences, *(entry.summary for entry in (*self.uncertain, *self.refused)))
 
 
@@ -155,7 +155,7 @@ ItemT = TypeVar("ItemT")
 
 @dataclass
 class _Sorting(Generic[ItemT]):
-    """Sorts what people have to be told by address, and what is not sent by its reason."""
+    """Sorts what people have to be sent by address, and what is not sent by its reason."""
 
     ledger: Ledger
     again: Collection[str]
@@ -165,7 +165,7 @@ class _Sorting(Generic[ItemT]):
     notified: list[str] = field(default_factory=list)
 
     def add(self, user: User, key: str, item: ItemT) -> None:
-        """Somebody has to be told an item, which the ledger knows as `key`."""
+        """Somebody has to be sent an item, which the ledger knows as `key`."""
         if user.email is None:
             self.without.append(user.name)
         elif self.ledger.open_keys([key], user.email, user.name in self.again):

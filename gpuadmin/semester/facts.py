@@ -1,4 +1,4 @@
-"""What the hosts said of themselves before anything was decided."""
+"""What the hosts reported before anything was decided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuadmin.results import HostResult
 
 @dataclass(frozen=True)
 class Facts:
-    """`hosts`: what each host said (the module term_facts), None for one that did not answer or could not say."""
+    """`hosts`: what each host reported (the module term_facts), None for one that did not answer or failed."""
 
     hosts: Mapping[str, Mapping[str, Any] | None]
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -32,14 +32,14 @@ class Facts:
 
     @property
     def homes_unknown(self) -> str | None:
-        """Why nobody knows which homes and backups there are, in words; None where the storage host has said it."""
+        """Why nobody knows which homes and backups there are; None where the storage host reported them."""
         if self.of_homes() is not None:
             return None
         return ", ".join(f"{host} ({reason})" for host, reason in self.problems.items()) or "no storage host was asked"
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The hosts that did not say anything."""
+        """The hosts that did not answer."""
         return tuple(name for name, answer in self.hosts.items() if answer is None)
 
     def of_homes(self) -> Mapping[str, Any] | None:

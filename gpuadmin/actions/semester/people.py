@@ -36,7 +36,7 @@ class Announce(Phase):
         builder = PlanBuilder("Announce")
         notices = self._notices()
         if notices is None:
-            builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
+            builder.warn("gpuadmin.yml has no `mail`: gpuadmin notifies nobody")
             return builder.build()
         # a password that is missing is found before anything is done
         post = Post.of(self.reset.session, self.reset.mail)

@@ -29,7 +29,7 @@ from gpuadmin.text import counted
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line said."""
+    """What the command line asks for."""
 
     term: str | None = None
     phase: str | None = None
@@ -107,7 +107,7 @@ class Reset:
 
 
 def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset | None:
-    """Find out where the reset stands, look at the hosts and decide. None: it was done before."""
+    """Find out how far the reset came, look at the hosts and decide. None: it was done before."""
     site = session.site
     term = current_term(site.settings)
     if request.term is not None and request.term != term.name:
@@ -186,7 +186,7 @@ def refuse_early(reset: Reset, phase: str, today: date) -> None:
 
 
 def refuse_pending(reset: Reset, phase: str) -> None:
-    """A phase that is not done somewhere holds the next ones up, unless the admin lets it pend."""
+    """A phase that is pending on a host stops the next ones, unless the admin leaves it pending."""
     state = reset.state
     for before in PHASES[: PHASES.index(phase)]:
         hosts = state.pending.get(before)

@@ -33,7 +33,7 @@ class Change:
 
 
 def account_actions(user: User, session: Session) -> list[str]:
-    """What a node does for a person, in words that name ids."""
+    """What a node does for a person, with the ids."""
     settings = session.site.settings
     if user.uid is None:
         return [f"{user.name}: home, Docker and subids by what the directory says"]
@@ -145,7 +145,7 @@ def ask_uids(session: Session) -> dict[str, Any]:
 
 
 def uids_elsewhere(session: Session) -> dict[int, str]:
-    """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it, in words.
+    """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it.
 
     Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
     --limit leaves out the storage host: it would not learn whose the uid is.

@@ -54,7 +54,7 @@ def show_lists(console: SafeConsole, lists: Lists) -> None:
 
 
 def what(entry: Entry) -> str:
-    """An entry's state in words for an admin."""
+    """An entry's state, for an admin."""
     if entry.reason:
         return entry.reason
     if entry.missing:

@@ -111,7 +111,7 @@ class Post:
 
 
 def mails_document(deliveries: Sequence[Delivery]) -> dict[str, Any]:
-    """What became of the mails, as it stands in a run's record."""
+    """What became of the mails, as a run's record has it."""
     return {"mails": [delivery.document() for delivery in deliveries]}
 
 

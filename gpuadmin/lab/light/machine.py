@@ -1,4 +1,4 @@
-"""Light hosts as the lab handles its hosts: starting one, finding it again, ending it, what it said last."""
+"""Light hosts as the lab handles its hosts: starting one, finding it again, ending it, the end of its output."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def power_off(lab: Lab, host: Host) -> None:
 
 
 def last_output(lab: Lab, host: Host) -> str:
-    """Return the end of what the launcher and the host's systemd said."""
+    """Return the end of what the launcher and the host's systemd printed."""
     directory = lab.host_directory(host)
     return f"{tail(directory / 'light.log', 5)}\n{tail(directory / 'console.log')}".strip()
