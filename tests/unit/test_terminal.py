@@ -83,9 +83,9 @@ def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFix
     show(console, report(text), Path("/x"))
     console.print(text, styled((text, "bold"), text), lines_of([text]))
     echo(Answers(unknown={text: text}).summary)
-    shown = capsys.readouterr().out
-    assert shown.count("node9") > 20
-    assert [line for line in shown.splitlines() if line.strip().startswith("node9")] == []
+    output = capsys.readouterr().out
+    assert output.count("node9") > 20
+    assert [line for line in output.splitlines() if line.strip().startswith("node9")] == []
 
 
 @given(hostile)

@@ -65,8 +65,8 @@ def test_who_stays(fields: dict[str, Any], keep: list[str], stays: bool) -> None
     assert standing.stays == stays
     assert names([standing], stays=stays) == ["minji"]
     assert standing.reason
-    told = due(registry, settings, DEADLINE - timedelta(days=3), keep)
-    assert [notice.kind for notice in told if notice.kind == "term"] == ([] if stays else ["term"])
+    found = due(registry, settings, DEADLINE - timedelta(days=3), keep)
+    assert [notice.kind for notice in found if notice.kind == "term"] == ([] if stays else ["term"])
 
 
 def test_protected_people_stay_and_are_told_nothing() -> None:
@@ -191,10 +191,10 @@ def test_the_end_is_told_once(tmp_path: Path) -> None:
         {"name": "minji"}, {"name": "jiho", "email": "minji@example.org"}, {"name": "seo", "email": None}
     )
     ledger = Ledger.of(tmp_path)
-    told = plan_closing(registry.users, "2026-2", ledger, backup_until=None)
-    (letter,) = told.letters
+    found = plan_closing(registry.users, "2026-2", ledger, backup_until=None)
+    (letter,) = found.letters
     assert letter.names == ("minji", "jiho")
-    assert told.without_address == ("seo",)
+    assert found.without_address == ("seo",)
     ledger.finish(letter, ledger.begin(letter, "smtp"), State.SENT)
     assert plan_closing(registry.users, "2026-2", ledger, backup_until=None).letters == ()
     assert plan_closing(registry.users, "2027-1", ledger, backup_until=None).letters
