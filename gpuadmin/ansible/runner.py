@@ -33,7 +33,7 @@ def run(
 ) -> RunResult:
     """Run a playbook to its end, or until a signal ends it.
 
-    `on_task(name)` and `on_host(host, outcome, detail)` are called while it happens. Raises GpuadminError
+    `on_task(name)` and `on_host(host, outcome, detail)` are called while the run goes on. Raises GpuadminError
     only when Ansible could not be started at all; what goes wrong on hosts is in the result.
     """
     if shutil.which("ssh", path=SYSTEM_PATH) is None:

@@ -18,7 +18,7 @@ from gpuadmin.config.schema import Registry, Settings, User
 
 @dataclass(frozen=True)
 class Member:
-    """A row of the group's list: None: the list does not have it."""
+    """A row of the group's list; None: the list does not have it."""
 
     line: int
     name: str | None

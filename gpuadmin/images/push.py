@@ -64,7 +64,7 @@ def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str], port: in
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What a push does to one node: `action` is push, none or refuse; `summary` says it, the first line why."""
+    """What a push does to one node: `action` is push, none or refuse; `summary` describes it, a line each."""
 
     action: str
     summary: tuple[str, ...]
