@@ -12,7 +12,7 @@ import pytest
 
 from gpuadmin.cli import VERBS
 from tests import where
-from tests.e2e.conftest import pytest_collection_modifyitems
+from tests.e2e.conftest import Lanes, lane, pytest_collection_modifyitems
 
 ROOT = Path(__file__).resolve().parents[2]
 E2E = ROOT / "tests/e2e"
@@ -150,4 +150,9 @@ def test_the_virtual_cluster_has_a_process_of_its_own(
     ]
     pytest_collection_modifyitems(items)
     assert items[0].name == "on light hosts"
-    assert {one.name: one.get_closest_marker("xdist_group").args[0] for one in items} == lanes
+    ids = {
+        one.name: f"{one.name}[{one.callspec.params['hosts']}-9]" if hasattr(one, "callspec") else one.name
+        for one in items
+    }
+    assert {name: lane(nodeid) for name, nodeid in ids.items()} == lanes
+    assert Lanes._split_scope(None, ids["on the virtual cluster"]) == "virtual"  # type: ignore[arg-type]

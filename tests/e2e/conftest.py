@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import where
 from tests.e2e import imaging
@@ -24,12 +26,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Light hosts first. For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
-    for item in items:
-        if item.get_closest_marker("lab"):
-            whole = bool(where.why_virtual()) or on_virtual_cluster(item)
-            item.add_marker(pytest.mark.xdist_group(where.VIRTUAL if whole else where.LIGHT))
+    """Light hosts first."""
     items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
+    """For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
+    return Lanes(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests that share a lab go to one worker. By their ids: xdist's own groups are lost with pytest 9.2."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return lane(nodeid)
+
+
+def lane(nodeid: str) -> str:
+    """Given a test's id, return which of the two workers has it."""
+    return where.VIRTUAL if where.why_virtual() or f"[{where.VIRTUAL}" in nodeid else where.LIGHT
 
 
 def on_virtual_cluster(item: pytest.Item) -> bool:
