@@ -91,7 +91,7 @@ bench: $(READY) system-test ## start-up time, accounts and wiping against the wi
 	@$(BIN)/python benchmarks/wipe.py
 
 .PHONY: lock
-lock: ## write requirements.lock anew, in an environment of its own
+lock: ## write requirements.lock again, in its own environment
 	@scripts/lock
 
 .PHONY: venv

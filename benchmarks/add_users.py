@@ -58,10 +58,10 @@ def names(hosts: int) -> list[str]:
     return ["storage1", *(f"node{index + 1}" for index in range(hosts))]
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds that some work takes."""
+def timed(action: Callable[[], object]) -> float:
+    """Seconds that an action takes."""
     begin = time.perf_counter()
-    work()
+    action()
     return time.perf_counter() - begin
 
 
@@ -85,33 +85,33 @@ def everybody_is_there(running: Cluster, users: int) -> None:
                 raise RuntimeError(f"{host.name}: not all of {users} people have what they need")
 
 
-def ours(users: int, hosts: int, work: Path) -> Measured:
+def ours(users: int, hosts: int, base: Path) -> Measured:
     """A first run on fresh hosts, and a second run that finds nothing to do."""
     before = processor_seconds()
     with cluster(names(hosts)) as running:
-        directory = site(running, Path(tempfile.mkdtemp(dir=work)), users)
+        directory = site(running, Path(tempfile.mkdtemp(dir=base)), users)
         first = sync(directory, "changed")
         everybody_is_there(running, users)
         again = sync(directory, "ok")
     return Measured(first, processor_seconds() - before, again)
 
 
-def theirs(users: int, hosts: int, work: Path, *, tuned: bool) -> Measured:
+def theirs(users: int, hosts: int, base: Path, *, tuned: bool) -> Measured:
     """The wiki's playbook on fresh hosts."""
     before = processor_seconds()
     with cluster(names(hosts)) as running:
         for host in running.hosts:
             wiki.prepare(host, users)
-        seconds = timed(lambda: wiki.run(running, users, Path(tempfile.mkdtemp(dir=work)), tuned=tuned))
+        seconds = timed(lambda: wiki.run(running, users, Path(tempfile.mkdtemp(dir=base)), tuned=tuned))
         everybody_is_there(running, users)
     return Measured(seconds, processor_seconds() - before)
 
 
-def against_the_wiki(users: int, hosts: int, runs: int, work: Path, *, tuned: bool) -> Row:
+def against_the_wiki(users: int, hosts: int, runs: int, base: Path, *, tuned: bool) -> Row:
     """One row: both ways, and their ratio."""
-    measured = [ours(users, hosts, work)]
-    baseline = theirs(users, hosts, work, tuned=tuned)
-    measured += [ours(users, hosts, work) for _ in range(runs - 1)]
+    measured = [ours(users, hosts, base)]
+    baseline = theirs(users, hosts, base, tuned=tuned)
+    measured += [ours(users, hosts, base) for _ in range(runs - 1)]
     first = statistics.median(run.seconds for run in measured)
     processor = statistics.median(run.processor for run in measured)
     return {
@@ -129,10 +129,10 @@ def against_the_wiki(users: int, hosts: int, runs: int, work: Path, *, tuned: bo
     }
 
 
-def growth(users: int, hosts: int, runs: int, work: Path) -> Row:
+def growth(users: int, hosts: int, runs: int, base: Path) -> Row:
     """One row without a baseline: the first run, and the median of runs that find nothing to do."""
     with cluster(names(hosts)) as running:
-        directory = site(running, Path(tempfile.mkdtemp(dir=work)), users)
+        directory = site(running, Path(tempfile.mkdtemp(dir=base)), users)
         first = sync(directory, "changed")
         everybody_is_there(running, users)
         again = [sync(directory, "ok") for _ in range(runs)]
@@ -189,13 +189,13 @@ def main() -> None:
     # a benchmark that is ended leaves no hosts behind
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     facts, rows = machine(), []
-    with tempfile.TemporaryDirectory() as work:
+    with tempfile.TemporaryDirectory() as base:
         for users in options.users or ([30] if options.quick else [30, 100]):
             print(f"{users} people × {options.hosts} hosts …", file=sys.stderr, flush=True)
-            rows.append(against_the_wiki(users, options.hosts, options.runs, Path(work), tuned=options.tuned))
+            rows.append(against_the_wiki(users, options.hosts, options.runs, Path(base), tuned=options.tuned))
         for users, hosts in () if options.quick else ((1000, options.hosts), (100, 40)):
             print(f"{users} people × {hosts} hosts …", file=sys.stderr, flush=True)
-            rows.append(growth(users, hosts, options.runs, Path(work)))
+            rows.append(growth(users, hosts, options.runs, Path(base)))
     assert __doc__ is not None
     method = " ".join(__doc__.partition("Method. ")[2].split())
     options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """How long a node takes for an image, against the plain pipe, on loop devices.
 
 `benchmarks/push_image.py [DIRECTORY]`; DIRECTORY (default /usr/lib/x86_64-linux-gnu) is what the image holds, and every
-50th file changes. Needs root, some 8 GB below --work, btrfs-progs and zstd. The plain pipe
+50th file changes. Needs root, some 8 GB below --place, btrfs-progs and zstd. The plain pipe
 `btrfs send | zstd -3 | zstd -d | btrfs receive` and the engine's push (fetch from the store, size, sha256, signature,
 receive, uuid, root with identity) are run in turn in one go; ratios count, not seconds. Leaves with 1 above the goals.
 """
@@ -51,16 +51,16 @@ def forget() -> None:
     Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
-def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
+def measure(place: Path, content: Path, rounds: int) -> dict[str, list[float]]:
     """Return what was measured: name → seconds of every round."""
-    store, key = work / "store", work / "key"
+    store, key = place / "store", place / "key"
     store.mkdir()
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
     signers = f'gpuadmin namespaces="gpuadmin-image" {key.with_suffix(".pub").read_text()}'
-    golden = make_node(work, "node1", signers, store, mib=16384)
+    golden = make_node(place, "node1", signers, store, mib=16384)
     nodes: list[Node] = []
     try:
-        world = World(work, golden, key, store)
+        world = World(place, golden, key, store)
 
         def fill(root: Path) -> None:
             shell(f"cp -a --reflink=never {content}/. {root / 'usr/lib'}/")
@@ -86,7 +86,7 @@ def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
         world.publish("two", ["one"], full=False)
         seconds: dict[str, list[float]] = {key: [] for key in ("plain full", "push full", "plain 2 %", "push 2 %")}
         for number in range(rounds):
-            base = work / f"round{number}"
+            base = place / f"round{number}"
             base.mkdir()
             node = make_node(base, "node2", signers, store, mib=16384)
             nodes.append(node)
@@ -111,9 +111,9 @@ def measure(work: Path, content: Path, rounds: int) -> dict[str, list[float]]:
             subprocess.run(["umount", "-l", str(one.top)], check=False, capture_output=True)
 
 
-def measure_protocols(work: Path, content: Path) -> None:
+def measure_protocols(place: Path, content: Path) -> None:
     """Print what stream versions cost where the disk holds its files compressed: bytes sent, and seconds to receive."""
-    tops = [work / "from", work / "to"]
+    tops = [place / "from", place / "to"]
     try:
         for top in tops:
             with top.with_suffix(".disk").open("wb") as disk:
@@ -125,7 +125,7 @@ def measure_protocols(work: Path, content: Path) -> None:
         shell(f"cp -a --reflink=never {content}/. {tops[0]}/root/")
         run("btrfs", "subvolume", "snapshot", "-r", tops[0] / "root", tops[0] / "image")
         for title, options in (("1", ""), ("2, compressed data", "--proto 2 --compressed-data")):
-            stream = work / "stream"
+            stream = place / "stream"
             forget()
             send = f"btrfs -q send {options} {tops[0]}/image | zstd -q -3 -T0 -f -o {stream}"
             sending = timed(partial(shell, send))
@@ -144,15 +144,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="an image onto a node, against the plain pipe")
     parser.add_argument("directory", nargs="?", default="/usr/lib/x86_64-linux-gnu", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", default=None)
+    parser.add_argument("--place", default=None)
     options = parser.parse_args()
     if os.geteuid() != 0:
         print("needs root: it mounts file systems", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="gpuadmin-bench-", dir=options.work) as work:
-        (Path(work) / "protocols").mkdir()
-        measure_protocols(Path(work) / "protocols", options.directory)
-        seconds = measure(Path(work), options.directory, options.rounds)
+    with tempfile.TemporaryDirectory(prefix="gpuadmin-bench-", dir=options.place) as place:
+        (Path(place) / "protocols").mkdir()
+        measure_protocols(Path(place) / "protocols", options.directory)
+        seconds = measure(Path(place), options.directory, options.rounds)
     median = {name: statistics.median(values) for name, values in seconds.items()}
     for name, values in seconds.items():
         print(f"{name:10}  median {median[name]:6.2f} s   ({' '.join(f'{value:.2f}' for value in values)})")

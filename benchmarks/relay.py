@@ -118,48 +118,48 @@ def network(hosts: int, mbit: int) -> Iterator[None]:
         subprocess.run(["ip", "link", "delete", BRIDGE], check=False, capture_output=True)
 
 
-def node(number: int, work: Path, size: int, previous: str, following: str) -> subprocess.Popen[str]:
+def node(number: int, place: Path, size: int, previous: str, following: str) -> subprocess.Popen[str]:
     """Start what a node does."""
     return subprocess.Popen(
         ["ip", "netns", "exec", f"{PREFIX}{number}", sys.executable, "-c", NODE,
-         f"http://{address(0)}:{HTTP}/stream", str(work / f"node{number}"), str(work / "key"), str(size), previous,
+         f"http://{address(0)}:{HTTP}/stream", str(place / f"node{number}"), str(place / "key"), str(size), previous,
          following, str(PORT)],
         env={**os.environ, "PYTHONPATH": str(COLLECTIONS)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def seconds(work: Path, count: int, size: int, *, chain: bool) -> float:
+def seconds(place: Path, count: int, size: int, *, chain: bool) -> float:
     """Bring the stream to so many nodes; return how long that takes until the last has it, and check that it has."""
     followers = []
     if chain:
         for number in range(2, count + 1):
             following = address(number + 1) if number < count else ""
-            followers.append(node(number, work, size, address(number - 1), following))
+            followers.append(node(number, place, size, address(number - 1), following))
         for one in followers:
             assert one.stdout is not None
             assert one.stdout.readline() == "listening\n"
     begin = time.monotonic()
     if chain:
-        followers.append(node(1, work, size, "", address(2) if count > 1 else ""))
+        followers.append(node(1, place, size, "", address(2) if count > 1 else ""))
     else:
-        followers = [node(number, work, size, "", "") for number in range(1, count + 1)]
+        followers = [node(number, place, size, "", "") for number in range(1, count + 1)]
     for one in followers:
         assert one.wait(600) == 0
     took = time.monotonic() - begin
     for number in range(1, count + 1):
-        (came,) = (work / f"node{number}" / "incoming").iterdir()
-        run("cmp", work / "stream", came)
-        shutil.rmtree(work / f"node{number}")
+        (came,) = (place / f"node{number}" / "incoming").iterdir()
+        run("cmp", place / "stream", came)
+        shutil.rmtree(place / f"node{number}")
     return took
 
 
-def one_hop(work: Path, size: int) -> str:
+def one_hop(place: Path, size: int) -> str:
     """How fast one node takes from another over loopback, encrypted, and what it costs; from and to memory.
 
     What it costs each side in time of a core holds on a busy machine as well.
     """
-    key = work / "key"
-    code = f"import sys; sys.argv[1:] = [{str(key)!r}, {str(work)!r}, {str(size)!r}]\n{HOP}"
+    key = place / "key"
+    code = f"import sys; sys.argv[1:] = [{str(key)!r}, {str(place)!r}, {str(size)!r}]\n{HOP}"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(COLLECTIONS)}, check=True,
         stdout=subprocess.PIPE, text=True,
@@ -171,29 +171,30 @@ def one_hop(work: Path, size: int) -> str:
     )
 
 
-def measure(work: Path, counts: Sequence[int], megabytes: int, mbit: int) -> bool:
+def measure(place: Path, counts: Sequence[int], megabytes: int, mbit: int) -> bool:
     """Print the table; return whether the goal is met."""
     size = megabytes * 1_000_000
-    (work / "stream").write_bytes(os.urandom(size))
-    (work / "key").touch(mode=0o600)
-    (work / "key").write_text(make_key())
+    (place / "stream").write_bytes(os.urandom(size))
+    (place / "key").touch(mode=0o600)
+    (place / "key").write_text(make_key())
     with network(max(counts) + 1, mbit):
-        command = ["ip", "netns", "exec", f"{PREFIX}0", sys.executable, "-m", "http.server", str(HTTP), "-d", str(work)]
+        command = ["ip", "netns", "exec", f"{PREFIX}0", sys.executable, "-m", "http.server", str(HTTP)]
+        command += ["-d", str(place)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
             try:
                 time.sleep(1)
-                one = seconds(work, 1, size, chain=False)
+                one = seconds(place, 1, size, chain=False)
                 print(f"{megabytes} MB at {mbit} Mbit/s: one node {one:.2f} s")
                 last = 1.0
                 for count in [count for count in counts if count > 1]:
-                    star, chain = (seconds(work, count, size, chain=way) for way in (False, True))
+                    star, chain = (seconds(place, count, size, chain=way) for way in (False, True))
                     last = chain / one
                     print(
                         f"{count} nodes: star {star:6.2f} s ({star / one:.2f} ×), chain {chain:6.2f} s ({last:.2f} ×)"
                     )
             finally:
                 server.terminate()
-    print(f"one hop over loopback, without a limit: {one_hop(work, size)}")
+    print(f"one hop over loopback, without a limit: {one_hop(place, size)}")
     print(f"chain at {max(counts)} nodes: {last:.2f} × of one (goal: at most {GOAL})")
     return last <= GOAL
 
@@ -208,9 +209,9 @@ def main() -> int:
     if os.geteuid() != 0 or missing:
         print(f"needs root{' and ' + ', '.join(missing) if missing else ''}", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="gpuadmin-relay-") as work:
+    with tempfile.TemporaryDirectory(prefix="gpuadmin-relay-") as place:
         counts = [int(count) for count in options.nodes.split(",")]
-        return 0 if measure(Path(work), counts, options.megabytes, options.mbit) else 1
+        return 0 if measure(Path(place), counts, options.megabytes, options.mbit) else 1
 
 
 if __name__ == "__main__":

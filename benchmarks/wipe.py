@@ -66,12 +66,12 @@ def make_homes(root: Path, users: int, files: int) -> None:
     os.sync()
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(action: Callable[[], object]) -> float:
     """Seconds that something takes, with cold caches."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3")
     begin = time.perf_counter()
-    work()
+    action()
     return time.perf_counter() - begin
 
 
@@ -108,9 +108,9 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=5000, help="files of each user")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "wipe.json", help="where the figures go")
     options = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="gpuadmin-wipe-"))
+    base = Path(tempfile.mkdtemp(prefix="gpuadmin-wipe-"))
     try:
-        image, point = work / "disk", work / "srv"
+        image, point = base / "disk", base / "srv"
         with image.open("wb") as stream:
             stream.truncate(max(2 << 30, options.users * options.files * 8192))
         run("mkfs.btrfs", "-q", image)
@@ -120,15 +120,15 @@ def main() -> int:
             print(
                 f"{options.users * options.files} files of {options.users} users: {time.perf_counter() - begin:.0f} s"
             )
-        run("cp", "--sparse=always", image, work / "copy")
+        run("cp", "--sparse=always", image, base / "copy")
         # the same file system twice must not be mounted twice at once
-        with mounted(work / "copy", point):
+        with mounted(base / "copy", point):
             theirs = with_rm(point)
-        (work / "copy").unlink()
+        (base / "copy").unlink()
         with mounted(image, point):
             ours = with_gpuadmin(point, options.users)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(base, ignore_errors=True)
     ratio = ours["empty"] / theirs["empty"]
     print("| step | rm -rf | gpuadmin |\n| --- | ---: | ---: |")
     print(f"| snapshot (gpuadmin: and manifests, verified) | {theirs['snapshot']:.2f} s | {ours['backup']:.2f} s |")

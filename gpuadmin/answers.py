@@ -8,12 +8,12 @@ from typing import Any
 
 from gpuadmin.errors import ExitCode, HostFailedError, UnreachableError
 from gpuadmin.results import HostResult
-from gpuadmin.words import one_line
+from gpuadmin.text import one_line
 
 
 @dataclass(frozen=True)
 class Answers:
-    """`known`: host → what it said. `unknown`: host → why it did not. `failed`: those of them that answered, badly."""
+    """`known`: host → its answer. `unknown`: host → why there is none. `failed`: those of them that answered, badly."""
 
     known: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -27,10 +27,10 @@ class Answers:
         failed = set()
         for name in asked:
             result = hosts.get(name)
-            said = None if result is None else result.reports.get(report)
-            # a host can fail for one person's sake and have spoken of all; one that could not begin says {}
-            if result is not None and said is not None and (not result.bad or (said and result.status == "failed")):
-                known[name] = said
+            answer = None if result is None else result.reports.get(report)
+            # a host can fail because of one person and still answer about all; one that could not begin answers {}
+            if result is not None and answer is not None and (not result.bad or (answer and result.status == "failed")):
+                known[name] = answer
                 continue
             unknown[name] = "did not answer" if result is None else result.message or "did not say"
             if result is not None and result.status != "unreachable":
@@ -38,8 +38,8 @@ class Answers:
         return cls(known, unknown, frozenset(failed))
 
     @property
-    def words(self) -> str:
-        """Which hosts did not say it, and why: `storage1 (does not answer (timed out))`."""
+    def summary(self) -> str:
+        """Which hosts did not answer, and why: `storage1 (does not answer (timed out))`."""
         return ", ".join(one_line(f"{host} ({reason})") for host, reason in self.unknown.items())
 
     @property
@@ -52,7 +52,7 @@ class Answers:
     def among(self, hosts: Collection[str]) -> Answers:
         """The answers of some of the hosts."""
         return Answers(
-            {host: said for host, said in self.known.items() if host in hosts},
+            {host: answer for host, answer in self.known.items() if host in hosts},
             {host: reason for host, reason in self.unknown.items() if host in hosts},
             self.failed & set(hosts),
         )
@@ -61,7 +61,7 @@ class Answers:
         """Raise UnreachableError, or HostFailedError, unless all have answered. `what` is not known without them."""
         if self.unknown:
             kind = HostFailedError if self.failed else UnreachableError
-            raise kind(f"{what} is not known: {self.words}", hint="nothing was changed; try again when they answer")
+            raise kind(f"{what} is not known: {self.summary}", hint="nothing was changed; try again when they answer")
 
 
 def code_of(answers: Iterable[Answers]) -> ExitCode:

@@ -1,27 +1,27 @@
 """Plain lines, documents and questions. What has a layout is printed by `gpuadmin.display`.
 
-Everything that is printed or asked goes through one of the two (a contract test says so), and what is not printable in
-it stands as escapes: names of files, of processes and of mounts are what somebody on a node chose.
+Everything that is printed or asked goes through one of the two (a contract test says so), and what is not printable
+in it becomes escapes: names of files, of processes and of mounts are what somebody on a node chose.
 """
 
 from __future__ import annotations
 
 import click
 
-from gpuadmin.words import visible
+from gpuadmin.text import visible
 
 
-def say(text: str, *, err: bool = False, colour: str | None = None, end: bool = True) -> None:
-    """Print text without a layout, on standard output or standard error. `colour`: of what stands before the colon."""
-    shown = visible(text)
+def echo(text: str, *, err: bool = False, colour: str | None = None, end: bool = True) -> None:
+    """Print text without a layout, on standard output or standard error. `colour`: of the part before the colon."""
+    escaped = visible(text)
     if colour is not None:
-        head, colon, rest = shown.partition(":")
-        shown = f"{click.style(head, fg=colour)}{colon}{rest}"
-    click.echo(shown, err=err, nl=end)
+        head, colon, rest = escaped.partition(":")
+        escaped = f"{click.style(head, fg=colour)}{colon}{rest}"
+    click.echo(escaped, err=err, nl=end)
 
 
-def say_document(document: str, *, end: bool = True) -> None:
-    """Print text for a program on standard output as it is: JSON as `words.json_text` made it, a script, a page."""
+def echo_document(document: str, *, end: bool = True) -> None:
+    """Print text for a program on standard output as it is: JSON as `jsontext.json_text` made it, a script, a page."""
     click.echo(document, nl=end)
 
 

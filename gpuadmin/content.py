@@ -1,4 +1,4 @@
-"""Where playbooks, roles, inventory and templates lie."""
+"""Where playbooks, roles, inventory and templates are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def content_path(*parts: str) -> Path:
-    """Given path parts such as `("roles", "accounts")`, return where they lie.
+    """Given path parts such as `("roles", "accounts")`, return where they are.
 
-    The wheel carries them as `gpuadmin/_content/…`; in a checkout they stand beside the package.
+    The wheel carries them as `gpuadmin/_content/…`; in a checkout they are beside the package.
     """
     packaged = _PACKAGE / "_content"
     return (packaged if packaged.is_dir() else _PACKAGE.parent).joinpath(*parts)

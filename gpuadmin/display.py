@@ -17,7 +17,7 @@ from gpuadmin.plan import Plan
 from gpuadmin.report import alike, shortened
 from gpuadmin.results import HostResult
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.words import one_line
+from gpuadmin.text import one_line
 
 
 def make_console(*, json: bool) -> SafeConsole:
@@ -53,11 +53,11 @@ def show_plan(console: SafeConsole, plan: Plan, *, check: bool) -> None:
     console.print(styled((plan.title, "bold"), *([(" (check: nothing will be changed)", "dim")] if check else [])))
     for hosts, actions in plan.grouped():
         console.print(styled("  ", (hosts, "cyan")))
-        shown = actions if len(actions) <= 40 else actions[:38]
-        for action in shown:
+        first = actions if len(actions) <= 40 else actions[:38]
+        for action in first:
             console.print(f"    {action}")
-        if len(shown) < len(actions):
-            console.print(f"    … and {len(actions) - len(shown)} more (all of them with --json, and in runs/)")
+        if len(first) < len(actions):
+            console.print(f"    … and {len(actions) - len(first)} more (all of them with --json, and in runs/)")
     for warning in plan.warnings:
         console.print(styled("  ", ("Note:", "yellow"), f" {warning}"))
 
@@ -135,7 +135,7 @@ class Progress:
 
     def _show_progress(self, host: str, detail: str) -> None:
         if self._status is not None:
-            lines = [f"  {name}: {words}" for name, words in self._far.items()]
+            lines = [f"  {name}: {detail}" for name, detail in self._far.items()]
             self._status.update(lines_of([self._task, *lines[:12]]))
         else:
             self._console.print(f"  {'working':<11} {host}: {detail}")

@@ -11,11 +11,11 @@ from typing import IO, Any, ClassVar
 
 import click
 
-from gpuadmin.console import say
+from gpuadmin.console import echo
 
 
 class ExitCode(IntEnum):
-    """What the shell is told. Zero also means that there was nothing to do."""
+    """The exit codes. Zero also means that there was nothing to do."""
 
     DONE = 0
     ERROR = 1
@@ -37,11 +37,11 @@ class GpuadminError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message, and the hint below it, on standard error, or on `file`."""
-        words = f"Error: {self.format_message()}\n" + (f"Hint: {self.hint}\n" if self.hint else "")
+        text = f"Error: {self.format_message()}\n" + (f"Hint: {self.hint}\n" if self.hint else "")
         if file is None:
-            say(words, err=True, end=False)
+            echo(text, err=True, end=False)
         else:
-            file.write(words)
+            file.write(text)
 
 
 class ConfigError(GpuadminError):

@@ -1,4 +1,4 @@
-"""What the options that verbs share said. Only what the user typed: what a verb makes of it is its session's."""
+"""The values of the options that verbs share. Only what the user typed: what a verb makes of it is its session's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """What the shared options said."""
+    """The values of the shared options."""
 
     site: str | None = None
     limit: str | None = None
@@ -21,7 +21,7 @@ class Options:
 
 @dataclass(frozen=True)
 class MailOptions:
-    """What the shared options about mail said."""
+    """The values of the shared options about mail."""
 
     directory: str | None = None
     preview: bool = False

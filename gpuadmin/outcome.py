@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuadmin.answers import Answers, code_of
-from gpuadmin.console import say, say_document
+from gpuadmin.console import echo, echo_document
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def finish(session: Session, code: int, result: Mapping[str, Any]) -> int:
@@ -59,7 +59,7 @@ def nothing(session: Session, unknown: Iterable[Answers] = ()) -> int:
 
 def _say(session: Session, body: Mapping[str, Any], code: int) -> int:
     if session.options.json:
-        say_document(json_text(body))
+        echo_document(json_text(body))
     return int(code)
 
 
@@ -70,9 +70,11 @@ def _advise(session: Session, run: RunResult, advice: str) -> None:
         return
     record = session.begun().id
     if code == ExitCode.INTERRUPTED:
-        say(f"Interrupted. What was done is done; run gpuadmin {session.verb} again to go on. (run {record})", err=True)
+        echo(
+            f"Interrupted. What was done is done; run gpuadmin {session.verb} again to go on. (run {record})", err=True
+        )
     elif run.error:
-        say(f"Error: {run.error}\nHint: the whole output: gpuadmin runs {record} --log", err=True)
+        echo(f"Error: {run.error}\nHint: the whole output: gpuadmin runs {record} --log", err=True)
     else:
-        say(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {', '.join(run.bad)}", err=True)
-        say(f"Hint: the whole output: gpuadmin runs {record} --log; {advice}", err=True)
+        echo(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {', '.join(run.bad)}", err=True)
+        echo(f"Hint: the whole output: gpuadmin runs {record} --log; {advice}", err=True)

@@ -41,7 +41,7 @@ class Plan:
         return [(", ".join(hosts), list(actions)) for actions, hosts in joined.items()]
 
     def document(self) -> dict[str, Any]:
-        """The plan as it stands in a run's record."""
+        """The plan as a run's record has it."""
         return {
             "title": self.title,
             "steps": [{"host": step.host, "action": step.action} for step in self.steps],

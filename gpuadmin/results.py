@@ -49,5 +49,5 @@ class RunResult:
         return ExitCode.ERROR if self.error else ExitCode.DONE
 
     def reported(self, name: str) -> Mapping[str, Any]:
-        """What the hosts that gave a report of that name said in it, by host."""
+        """The reports of that name, by host."""
         return {host: result.reports[name] for host, result in self.hosts.items() if name in result.reports}

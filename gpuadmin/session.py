@@ -1,7 +1,7 @@
 """A verb in progress: its site, lock, console, passwords and record; and `run`, the one way to a playbook.
 
 An action opens a session and calls it from top to bottom: `look` where it has to know something, `plan`, `confirm`,
-`run`, `report`. What the user's options said stays as it is; whether something is a check is an argument.
+`run`, `report`. The user's options stay as they are; whether something is a check is an argument.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True, quiet=True)
         return self.whole(found, "interrupted while looking; nothing was changed")
 
-    def foresee(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
-        """Before somebody is asked, look what would change on each host, where the plan alone does not say it."""
+    def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
+        """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
         if self.check or self.options.yes:
             return
         self.require_confirmation_possible()

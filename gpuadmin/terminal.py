@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from gpuadmin.words import one_line, visible
+from gpuadmin.text import one_line, visible
 
 
 class SafeConsole(Console):

@@ -66,11 +66,11 @@ def _fetch(host: Host) -> HostKey:
             finally:
                 transport.close()
     except (OSError, EOFError, paramiko.SSHException) as error:
-        return HostKey(base.host, base.address, base.port, problem=_words(error))
+        return HostKey(base.host, base.address, base.port, problem=_summary(error))
     return HostKey(base.host, base.address, base.port, key.get_name(), key.get_base64())
 
 
-def _words(error: Exception) -> str:
+def _summary(error: Exception) -> str:
     """Why a host did not answer, without the number of the error."""
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 

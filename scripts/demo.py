@@ -51,8 +51,8 @@ def title(number: int, text: str) -> None:
 
 def run(*command: str, check: bool = True, capture: bool = False) -> str:
     """Print a command as it would be typed, run it, and return what it printed."""
-    shown = [Path(word).name if word == GPUADMIN else word for word in command]
-    print(f"{CYAN}$ {shlex.join(shown)}{RESET}", flush=True)
+    line = [Path(word).name if word == GPUADMIN else word for word in command]
+    print(f"{CYAN}$ {shlex.join(line)}{RESET}", flush=True)
     if not capture:
         subprocess.run(command, check=check)
         return ""
@@ -90,16 +90,16 @@ def images() -> None:
     run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")
     run(GPUADMIN, "push-image", "with-rsync", "--yes")
     for host in ("node1", "node2"):
-        said = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "findmnt -no FSROOT /; rsync --version", capture=True)
-        expect("/roots/with-rsync" in said and "rsync  version" in said, f"{host} runs it")
+        output = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "findmnt -no FSROOT /; rsync --version", capture=True)
+        expect("/roots/with-rsync" in output and "rsync  version" in output, f"{host} runs it")
 
     title(8, "Push one whose sshd is broken: the node tries it, and comes back by itself")
     playbook = SITE / "break-sshd.yml"
     playbook.write_text(BREAK_SSHD)
     run(GPUADMIN, "build-image", "broken", "--run", str(playbook), "--no-trial", "--yes")
     run(GPUADMIN, "push-image", "broken", "--limit", "node2", "--yes", check=False)
-    said = run(GPUADMIN, "lab", "ssh", "--name", LAB, "node2", "findmnt -no FSROOT /", capture=True)
-    expect("/roots/with-rsync" in said, "node2 is back on the system that it ran before")
+    output = run(GPUADMIN, "lab", "ssh", "--name", LAB, "node2", "findmnt -no FSROOT /", capture=True)
+    expect("/roots/with-rsync" in output, "node2 is back on the system that it ran before")
     run(GPUADMIN, "list-images")
 
 

@@ -101,7 +101,7 @@ def read_lists(directory: Path = LISTS) -> list[Mutant]:
 
 
 def problems(mutant: Mutant, root: Path = ROOT) -> list[str]:
-    """What is wrong with an entry, in words: nothing is run for it."""
+    """What is wrong with an entry: nothing is run for it."""
     found = []
     source = root / mutant.file
     if not source.is_file():
@@ -228,7 +228,7 @@ def judge(mutant: Mutant, outcome: Outcome) -> Verdict:
     return Verdict(mutant, "broken", f"pytest ended with {outcome.code}", outcome.seconds, outcome.output)
 
 
-class Work:
+class Trees:
     """Copies of the tree, one for each run, and the tests that are known to be green."""
 
     def __init__(self, directory: Path, root: Path = ROOT) -> None:
@@ -275,7 +275,7 @@ def chosen(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
     return [one for one in mutants if not words or any(word.lower() in one.label.lower() for word in words)]
 
 
-def say(verdict: Verdict) -> None:
+def show(verdict: Verdict) -> None:
     more = f" ({verdict.why})" if verdict.why else ""
     print(f"{verdict.kind.upper() if verdict.kind != 'killed' else 'killed':<8} {verdict.seconds:6.1f} s  "
           f"{verdict.mutant.label}{more}", flush=True)  # fmt: skip
@@ -283,35 +283,35 @@ def say(verdict: Verdict) -> None:
         print("\n".join(f"    {line}" for line in verdict.output.splitlines()), flush=True)
 
 
-def run_all(mutants: Sequence[Mutant], jobs: int, tell: Callable[[Verdict], None] = say) -> list[Verdict]:
-    """Judge each mutant, several at a time, and tell of each when it is known."""
+def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], None] = show) -> list[Verdict]:
+    """Judge each mutant, several at a time, and announce each verdict when it is known."""
     verdicts = []
 
-    def told(verdict: Verdict) -> None:
+    def judged(verdict: Verdict) -> None:
         verdicts.append(verdict)
-        tell(verdict)
+        announce(verdict)
 
     for mutant in mutants:
         for problem in problems(mutant):
-            told(Verdict(mutant, "broken", problem, 0.0))
+            judged(Verdict(mutant, "broken", problem, 0.0))
     sound = [mutant for mutant in mutants if not problems(mutant)]
     base = tempfile.mkdtemp(prefix="gpuadmin-mutants-")
     try:
-        work = Work(Path(base))
+        trees = Trees(Path(base))
         with ThreadPoolExecutor(jobs) as pool, _ending(pool):
             paths = sorted({test for mutant in sound for test in mutant.tests})
-            outcomes = dict(zip(paths, pool.map(work.green, paths), strict=True))
+            outcomes = dict(zip(paths, pool.map(trees.green, paths), strict=True))
             pending = []
             for mutant in sound:
                 bad = [(test, why) for test in mutant.tests if (why := not_green(outcomes[test]))]
                 if bad:
                     test, why = bad[0]
-                    told(Verdict(mutant, "broken", f"{test} {why}", 0.0, outcomes[test].output))
+                    judged(Verdict(mutant, "broken", f"{test} {why}", 0.0, outcomes[test].output))
                     continue
                 limit = max(SHORTEST_LIMIT, 10 * sum(outcomes[test].seconds for test in mutant.tests))
                 pending.append((mutant, limit))
-            for verdict in pool.map(lambda pair: work.kill(*pair), pending):
-                told(verdict)
+            for verdict in pool.map(lambda pair: trees.kill(*pair), pending):
+                judged(verdict)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     return verdicts

@@ -1,6 +1,6 @@
 """Print the Debian packages that this machine lacks for `fast` (ssh), `demo` (the lab) or `test` (everything).
 
-The lab's own table is the one home of what the lab needs; what only tests need stands here.
+The lab's own table is the one home of what the lab needs; what only tests need is here.
 """
 
 from __future__ import annotations

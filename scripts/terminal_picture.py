@@ -23,16 +23,16 @@ _SPINNER = re.compile("[\u2800-\u28ff]")
 
 
 def session(command: str) -> str:
-    """Run a command on a pseudo-terminal, answer `y` to a question, and return what stands on the screen at the end."""
+    """Run a command on a pseudo-terminal, answer `y` to a question, and return what is on the screen at the end."""
     child = pexpect.spawn(
         "/bin/bash", ["-c", command], encoding="utf-8", dimensions=(60, WIDTH), timeout=600, env={**_environment()}
     )
-    shown = io.StringIO()
-    child.logfile_read = shown
+    output = io.StringIO()
+    child.logfile_read = output
     while child.expect([r"\[y/N\]: ", pexpect.EOF]) == 0:
         child.sendline("y")
     kept = []
-    for line in shown.getvalue().replace("\r\n", "\n").split("\n"):
+    for line in output.getvalue().replace("\r\n", "\n").split("\n"):
         last_state = _MOVES.sub("", re.split(r"\x1b\[2K|\r", line)[-1])
         if not _SPINNER.search(last_state):
             kept.append(last_state)

@@ -1,1 +1,1 @@
-"""Accounts: who gets which ids, what is asked for, and what hosts are told."""
+"""Accounts: who gets which ids, what is asked for, and what hosts receive."""

@@ -1,4 +1,4 @@
-"""What hosts are told of people."""
+"""What hosts receive about people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 def desired(user: User, settings: Settings) -> dict[str, Any]:
-    """Given a person, return what every node is told of them: days since the epoch for dates, uid = gid."""
+    """Given a person, return what every node receives about them: days since the epoch for dates, uid = gid."""
     expires = None if user.expires is None else (user.expires - _EPOCH).days + 1
     return {
         "name": user.name,

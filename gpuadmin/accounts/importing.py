@@ -21,7 +21,7 @@ YES, NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오
 
 
 def read_keys(given: Sequence[str]) -> tuple[str, ...]:
-    """Given what --key said, each a public key or a file of them, return the keys."""
+    """Given the values of --key, each a public key or a file of them, return the keys."""
     keys: list[str] = []
     for item in given:
         if item.split(" ", 1)[0] in KEY_TYPES:

@@ -19,7 +19,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asks of an account. None means: not said."""
+    """What somebody asks of an account. None means: not given."""
 
     name: str
     uid: int | None = None
@@ -30,10 +30,10 @@ class Request:
     note: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The fields that were said, but for the name."""
-        said = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "note")}
-        said["keys"] = list(self.keys) if self.keys is not None else None
-        return {field: value for field, value in said.items() if value is not None}
+        """The fields that were given, without the name."""
+        given = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "note")}
+        given["keys"] = list(self.keys) if self.keys is not None else None
+        return {field: value for field, value in given.items() if value is not None}
 
 
 def add(
@@ -103,10 +103,10 @@ def request(fields: Mapping[str, Any]) -> Request:
     valid = make_user(fields)
     if "locked" in fields:
         raise ConfigError(f"{valid.name!r}: locked: is not for newcomers", hint="add them, then: gpuadmin lock-user")
-    said = {field: getattr(valid, field) for field in fields if field != "name"}
-    if "keys" in said:
-        said["keys"] = tuple(said["keys"])
-    return Request(name=valid.name, **said)
+    given = {field: getattr(valid, field) for field in fields if field != "name"}
+    if "keys" in given:
+        given["keys"] = tuple(given["keys"])
+    return Request(name=valid.name, **given)
 
 
 def _same_or_error(present: User, request: Request) -> None:

@@ -52,7 +52,7 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
     if not key.exists():
         raise ConfigError(f"{key}: there is no key to sign images with", hint="gpuadmin prepare-root makes it")
     phases = build_phases(node, request.name)
-    targets = [said for name, said in found.nodes.items() if name != host.name]
+    targets = [other for name, other in found.nodes.items() if name != host.name]
     stored = (found.store.get(request.name) or {}).get("manifest")
     parent = (
         (stored["parent"] or {}).get("name")
@@ -90,7 +90,7 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
         show_hosts(session.console, run.hosts, check=False)
     elif subprocess.run(shell_command(session, host), check=False).returncode:
         raise RefusedError(
-            f"the shell did not end with 0: {request.name} is not built", hint="run it again to begin anew"
+            f"the shell did not end with 0: {request.name} is not built", hint="run it again to start over"
         )
     return report(session, _phases(session, host, ["finish", "seal"], given), result)
 
@@ -106,7 +106,7 @@ def golden_node(session: Session, found: Facts) -> tuple[Host, Any]:
     node = found.nodes.get(golden[0].name)
     if node is None:
         why = found.silent.get(golden[0].name, "it was not asked")
-        raise UnreachableError(f"the golden node {golden[0].name} is not to be had: {why}")
+        raise UnreachableError(f"the golden node {golden[0].name} is not available: {why}")
     return golden[0], node
 
 

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 from gpuadmin.config.check import findings
 from gpuadmin.config.load import load_site
-from gpuadmin.console import say, say_document
+from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.report import document
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def check(site: str | None, *, as_json: bool) -> int:
@@ -27,16 +27,16 @@ def check(site: str | None, *, as_json: bool) -> int:
             status="failed" if errors else "ok",
             result={"findings": [asdict(finding) for finding in found]},
         )
-        say_document(json_text(body))
+        echo_document(json_text(body))
     else:
         for finding in found:
             colour = "red" if finding.level == "error" else "yellow"
-            say(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
+            echo(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
         people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
         warnings = len(found) - len(errors)
         counts = (
             counted(hosts, "host"), counted(people, "person", "people"), counted(len(errors), "error"),
             counted(warnings, "warning"),
         )  # fmt: skip
-        say(f"{loaded.directory}: {', '.join(counts)}")
+        echo(f"{loaded.directory}: {', '.join(counts)}")
     return ExitCode.USAGE if errors else ExitCode.DONE

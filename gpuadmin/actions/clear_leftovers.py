@@ -17,7 +17,7 @@ def clear_leftovers(options: Options) -> int:
         builder = PlanBuilder("Clear what wipes left", destroys=True)
         builder.add_all(session.storage(), [f"pack what wipes left into {archive}, compare, and then delete it"])
         session.plan(builder.build())
-        session.foresee("clear-leftovers", None, {})
+        session.predict("clear-leftovers", None, {})
         session.confirm()
         run = session.run("clear-leftovers", None, {}, check=session.check)
         return report(session, run, {"cleared": dict(run.reported("cleared"))})

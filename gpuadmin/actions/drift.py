@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gpuadmin.actions.shared.roles import everybody, plan_roles
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.session import opened
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def drift(options: Options) -> int:
@@ -22,7 +22,7 @@ def drift(options: Options) -> int:
         differing = [name for name, host in run.hosts.items() if host.changed]
         if differing:
             count = counted(len(differing), "host differs", "hosts differ")
-            say(f"{count}: {', '.join(differing)}", err=True)
+            echo(f"{count}: {', '.join(differing)}", err=True)
         code = run.code
         if differing and code in (ExitCode.DONE, ExitCode.HOST_UNREACHABLE):
             code = ExitCode.HOST_FAILED

@@ -11,5 +11,5 @@ from gpuadmin.options import Options
 
 def extend_user(options: Options, names: Sequence[str], until: date | None) -> int:
     """Let accounts be valid until that day, or without an end. Returns the exit code."""
-    words = "without an end" if until is None else f"valid until {until}"
-    return update("extend-user", options, names, {"expires": until}, action=lambda user: f"{user.name}: {words}")
+    validity = "without an end" if until is None else f"valid until {until}"
+    return update("extend-user", options, names, {"expires": until}, action=lambda user: f"{user.name}: {validity}")

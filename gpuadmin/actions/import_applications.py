@@ -12,14 +12,14 @@ from gpuadmin.actions.shared.mails import Post, mails_document, perform_mail, pl
 from gpuadmin.applications.matching import Lists, sort_applications
 from gpuadmin.applications.read import read_form, read_members, with_map
 from gpuadmin.config.schema import User
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def import_applications(
@@ -85,7 +85,7 @@ def _plan(accounts: Plan, prepared: Prepared, lists: Lists) -> Plan:
     for entry in lists.unknown:
         builder.warn(f"{entry.email or f'line {entry.line}'}: {entry.reason}")
     for stuck in prepared.stuck:
-        builder.warn(stuck.words)
+        builder.warn(stuck.summary)
     return builder.build()
 
 
@@ -96,7 +96,7 @@ def _mail(session: Session, run: RunResult, prepared: Prepared, post: Post) -> t
     done = with_account(run, prepared.people)
     waiting = [user.name for user in prepared.people if user.name not in done]
     if waiting:
-        say(f"Not mailed before they have a home and an account: {', '.join(waiting)}", err=True)
+        echo(f"Not mailed before they have a home and an account: {', '.join(waiting)}", err=True)
     try:
         deliveries = post.send([*(prepared.welcomes[name] for name in done), *prepared.asks], session.console)
     except GpuadminError as error:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gpuadmin.config.fields import host_name
 from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
 from gpuadmin.config.skeleton import SiteHost, write_site
-from gpuadmin.console import say, say_document
+from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError
 from gpuadmin.report import local_document
 
@@ -39,8 +39,8 @@ def init(
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
     todo += ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check", "gpuadmin provision"]
     if as_json:
-        say_document(local_document("init", {"files": written, "next": todo}, site=directory.absolute()))
+        echo_document(local_document("init", {"files": written, "next": todo}, site=directory.absolute()))
         return 0
-    say(f"Wrote {directory}: {', '.join(written)}")
-    say(f"Next, in {directory}:\n  " + "\n  ".join(todo))
+    echo(f"Wrote {directory}: {', '.join(written)}")
+    echo(f"Next, in {directory}:\n  " + "\n  ".join(todo))
     return 0

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from gpuadmin.console import say, say_document
+from gpuadmin.console import echo, echo_document
 from gpuadmin.lab import cluster, commands, report, seed, snapshots, state
 from gpuadmin.lab import ssh as lab_ssh
 from gpuadmin.lab.progress import Progress
 from gpuadmin.report import local_document
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def up(
@@ -40,33 +40,33 @@ def up(
         progress=Progress(),
     )
     count = counted(len(lab.hosts), "host is", "hosts are")
-    words = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
-    return _done("up", report.facts(name) if as_json else {}, words, as_json=as_json)
+    summary = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
+    return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 
 def status(name: str, *, as_json: bool) -> int:
     """Show a lab's hosts, whether they run, and its snapshots. Returns the exit code."""
     facts = report.facts(name)
     if as_json:
-        say_document(report.as_json(facts))
+        echo_document(report.as_json(facts))
     else:
-        say(report.as_text(facts))
+        echo(report.as_text(facts))
     return 0
 
 
-def ssh(name: str, host: str, words: Sequence[str], *, login: str | None, identity: Path | None) -> int:
+def ssh(name: str, host: str, remote: Sequence[str], *, login: str | None, identity: Path | None) -> int:
     """Become an ssh to a host of the lab, with a command or without. Does not return."""
     commands.require("ssh")
     lab = state.existing(name)
-    line = lab_ssh.ssh_command(lab, lab.host(host), words, login=login or seed.ADMIN, identity=identity)
+    line = lab_ssh.ssh_command(lab, lab.host(host), remote, login=login or seed.ADMIN, identity=identity)
     os.execvp(line[0], line)
 
 
 def power_cut(name: str, host: str, *, as_json: bool) -> int:
     """Cut a host's power. Returns the exit code."""
     cut = cluster.power_cut(name, host)
-    words = f"{host}: power cut" if cut else f"{host} was off already"
-    return _done("power-cut", {"host": host, "cut": cut}, words, as_json=as_json)
+    summary = f"{host}: power cut" if cut else f"{host} was off already"
+    return _done("power-cut", {"host": host, "cut": cut}, summary, as_json=as_json)
 
 
 def start(name: str, host: str, *, as_json: bool) -> int:
@@ -90,20 +90,20 @@ def restore(name: str, snapshot: str, *, as_json: bool) -> int:
 def down(name: str, *, purge: bool, as_json: bool) -> int:
     """Shut a lab down; with `purge` delete all that is its own. Returns the exit code."""
     cluster.down(name, purge=purge, progress=Progress())
-    words = f"lab {name} is {'gone' if purge else 'down'}"
-    return _done("down", {"lab": name, "purged": purge}, words, as_json=as_json)
+    summary = f"lab {name} is {'gone' if purge else 'down'}"
+    return _done("down", {"lab": name, "purged": purge}, summary, as_json=as_json)
 
 
 def logs(name: str, host: str, *, follow: bool) -> int:
     """Show a host's serial console. Returns the exit code."""
     for text in report.console(name, host, follow=follow):
-        say(text, end=False)
+        echo(text, end=False)
     return 0
 
 
-def _done(command: str, result: Any, words: str, *, as_json: bool) -> int:
+def _done(command: str, result: Any, summary: str, *, as_json: bool) -> int:
     if as_json:
-        say_document(local_document(f"lab {command}", result))
+        echo_document(local_document(f"lab {command}", result))
     else:
-        say(words)
+        echo(summary)
     return 0

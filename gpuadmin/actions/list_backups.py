@@ -14,7 +14,7 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.semester.report import until
 from gpuadmin.session import opened
-from gpuadmin.words import size_words
+from gpuadmin.text import size_words
 
 
 def list_backups(options: Options, user: str | None) -> int:
@@ -33,14 +33,14 @@ def list_backups(options: Options, user: str | None) -> int:
 
 
 def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[str]) -> dict[str, Any]:
-    """Given what the hosts said, return the backups, newest first; with `user` only those that have their home.
+    """Given the hosts' answers, return the backups, newest first; with `user` only those that have their home.
 
-    `unknown`: hosts that were asked and did not say which they have, and why.
+    `unknown`: hosts that were asked and did not report which they have, and why.
     """
     found = []
     answers = Answers.of(run.hosts, asked, "facts")
-    for host, said in answers.known.items():
-        for backup in said["backups"]:
+    for host, answer in answers.known.items():
+        for backup in answer["backups"]:
             homes = {name: home for name, home in backup["homes"].items() if user in (None, name)}
             if homes or user is None:
                 ordinary = backup["name"].endswith("-daily")

@@ -13,7 +13,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.words import size_words
+from gpuadmin.text import size_words
 
 
 def list_images(options: Options) -> int:
@@ -57,9 +57,9 @@ def _show(found: Facts) -> None:
         )
     console.print(table)
     if found.store_known.unknown:
-        console.print(f"What the store has is not known: {found.store_known.words}")
+        console.print(f"What the store has is not known: {found.store_known.summary}")
     if found.nodes_known.unknown:
-        console.print(f"Not known what they run: {found.nodes_known.words}")
+        console.print(f"Not known what they run: {found.nodes_known.summary}")
     for name, entry in found.store.items():
         if entry["problem"]:
             console.print(f"Not complete in the store: {name} ({entry['problem']})")
@@ -69,7 +69,7 @@ def _show(found: Facts) -> None:
 
 
 def _remarks(node: Mapping[str, Any]) -> list[str]:
-    """What is to be said of a node; an empty first line says only what it runs."""
+    """What is odd about a node; with an empty first line, only what it runs."""
     last = node.get("last") or {}
     lines = []
     if node["current"] != node["running"]:
@@ -80,5 +80,5 @@ def _remarks(node: Mapping[str, Any]) -> list[str]:
         lines.append(f"; {last.get('image')} failed: {last.get('reason')}")
     elif last.get("stage") == "confirmed" and last.get("reason"):
         lines.append(f"; {last['reason']}")
-    lines += [f"; {words}" for words in node.get("drift") or ()]
+    lines += [f"; {difference}" for difference in node.get("drift") or ()]
     return lines or [""]

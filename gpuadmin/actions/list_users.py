@@ -86,7 +86,7 @@ def _show(result: dict[str, Any]) -> None:
             str(row["expires"] or "—"),
             "yes" if row["docker"] else "no",
             str(len(row["keys"])),
-            _hosts_in_words(row["hosts"], everywhere=not result["not_asked"]),
+            _hosts_summary(row["hosts"], everywhere=not result["not_asked"]),
         )
     console.print(table)
     if not result["users"]:
@@ -97,7 +97,7 @@ def _show(result: dict[str, Any]) -> None:
         console.print(f"Not known, because they did not say: {', '.join(result['not_asked'])}")
 
 
-def _hosts_in_words(hosts: dict[str, Any], *, everywhere: bool) -> str:
+def _hosts_summary(hosts: dict[str, Any], *, everywhere: bool) -> str:
     if not hosts:
         return "—"
     by_status: dict[str, list[str]] = {}

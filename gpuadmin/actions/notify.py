@@ -7,14 +7,14 @@ from datetime import date
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
 from gpuadmin.config.load import find_site, load_settings
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail import timer
 from gpuadmin.mail.notices import plan_notices
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def notify(options: Options, mail: MailOptions) -> int:
@@ -39,7 +39,7 @@ def notify_timer(options: Options, *, install: bool) -> int:
     units = timer.notify_timer(directory)
     if not install:
         found = True if options.check else timer.remove(units)
-        say(f"{units.name}: {'would be removed' if options.check else 'removed' if found else 'is not installed'}")
+        echo(f"{units.name}: {'would be removed' if options.check else 'removed' if found else 'is not installed'}")
         return 0
     mail = load_settings(directory).mail
     if mail is None or (mail.user is not None and mail.password_file is None):
@@ -48,9 +48,9 @@ def notify_timer(options: Options, *, install: bool) -> int:
             f"gpuadmin.yml: {what}: is missing", hint="a timer has no environment and nobody to ask; write it there"
         )
     for name, text in units.files.items():
-        say(f"{timer.directory() / name}\n{text}" if options.check else str(timer.directory() / name))
+        echo(f"{timer.directory() / name}\n{text}" if options.check else str(timer.directory() / name))
     if not options.check:
         timer.install(units)
-        say(f"Started: systemctl --user list-timers {units.name}.timer")
-        say("So that it runs while you are not logged in: loginctl enable-linger")
+        echo(f"Started: systemctl --user list-timers {units.name}.timer")
+        echo("So that it runs while you are not logged in: loginctl enable-linger")
     return 0

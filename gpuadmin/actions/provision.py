@@ -15,7 +15,7 @@ def provision(options: Options) -> int:
         if not session.plan(plan_roles(session, f"Set up the hosts of {session.site.settings.name}")):
             return nothing(session)
         given = everybody(session)
-        session.foresee("provision", None, given)
+        session.predict("provision", None, given)
         session.confirm()
         run = session.run("provision", None, given, check=session.check)
         return report(session, run, account_result(run))

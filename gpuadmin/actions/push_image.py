@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.actions.shared.images import NOTICE, WAITING, in_store, look, variables
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.errors import RefusedError
 from gpuadmin.images.chain_key import make_key
 from gpuadmin.images.facts import Facts, check_name
@@ -23,7 +23,7 @@ ADVICE = "run it again to go on, or build a corrected image; gpuadmin list-image
 
 @dataclass(frozen=True)
 class Push:
-    """What the command line said. `deadline`: seconds that a trial may take, or None for images.deadline."""
+    """What the command line asks for. `deadline`: seconds that a trial may take, or None for images.deadline."""
 
     name: str
     canary: int
@@ -84,10 +84,10 @@ def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push) -> 
         )  # fmt: skip
         if plan.action == "push":
             nodes.append(host)
-            builder.add_all([host], plan.words)
+            builder.add_all([host], plan.summary)
         else:
             refusal = plan.action == "refuse"
-            builder.warn(f"{host} is left out: {plan.words[0]}" if refusal else f"{host} {plan.words[0]}")
+            builder.warn(f"{host} is left out: {plan.summary[0]}" if refusal else f"{host} {plan.summary[0]}")
             refused += [host] if refusal else []
     if refused and not nodes:
         raise RefusedError("; ".join(builder.warnings))
@@ -95,10 +95,10 @@ def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push) -> 
 
 
 def _result(run: RunResult, nodes: Sequence[str]) -> dict[str, Any]:
-    """Which nodes were not touched, and where the time went; both are said, too."""
+    """Which nodes were not touched, and where the time went; both are printed, too."""
     untouched = [host for host in nodes if host not in run.hosts]
     if untouched:
-        say(f"Not touched: {', '.join(untouched)}", err=True)
+        echo(f"Not touched: {', '.join(untouched)}", err=True)
     spent = {
         host: time_spent(
             (entry.reports.get("switch") or {}).get("seconds") or {},
@@ -107,5 +107,5 @@ def _result(run: RunResult, nodes: Sequence[str]) -> dict[str, Any]:
         for host, entry in run.hosts.items()
     }
     if longest := slowest_steps(spent):
-        say(f"Where the time went: {longest}", err=True)
+        echo(f"Where the time went: {longest}", err=True)
     return {"untouched": untouched, "seconds": spent}

@@ -10,7 +10,7 @@ from gpuadmin.config.memory import owners, recall
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.session import opened
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -> int:

@@ -30,7 +30,7 @@ def restore_home(
         builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
         given = {"gpuadmin_backup": {"restore": wanted}}
         session.plan(builder.build())
-        session.foresee("restore-home", None, given)
+        session.predict("restore-home", None, given)
         session.confirm()
         run = session.run("restore-home", None, given, check=session.check)
         restored = next(iter(run.reported("restored").values()), None)
@@ -47,7 +47,7 @@ def request(
     target: str | None,
     in_place: bool,
 ) -> dict[str, Any]:
-    """Given what the command line said and who it is about, return what the storage host is asked for."""
+    """Given the options and the person, return what the storage host is asked for."""
     mode = "directory" if target else "in-place" if in_place else "beside"
     if person is None and not target:
         mode, target = "archive", str(PurePosixPath(settings.homes.export).parent / "archive")

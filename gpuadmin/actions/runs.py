@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.config.find import find_site, runs_of
-from gpuadmin.console import say, say_document
+from gpuadmin.console import echo, echo_document
 from gpuadmin.display import make_console, make_table, show_hosts, show_plan
 from gpuadmin.jsontext import json_text
 from gpuadmin.plan import Plan, Step
@@ -22,15 +22,15 @@ def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
     if run is None:
         found = list_runs(directory)
         if as_json:
-            say_document(json_text({"runs": found}))
+            echo_document(json_text({"runs": found}))
         else:
             _show_all(found)
         return 0
     record, result, text = show_run(directory, run)
     if as_json:
-        say_document(json_text({"run": record, "result": result}))
+        echo_document(json_text({"run": record, "result": result}))
     elif log:
-        say(text, end=False)
+        echo(text, end=False)
     else:
         _show_one(record, result)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from gpuadmin.config.reference import json_schemas, reference_page
-from gpuadmin.console import say_document
+from gpuadmin.console import echo_document
 from gpuadmin.report import local_document
 
 
@@ -14,7 +14,7 @@ def schema(file: str, *, reference: bool, as_json: bool) -> int:
     page = reference_page() if reference else json_schemas()[f"{file.removesuffix('.yml')}.schema.json"]
     if as_json:
         result = {"reference": page} if reference else {"file": file, "schema": json.loads(page)}
-        say_document(local_document("schema", result))
+        echo_document(local_document("schema", result))
     else:
-        say_document(page, end=False)
+        echo_document(page, end=False)
     return 0

@@ -19,7 +19,7 @@ from gpuadmin.actions.semester.reset import (
 )
 from gpuadmin.config.find import SETTINGS_FILE
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.display import show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import MailOptions, Options
@@ -28,7 +28,7 @@ from gpuadmin.semester.names import WIPE
 from gpuadmin.semester.plans import of_decision
 from gpuadmin.semester.report import document, show, write
 from gpuadmin.session import Session, opened
-from gpuadmin.words import one_line
+from gpuadmin.text import one_line
 
 
 def semester_reset(options: Options, mail: MailOptions, **given: Any) -> int:
@@ -97,9 +97,9 @@ def _do(reset: Reset, phase: Phase) -> int:
     event = "failed" if outcome.code else "done"
     reset.journal.write(event, phase=phase.name, result=dict(outcome.result), pending=dict(outcome.pending))
     for host, reason in outcome.pending.items():
-        say(one_line(f"{phase.name}: {host}: {reason}"), err=True)
+        echo(one_line(f"{phase.name}: {host}: {reason}"), err=True)
     if outcome.code:
-        say("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
+        echo("Hint: gpuadmin semester-reset --resume tries again; --leave-pending goes on without", err=True)
     else:
         rest = ", but for what is pending" if outcome.pending else ""
         reset.session.console.print(styled((f"{phase.name}: done", "green"), rest))
@@ -140,7 +140,7 @@ def _abort(reset: Reset) -> int:
         return 0
     outcome = _confirmed(reset, phase)
     for host, reason in outcome.pending.items():
-        say(one_line(f"{host}: {reason}"), err=True)
+        echo(one_line(f"{host}: {reason}"), err=True)
     if outcome.code:
         return int(outcome.code)
     reset.journal.write("aborted")
@@ -174,4 +174,4 @@ def _next_term(session: Session) -> None:
     node["name"], node["deadline"] = term.next.name, term.next.deadline
     del node["next"]
     write_atomically(file.path, file.dump())
-    say(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)
+    echo(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)

@@ -8,7 +8,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def sync_users(options: Options) -> int:
@@ -17,7 +17,7 @@ def sync_users(options: Options) -> int:
         if not session.plan(_plan(session)):
             return nothing(session)
         given = everybody(session)
-        session.foresee("sync-users", None, given)
+        session.predict("sync-users", None, given)
         session.confirm()
         run = session.run("sync-users", None, given, check=session.check)
         return report(session, run, account_result(run))

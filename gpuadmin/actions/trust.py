@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.config.yamlfile import write_atomically
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import read_text
 from gpuadmin.session import Session, opened
+from gpuadmin.text import counted
 from gpuadmin.trust import fetch_host_keys, with_pinned
-from gpuadmin.words import counted
 
 
 def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
@@ -27,12 +27,12 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
         for key in answers:
             if key.problem:
                 states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
-                say(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
+                echo(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
                 continue
             pinned = pinned_keys(text, key.pattern)
             state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
             states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
-            say(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
+            echo(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
             if state == "differs":
                 differing.append(key)
             if state != "pinned":
@@ -51,7 +51,7 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
                     f"{path}: {error.strerror}; nothing was pinned",
                     hint="the site must be writable for whoever runs this",
                 ) from None
-        say(f"{len(new)} pinned in {path}", err=True)
+        echo(f"{len(new)} pinned in {path}", err=True)
         code = ExitCode.HOST_UNREACHABLE if any(key.problem for key in answers) else ExitCode.DONE
         return finish(session, code, {"hosts": states})
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gpuadmin.actions.shared.images import variables
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.errors import ExitCode
 from gpuadmin.images.facts import check_name
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.words import one_line
+from gpuadmin.text import one_line
 
 
 def verify_image(options: Options, name: str) -> int:
@@ -21,13 +21,13 @@ def verify_image(options: Options, name: str) -> int:
         session.planned(builder.build())
         given = variables(session.site, gpuadmin_verify_images=[name])
         run = session.run("verify-image", None, given, check=True)
-        said = run.reported("verified").values()
-        problems = [one for found in said for one in found.get(name, ["the store did not say anything of it"])]
+        answers = run.reported("verified").values()
+        problems = [one for found in answers for one in found.get(name, ["the store did not say anything of it"])]
         verdict = run.code or (ExitCode.ERROR if problems else ExitCode.DONE)
         code = report(session, run, {"problems": problems}, code=verdict, table=False)
-        if not options.json and said:
+        if not options.json and answers:
             for problem in problems:
-                say(one_line(f"{name}: {problem}"))
+                echo(one_line(f"{name}: {problem}"))
             if not problems:
-                say(f"{name}: signature, digests and chain are right")
+                echo(f"{name}: signature, digests and chain are right")
         return code

@@ -42,10 +42,10 @@ class Collector:
                 elif host.status == "skipped":
                     host.status = "ok"
                 if result.get("changed"):
-                    words = [str(word) for word in result.get("operations") or [_task_name(data)]]
-                    host.changed.extend(words)
-                    for word in words:
-                        self._on_host(name, "changed", word)
+                    changes = [str(change) for change in result.get("operations") or [_task_name(data)]]
+                    host.changed.extend(changes)
+                    for change in changes:
+                        self._on_host(name, "changed", change)
                 for warning in result.get("remarks") or []:
                     remark = re.sub(r"\s+", " ", str(warning))
                     host.message = f"{host.message}; {remark}" if host.message else remark
@@ -57,14 +57,14 @@ class Collector:
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                message = failure_in_words(result, items, _task_name(data))
-                # a role that goes on after a failure, for the sake of the other hosts, ends with the same words
+                message = failure_message(result, items, _task_name(data))
+                # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
                 if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
                     host.message = message
                     self._on_host(name, "failed", message)
             case "runner_on_unreachable":
                 host.status = "unreachable"
-                host.message = unreachable_in_words(str(result.get("msg", "")))
+                host.message = unreachable_message(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
             case "runner_retry":
                 if result.get("progress"):
@@ -89,7 +89,7 @@ def _task_name(data: Mapping[str, Any]) -> str:
     return task.rpartition(" : ")[2]
 
 
-def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> str:
+def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
     message = str(result.get("msg") or "")
     if items:
@@ -99,15 +99,15 @@ def failure_in_words(result: Mapping[str, Any], items: list[str], task: str) -> 
         message = stderr.splitlines()[-1]
     if message == "non-zero return code":
         command = result.get("cmd")
-        words = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
-        message = f"ended with {result.get('rc')}: {words}"
+        pasted = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
+        message = f"ended with {result.get('rc')}: {pasted}"
     message = re.sub(r"\s+", " ", message).strip() or "failed without a message"
     if len(message) > _LONGEST_MESSAGE:
         message = message[: _LONGEST_MESSAGE - 1] + "…"
     return f"{message} ({task})" if task else message
 
 
-_SSH_WORDS = (
+_SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"
     (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
     (
@@ -126,9 +126,9 @@ _SSH_WORDS = (
 )
 
 
-def unreachable_in_words(message: str) -> str:
-    """Given ssh's complaint, return it in words; whatever is not known stays as ssh said it."""
-    for pattern, words in _SSH_WORDS:
+def unreachable_message(message: str) -> str:
+    """Given ssh's complaint, return it in plain words; an unknown one stays as ssh printed it."""
+    for pattern, reason in _SSH_REASONS:
         if re.search(pattern, message):
-            return words
+            return reason
     return re.sub(r"\s+", " ", message).strip()[:_LONGEST_MESSAGE] or "unreachable"

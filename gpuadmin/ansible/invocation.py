@@ -63,7 +63,7 @@ def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
     return arguments
 
 
-def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, str]:
+def environment(invocation: Invocation, directory: Path, control: Path) -> dict[str, str]:
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
     known_hosts = " ".join(_quoted(path) for path in (invocation.known_hosts, Path("~/.ssh/known_hosts").expanduser()))
     ssh = (
@@ -75,10 +75,10 @@ def environment(invocation: Invocation, work: Path, control: Path) -> dict[str, 
         "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
-        "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
         "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{Path('~/.ansible/collections').expanduser()}",
-        "ANSIBLE_LOCAL_TEMP": str(work / "tmp"),
+        "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_SSH_ARGS": ssh,
@@ -111,5 +111,5 @@ def unsafe(value: Any) -> Any:
 
 
 def _quoted(path: Path) -> str:
-    # ssh splits UserKnownHostsFile at blanks and reads double quotes; the whole list stands in single quotes
+    # ssh splits UserKnownHostsFile at blanks and reads double quotes; the whole list is in single quotes
     return f'"{path}"' if " " in str(path) else str(path)

@@ -33,7 +33,7 @@ def run(
 ) -> RunResult:
     """Run a playbook to its end, or until a signal ends it.
 
-    `on_task(name)` and `on_host(host, outcome, detail)` are told what happens while it happens. Raises GpuadminError
+    `on_task(name)` and `on_host(host, outcome, detail)` are called while the run goes on. Raises GpuadminError
     only when Ansible could not be started at all; what goes wrong on hosts is in the result.
     """
     if shutil.which("ssh", path=SYSTEM_PATH) is None:
@@ -47,13 +47,13 @@ def run(
         else content_path("playbooks", f"{invocation.playbook}.yml")
     )
     collector = Collector(on_task=on_task, on_host=on_host)
-    work = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
+    private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     control = connections.directory(invocation.known_hosts)
     try:
-        (work / "tmp").mkdir()
+        (private / "tmp").mkdir()
         # an empty one, so that none of the current directory, the home or /etc is read
-        (work / "ansible.cfg").touch()
-        variables_file = work / "variables.json"
+        (private / "ansible.cfg").touch()
+        variables_file = private / "variables.json"
         descriptor = os.open(variables_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             json.dump({name: unsafe(value) for name, value in invocation.variables.items()}, stream, default=str)
@@ -62,9 +62,9 @@ def run(
             passwords[r"^SSH password:\s*?$"] = invocation.secrets.ssh
         if invocation.secrets.become is not None:
             passwords[r"^BECOME password.*:\s*?$"] = invocation.secrets.become
-        with _scrubbed_environment(environment(invocation, work, control)), handed_on() as signals:
+        with _scrubbed_environment(environment(invocation, private, control)), handed_on() as signals:
             runner = ansible_runner.run(
-                private_data_dir=str(work),
+                private_data_dir=str(private),
                 playbook=str(playbook),
                 inventory=[str(source) for source in invocation.inventory],
                 cmdline=shlex.join(command_line(invocation, variables_file)),
@@ -75,7 +75,7 @@ def run(
                 event_handler=collector.event,
                 cancel_callback=lambda: False,
             )
-        output = work / "artifacts" / str(runner.config.ident) / "stdout"
+        output = private / "artifacts" / str(runner.config.ident) / "stdout"
         text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
         if invocation.log is not None:
             _append_private(invocation.log, text)
@@ -84,10 +84,10 @@ def run(
             connections.close(control)
         error = None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
-            error = _last_words(text)
+            error = _last_output(text)
         return RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(private, ignore_errors=True)
 
 
 def _append_private(path: Path, text: str) -> None:
@@ -96,12 +96,12 @@ def _append_private(path: Path, text: str) -> None:
         stream.write(text)
 
 
-def _last_words(text: str) -> str:
+def _last_output(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     for index, line in enumerate(lines):
         if "ERROR" in line:
             return "\n".join(lines[index : index + 4])
-    return lines[-1] if lines else "Ansible ended without a word"
+    return lines[-1] if lines else "Ansible ended without output"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpuadmin.applications.table import Table
 from gpuadmin.errors import ConfigError
 
-# As forms are titled; compared without blanks, punctuation, capitals, and what stands in brackets: see `_bare`.
+# As forms are titled; compared without blanks, punctuation, capitals, and what is in brackets: see `_bare`.
 TITLES: dict[str, frozenset[str]] = {
     key: frozenset(words.split())
     for key, words in {

@@ -20,7 +20,7 @@ _NO = (*NO, "아니요", "미사용", "사용안함", "불필요", "필요없음
 
 @dataclass(frozen=True)
 class Application:
-    """What one row says. What is None was not said, or not rightly; then `missing` names it."""
+    """What one row has. None: it is missing or not valid, and `missing` names it."""
 
     line: int
     time: datetime | None

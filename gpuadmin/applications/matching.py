@@ -18,7 +18,7 @@ from gpuadmin.config.schema import Registry, Settings, User
 
 @dataclass(frozen=True)
 class Member:
-    """A row of the group's list: what is None does not stand there."""
+    """A row of the group's list; None: the list does not have it."""
 
     line: int
     name: str | None
@@ -26,7 +26,7 @@ class Member:
     email: str | None
 
 
-#: What can be missing (the codes of templates/mail/incomplete) → what an admin is told.
+#: What can be missing (the codes of templates/mail/incomplete) → what an admin reads.
 MISSING = {
     "form": "has not filled in the form",
     "group": "is not in the group",
@@ -57,11 +57,11 @@ class Entry:
 
     @property
     def lacks(self) -> str:
-        """What is missing, in words for an admin."""
+        """What is missing, for an admin."""
         return "; ".join(MISSING[code] for code in self.missing)
 
     def document(self) -> dict[str, Any]:
-        """As JSON shows it; keys are left out, they are long and stand in users.yml afterwards."""
+        """As JSON shows it; keys are left out, they are long, and in users.yml afterwards."""
         application = self.application
         return {
             "email": self.email,
@@ -130,7 +130,7 @@ def _about(entry: Entry, users: Mapping[str, User], settings: Settings) -> Itera
 
 
 def latest(applications: Sequence[Application]) -> tuple[list[Application], list[str]]:
-    """Given forms, return the latest of every address, in the order of the file, and words about the others.
+    """Given forms, return the latest of every address, in the order of the file, and remarks about the others.
 
     The time decides where every form of an address has one, otherwise the order of the file.
     """
@@ -166,13 +166,11 @@ def _entry(application: Application, users: Mapping[str, User]) -> Entry:
 
 
 def _without_borrowed_ids(entries: Sequence[Entry], members: Sequence[Member] | None) -> list[Entry]:
-    """A student id that stands under two addresses is nobody's, unless the group's list says whose."""
+    """A student id under two addresses is nobody's, unless the group's list says whose."""
     decided = {member.student_id for member in members or () if member.student_id and member.email}
     ids = Counter(_student_id(entry) for entry in entries)
     return [
-        replace(
-            entry, reason=f"student id {number} stands under {ids[number]} addresses; remove the rows that are wrong"
-        )
+        replace(entry, reason=f"student id {number} is under {ids[number]} addresses; remove the rows that are wrong")
         if (number := _student_id(entry)) is not None and ids[number] > 1 and number not in decided and not entry.reason
         else entry
         for entry in entries

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from gpuadmin import __version__
-from gpuadmin.console import say, say_document
+from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ExitCode, InterruptedRun, hint_of
 
 # Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
@@ -122,16 +122,16 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
-        say("Interrupted.", err=True)
+        echo("Interrupted.", err=True)
         _show_document(arguments, InterruptedRun("interrupted"))
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
-        say(error.format_message(), err=True)
+        echo(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         _show_document(arguments, error)
         hint = hint_of(error)
-        say(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
+        echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
@@ -144,4 +144,4 @@ def _show_document(arguments: Sequence[str], error: click.ClickException) -> Non
     if "--json" in arguments:
         from gpuadmin.report import error_document
 
-        say_document(error_document(arguments, error))
+        echo_document(error_document(arguments, error))

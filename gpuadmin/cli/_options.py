@@ -105,7 +105,7 @@ def mail_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--mail-dir",
             metavar="DIR",
             type=click.Path(file_okay=False),
-            help="Write .eml files there instead of sending. They count as sent, but with --check.",
+            help="Write .eml files there instead of sending. They count as sent, unless you give --check.",
         ),
     ):
         decorated = decorator(decorated)

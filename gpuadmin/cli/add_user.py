@@ -33,7 +33,7 @@ def command(
 ) -> int:
     """Give people an account on every node: uid, home on the storage host, ssh key, rootless Docker.
 
-    Everything is validated before anything is changed. Running it again goes on where it stopped.
+    Everything is validated before anything is changed. After a failure, run it again: it skips what is done.
 
     \b
     gpuadmin add-user minji --email minji@example.org --key ~/keys/minji.pub

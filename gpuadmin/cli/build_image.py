@@ -37,8 +37,8 @@ def command(
 ) -> int:
     """Build an image: a copy of the golden node's root, changed, booted there on trial, sealed, signed and stored.
 
-    The running root is not touched. Without NAME it is named after today. Run again, a build that was cut off goes on;
-    with --full, an image that is there already gets its full stream.
+    The running root is not touched. Without NAME it is named after today. If a build was cut off, run it again.
+    With --full, an image that is there already gets its full stream.
     """
     from gpuadmin.actions.build_image import build_image
 

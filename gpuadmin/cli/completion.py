@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 from gpuadmin.cli import cli
 from gpuadmin.cli._options import json_option
-from gpuadmin.console import say_document
+from gpuadmin.console import echo_document
 
 
 @click.command("completion")
@@ -28,5 +28,5 @@ def command(shell: str, as_json: bool) -> int:
         from gpuadmin.report import local_document
 
         script = local_document("completion", {"shell": shell, "script": script})
-    say_document(script)
+    echo_document(script)
     return 0

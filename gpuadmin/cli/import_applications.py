@@ -23,7 +23,7 @@ from gpuadmin.options import MailOptions, Options
     "--name", "chosen", multiple=True, metavar="ADDRESS=NAME", help="The login name of an applicant; repeatable."
 )
 @click.option("--apply", "do", is_flag=True, help="Add those who are ready, and mail them and the incomplete ones.")
-@click.option("--tell-unknown", is_flag=True, help="With --apply: mail those too who are not in the group's list.")
+@click.option("--tell-unknown", is_flag=True, help="With --apply: also mail those who are not in the group's list.")
 @mail_options
 @run_options()
 def command(
@@ -36,7 +36,7 @@ def command(
     mail: MailOptions,
     options: Options,
 ) -> int:
-    """Read a survey's export, match it with the group's applications, and give those an account who are ready.
+    """Read a survey's export, match it with the group's applications, and give an account to those who are ready.
 
     Without --apply: three lists, and nothing is changed. Ready; incomplete, with what is missing; unknown, for you to
     look at.

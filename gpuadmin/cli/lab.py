@@ -70,18 +70,18 @@ def status(as_json: bool, name: str) -> int:
 
 @command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("host")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[CMD]...")
+@click.argument("remote", nargs=-1, type=click.UNPROCESSED, metavar="[CMD]...")
 @click.option("--login", "-l", metavar="NAME", help="Log in as somebody else than the admin.")
 @click.option("--identity", "-i", type=click.Path(path_type=Path), help="The private key to log in with.")
 @NAME
-def ssh(host: str, words: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> int:
+def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> int:
     """Log in to a host as the admin, or run a command there (`sudo` needs no password).
 
-    Options for gpuadmin stand before HOST.
+    Options for gpuadmin come before HOST.
     """
     from gpuadmin.actions import lab
 
-    return lab.ssh(name, host, words, login=login, identity=identity)
+    return lab.ssh(name, host, remote, login=login, identity=identity)
 
 
 @command.command("power-cut")

@@ -14,7 +14,7 @@ from gpuadmin.options import MailOptions, Options
 @json_option
 @click.option("--check", is_flag=True, help="Show who would be mailed; send nothing.")
 @click.option("--install-timer", is_flag=True, help="Run this every morning from now on, on this machine, as you.")
-@click.option("--remove-timer", is_flag=True, help="No longer.")
+@click.option("--remove-timer", is_flag=True, help="Remove that timer.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(
     mail: MailOptions,
@@ -27,8 +27,8 @@ def command(
 ) -> int:
     """Mail the reminders that are due: the term ends, or an account does. Run it every day; nobody is mailed twice.
 
-    term.reminders in gpuadmin.yml says how many days before. A day that was missed is made up for: one mail, the most
-    urgent. Who stays for the next term (extend-term) gets none.
+    term.reminders in gpuadmin.yml says how many days before. After missed days one mail goes out, the most urgent.
+    People who stay for the next term (extend-term) get none.
 
     \b
     gpuadmin notify --preview             # every mail in full

@@ -31,8 +31,8 @@ def command(
 ) -> int:
     """Move nodes to an image: fetch, prove and receive it, boot it on trial, keep it if the health checks pass.
 
-    A node whose trial fails comes back by itself on the root it ran. The first batch with such a node is the last; run
-    again, it goes on where it stopped, and nodes that run the image are left alone.
+    A node whose trial fails comes back by itself on the root it ran. The first batch with such a node is the last.
+    Run it again to go on; it leaves nodes alone that run the image.
     """
     from gpuadmin.actions.push_image import Push, push_image
 

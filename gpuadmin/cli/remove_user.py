@@ -19,7 +19,7 @@ from gpuadmin.options import Options
 @click.option(
     "--forget",
     is_flag=True,
-    help="Of people who were removed: let their uid be given to others. Nothing of theirs must be left, in no backup.",
+    help="Free the uids of people who were removed. Nothing of theirs may be left, not even in a backup.",
 )
 @run_options()
 def command(names: tuple[str, ...], archive_home: bool, forget: bool, options: Options) -> int:

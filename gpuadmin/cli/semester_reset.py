@@ -32,7 +32,7 @@ def command(mail: MailOptions, options: Options, **given: Any) -> int:
     """End the term: tell people, lock, end sessions, back up and verify, wipe, prune, and reopen.
 
     Each phase is shown, asked for and written to a journal in runs/; whatever interrupts it, --resume goes on.
-    Nothing is wiped that is not in a verified backup, but Docker data and scratch, which the plan names.
+    It wipes what a verified backup has, and Docker data and scratch, which no backup has; the plan names them.
 
     \b
     gpuadmin semester-reset --check       # who leaves, who stays, what would be wiped

@@ -11,7 +11,7 @@ from gpuadmin.options import Options
 @click.command("sync-users")
 @run_options()
 def command(options: Options) -> int:
-    """Bring every host to what users.yml says: what heals a node that was down, or after editing by hand."""
+    """Make every host what users.yml says: after a node was down, or after you edited users.yml."""
     from gpuadmin.actions.sync_users import sync_users
 
     return sync_users(options)

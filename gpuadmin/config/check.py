@@ -40,8 +40,8 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
 
 
 def _memory(site: Site) -> Iterator[Finding]:
-    for words in recall(site.directory).contradictions(site.registry.registry):
-        yield Finding("error", "users.yml", words, WAY_OUT)
+    for contradiction in recall(site.directory).contradictions(site.registry.registry):
+        yield Finding("error", "users.yml", contradiction, WAY_OUT)
 
 
 def _inventory(site: Site) -> Iterator[Finding]:
@@ -117,13 +117,13 @@ def _homes(site: Site) -> Iterator[Finding]:
             "name one of that group",
         )
     if homes.mountpoint is not None and not f"{homes.export}/".startswith(f"{homes.mountpoint}/"):
-        yield Finding("error", f"{where}.mountpoint", f"{homes.export} does not lie below it", "correct one of the two")
+        yield Finding("error", f"{where}.mountpoint", f"{homes.export} is not below it", "correct one of the two")
     docker = site.settings.docker
     if f"{docker.data}/".startswith(f"{homes.path}/"):
         yield Finding(
             "error",
             "gpuadmin.yml: docker.data",
-            f"lies in {homes.path}, which is NFS",
+            f"is in {homes.path}, which is NFS",
             "use a local disk, such as /local/.docker",
         )
 
@@ -134,7 +134,7 @@ def _backups(site: Site) -> Iterator[Finding]:
         yield Finding(
             "error",
             "gpuadmin.yml: backups.directory",
-            f"lies in {homes.export}, which every node can see",
+            f"is in {homes.export}, which every node can see",
             "name a directory beside the homes",
         )
     for host in site.inventory.group("backup"):
@@ -193,14 +193,14 @@ def _mail(site: Site) -> Iterator[Finding]:
         return
     silent = [user.name for user in site.registry.registry.users if user.email is None]
     if silent:
-        shown = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
-        yield Finding("warning", "users.yml", f"no e-mail address, so never told anything: {shown}", "give one: email")
+        listed = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
+        yield Finding("warning", "users.yml", f"no e-mail address, so never notified: {listed}", "give one: email")
     if mail.password_file is not None:
         file = Path(mail.password_file).expanduser()
         if file.is_relative_to(site.directory):
             yield Finding(
                 "error",
                 f"{where}.password_file",
-                f"{file} lies in the site, whose files are copied and put under version control",
+                f"{file} is in the site, whose files are copied and put under version control",
                 "move it out, to ~/.config/gpuadmin/ for instance",
             )

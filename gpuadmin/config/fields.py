@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gpuadmin.words import UNSEEN
+from gpuadmin.text import UNSEEN
 
 # useradd(8) as Debian and Fedora configure it, without the trailing `$` of Samba's machine accounts, and without
 # capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
@@ -66,7 +66,7 @@ def plain_text(value: str, *, longest: int = 200) -> str:
         if unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
             raise ValueError(f"holds the control character {character!r}; use one line of plain text")
         if _UNSEEN.match(character):  # it turns text around, or two values would look the same
-            raise ValueError(f"holds the invisible character U+{ord(character):04X}; type the text anew")
+            raise ValueError(f"holds the invisible character U+{ord(character):04X}; type the text again")
     for marker in TEMPLATE_MARKERS:
         if marker in value:
             raise ValueError(f"holds the template marker '{marker}', which is not allowed in a site's data")

@@ -12,7 +12,7 @@ USERS_FILE = "users.yml"
 
 
 def find_site(given: str | None) -> Path:
-    """Given what --site said, return the site's directory: that, $GPUADMIN_SITE, or the nearest one upwards."""
+    """Given the value of --site, return the site's directory: that, $GPUADMIN_SITE, or the nearest one upwards."""
     named = given or os.environ.get("GPUADMIN_SITE")
     if named:
         directory = Path(named).expanduser().absolute()

@@ -46,6 +46,6 @@ def is_hash_of(field: str, name: str) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """`*` and `?` alone are special: brackets stand around an address that has a port."""
+    """`*` and `?` alone are special: brackets are around an address that has a port."""
     expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     return re.fullmatch(expression, name) is not None

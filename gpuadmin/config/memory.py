@@ -74,7 +74,7 @@ def recall(site: Path) -> Memory:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
             f"{path}: is damaged, so whether a uid was somebody's is not known",
-            hint="restore it from a copy; or compare users.yml with one, and delete it: it is written anew",
+            hint="restore it from a copy; or compare users.yml with one, and delete it: gpuadmin writes it again",
         ) from None
 
 
@@ -103,8 +103,8 @@ def remember(site: Path, registry: Registry, *, forget: Collection[str] = ()) ->
 def refuse_contradictions(found: Sequence[str], where: str) -> None:
     """Raise RefusedError where the registry contradicts what is remembered of it."""
     if found:
-        shown = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
-        raise RefusedError(f"{where}: " + "\n  ".join(shown), hint=WAY_OUT)
+        lines = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
+        raise RefusedError(f"{where}: " + "\n  ".join(lines), hint=WAY_OUT)
 
 
 WAY_OUT = (

@@ -122,12 +122,12 @@ def _merge(entry: CommentedMap, user: User) -> None:
                 entry["keys"] = CommentedSeq(value)
                 entry["keys"].fa.set_block_style()
         elif entry.get(field) != value:
-            # a copy: an object that stands twice in the tree is written once, with an anchor, and then as an alias
+            # a copy: an object that is in the tree twice is written once, with an anchor, and then as an alias
             entry[field] = copy(value)
 
 
 def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterable[str]:
-    """What no single field shows: names, uids and keys that stand twice, uids outside the range."""
+    """What no single field shows: names, uids and keys that appear twice, uids outside the range."""
     accounts = settings.accounts
     names: dict[str, str] = {}
     uids: dict[int, str] = {}
@@ -136,7 +136,7 @@ def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterab
     for index, user in enumerate(registry.users):
         where = ("users", index)
         if user.name in names:
-            yield f"{file.where((*where, 'name'))}: '{user.name}' stands twice"
+            yield f"{file.where((*where, 'name'))}: '{user.name}' appears twice"
         if user.name in reserved:
             yield f"{file.where((*where, 'name'))}: '{user.name}' is the cluster's own admin account or group"
         names[user.name] = user.name
@@ -166,4 +166,4 @@ def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterab
             )
         uids.setdefault(retired.uid, retired.name)
         if retired.name in names:
-            yield f"{file.where(('retired', index, 'name'))}: '{retired.name}' also stands under users"
+            yield f"{file.where(('retired', index, 'name'))}: '{retired.name}' is also under users"

@@ -41,7 +41,7 @@ def write_site(
     """Write a site that is valid as it is.
 
     gpuadmin.yml and users.yml are written only where there are none; inventory/hosts.yml and known_hosts are
-    replaced. `settings` stand over the defaults. Raises ConfigError if the directory holds something else.
+    replaced. `settings` replace the defaults. Raises ConfigError if the directory holds something else.
     """
     chosen = Settings.model_validate({"name": name, **settings})
     if directory.exists() and not directory.is_dir():
@@ -62,7 +62,7 @@ def write_site(
 
 
 def _groups(hosts: Sequence[SiteHost]) -> list[dict[str, Any]]:
-    # a host's variables stand once, at its first group
+    # a host's variables are written once, at its first group
     seen: set[str] = set()
     groups = []
     for group in GROUPS:

@@ -25,12 +25,12 @@ def validated(model: type[ModelT], file: YamlFile) -> ModelT:
     try:
         return model.model_validate(file.data)
     except ValidationError as error:
-        lines = [f"{file.where(item['loc'])}: {_words(item)}" for item in error.errors()]
+        lines = [f"{file.where(item['loc'])}: {_message(item)}" for item in error.errors()]
         raise ConfigError("\n  ".join(lines), hint="gpuadmin schema --reference explains every field") from None
 
 
-def _words(item: Mapping[str, Any]) -> str:
-    """pydantic's message in words that an admin reads without knowing pydantic."""
+def _message(item: Mapping[str, Any]) -> str:
+    """pydantic's message, for an admin who does not know pydantic."""
     given = item.get("input")
     match item["type"]:
         case "extra_forbidden":

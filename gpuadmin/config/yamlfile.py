@@ -43,7 +43,7 @@ class _Bounded(Composer):
         if isinstance(event, AliasEvent):
             if event.anchor in self.anchors and event.anchor not in self._weights:
                 raise ComposerError(
-                    None, None, f"the alias *{event.anchor} stands in what it stands for", event.start_mark
+                    None, None, f"the alias *{event.anchor} is in the value that it stands for", event.start_mark
                 )
             self._by_alias += self._weights.get(event.anchor, 0)
             self._values += self._weights.get(event.anchor, 0)
@@ -128,8 +128,8 @@ class YamlFile:
                 node = node[step]
             except (AttributeError, KeyError, IndexError, TypeError):
                 break
-        words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-        return f"{self.path.name}:{line}: {words.lstrip('.')}" if words else f"{self.path.name}"
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        return f"{self.path.name}:{line}: {place.lstrip('.')}" if place else f"{self.path.name}"
 
     def dump(self) -> str:
         """The text that writing would give."""

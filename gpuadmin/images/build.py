@@ -1,4 +1,4 @@
-"""Decisions about a build: what of it is still to be done, from which parent, and the plan in words."""
+"""Decisions about a build: what of it is still to be done, from which parent, and the plan."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def build_plan(
     parent: str | None,
     silent: Mapping[str, str],
 ) -> Plan:
-    """What a build will do, in words."""
+    """The plan of a build."""
     builder = PlanBuilder(f"Build the image {request.name} on {host}")
     if "main" in phases:
         changes = ["upgrade all packages"] if request.upgrade else []

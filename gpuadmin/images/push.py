@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.words import size_words
+from gpuadmin.text import size_words
 
 
 def batches(count: int, *, canary: int, batch: str) -> list[int]:
@@ -64,10 +64,10 @@ def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str], port: in
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What a push does to one node: `action` is push, none or refuse; `words` say it."""
+    """What a push does to one node: `action` is push, none or refuse; `summary` describes it, a line each."""
 
     action: str
-    words: tuple[str, ...]
+    summary: tuple[str, ...]
 
 
 def plan_push(
@@ -86,13 +86,13 @@ def plan_push(
     if there and reboot and not force and not when_idle:
         choice = "--when-idle waits, --force reboots all the same, --no-reboot only prepares"
         return NodePlan("refuse", (f"{runs}; in use by {', '.join(there)}: {choice}",))
-    words = [f"{runs}; {'is ready since an earlier run' if ready else _receives(node['receives'])}"]
+    summary = [f"{runs}; {'is ready since an earlier run' if ready else _receives(node['receives'])}"]
     if there and reboot:
-        words.append(f"{'waits for' if when_idle else 'sends away'}: {', '.join(there)}")
-    words.append(f"boots {name} on trial" if reboot else f"tries {name} at its next boot")
+        summary.append(f"{'waits for' if when_idle else 'sends away'}: {', '.join(there)}")
+    summary.append(f"boots {name} on trial" if reboot else f"tries {name} at its next boot")
     if name in (node.get("refused") or {}):
-        words.append(f"tries again what failed there: {node['refused'][name]}")
-    return NodePlan("push", tuple(words))
+        summary.append(f"tries again what failed there: {node['refused'][name]}")
+    return NodePlan("push", tuple(summary))
 
 
 def _pending(node: Mapping[str, Any], name: str, runs: str, *, reboot: bool) -> tuple[bool, NodePlan | None]:
@@ -120,7 +120,7 @@ def _receives(receives: Mapping[str, Any]) -> str:
 def time_spent(steps: Mapping[str, float], last: Mapping[str, Any]) -> dict[str, float]:
     """Where one node's push spent its time: seconds by step.
 
-    ``steps``: those that the node took in this run. ``last``: its record of the switch. ``reboot`` is what lies between
+    ``steps``: those that the node took in this run. ``last``: its record of the switch. ``reboot`` is what is between
     the last step and the start of the new kernel, with the waiting for people; ``boot`` goes on to the commit.
     """
     spent = dict(steps)
@@ -132,7 +132,7 @@ def time_spent(steps: Mapping[str, float], last: Mapping[str, Any]) -> dict[str,
 
 
 def slowest_steps(spent: Mapping[str, Mapping[str, float]]) -> str:
-    """Given each node's seconds by step, return in words what took a second or more, and where, longest first."""
+    """Given each node's seconds by step, return what took a second or more, and where, longest first."""
     slowest: dict[str, tuple[float, str]] = {}
     for host, steps in spent.items():
         for step, seconds in steps.items():

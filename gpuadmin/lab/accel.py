@@ -52,9 +52,9 @@ def choose(kernel: Path) -> Accel:
     remembered = cache_directory() / "accel"
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     if remembered.is_file():
-        words = remembered.read_text().split()
-        if len(words) == 2 and words[0] == boot and words[1] in ("kvm", "tcg"):
-            return words[1]  # type: ignore[return-value]
+        parts = remembered.read_text().split()
+        if len(parts) == 2 and parts[0] == boot and parts[1] in ("kvm", "tcg"):
+            return parts[1]  # type: ignore[return-value]
     answer: Accel = "kvm" if kvm_runs(kernel) else "tcg"
     remembered.parent.mkdir(parents=True, exist_ok=True)
     remembered.write_text(f"{boot} {answer}\n")

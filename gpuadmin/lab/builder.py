@@ -12,7 +12,7 @@ from gpuadmin.lab.paths import guest_directory
 
 #: Seconds; software emulation on a loaded machine takes about 100.
 LIMIT = 1800.0
-#: Spares an emulator work; see docs/lab.md. The guests' own words stand in guest/*/grub.cfg.
+#: Spares an emulator time; see docs/lab.md. The guests' own parameters are in guest/*/grub.cfg.
 QUICK = "norandmaps mitigations=off init_on_alloc=0"
 
 
@@ -51,9 +51,9 @@ def builder_initrd(root: Path, layout: disk.Layout) -> bytes:
     return disk.cpio(files) + (root / "initrd").read_bytes()
 
 
-def build(accel: Accel, root: Path, layout: disk.Layout, work: Path) -> Path:
-    """Make a disk in the directory `work` and return it as qcow2. Raises with the builder's last words."""
-    raw, initrd, console, result = (work / name for name in ("disk.raw", "initrd", "console.log", "disk.qcow2"))
+def build(accel: Accel, root: Path, layout: disk.Layout, directory: Path) -> Path:
+    """Make a disk in an empty directory and return it as qcow2. Raises with the end of its console."""
+    raw, initrd, console, result = (directory / name for name in ("disk.raw", "initrd", "console.log", "disk.qcow2"))
     if layout.firmware == "uefi":
         disk.write_blank_disk(raw, layout)  # the builder divides it, with the guest's own sfdisk
     else:
@@ -62,7 +62,7 @@ def build(accel: Accel, root: Path, layout: disk.Layout, work: Path) -> Path:
     initrd.write_bytes(builder_initrd(root, layout))
     run(builder_command(accel, root, initrd, raw, console), timeout=LIMIT)
     if "gpuadmin-build: done" not in tail(console, 20):
-        raise GpuadminError(f"the builder VM did not make the disk; its last words:\n{tail(console)}")
+        raise GpuadminError(f"the builder VM did not make the disk; its console ends with:\n{tail(console)}")
     # Not compressed: guests would pay for it at every first read.
     run(("qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(result)))
     return result

@@ -1,4 +1,4 @@
-"""Sets a guest's clock after it came back from a snapshot, where it stood still."""
+"""Sets a guest's clock after it came back from a snapshot, where it was paused."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def set_over_serial(directory: Path, limit: float = 5.0) -> bool:
 
 def set_over_ssh(lab: Lab, host: Host) -> None:
     """Set a guest's clock over ssh. The time is sent once the other side is ready to take it."""
-    words = ("sudo", "sh", "-c", "'echo ready; read now; exec date --utc --set @$now'")
-    said = ""
+    command = ("sudo", "sh", "-c", "'echo ready; read now; exec date --utc --set @$now'")
+    output = ""
     for attempt in range(5):
         time.sleep(attempt)
         with subprocess.Popen(
-            ssh_command(lab, host, words, batch=True),
+            ssh_command(lab, host, command, batch=True),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -49,7 +49,7 @@ def set_over_ssh(lab: Lab, host: Host) -> None:
         ) as process:
             assert process.stdout is not None
             ready = process.stdout.readline() == "ready\n"
-            _, said = process.communicate(f"{time.time():.3f}\n" if ready else "")
+            _, output = process.communicate(f"{time.time():.3f}\n" if ready else "")
         if ready and process.returncode == 0:
             return
-    raise UnreachableError(f"{host.name}: its clock could not be set: {said.strip()}")
+    raise UnreachableError(f"{host.name}: its clock could not be set: {output.strip()}")

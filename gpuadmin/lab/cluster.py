@@ -69,7 +69,7 @@ def up(
             hosts.prepare(lab, host)
         (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
         if chosen is not None:
-            progress.say(accel.why(chosen))
+            progress.line(accel.why(chosen))
         start_all(lab, lab.hosts, chosen, progress)
         lab = replace(lab, site=str(site_directory))
         state.save(lab)

@@ -63,7 +63,7 @@ def pasteable(command: Sequence[str]) -> str:
 def run(
     command: Sequence[str], *, log: Path | None = None, cwd: Path | None = None, timeout: float | None = None
 ) -> str:
-    """Run a command and return what it said, errors included.
+    """Run a command and return its output, errors included.
 
     With `log`, that goes to the end of that file instead, and the result is empty. Raises GpuadminError with the
     command and the end of its output if it fails or exceeds `timeout` (seconds).
@@ -87,8 +87,8 @@ def run(
             _end(process)
         output = "" if log else _read(sink, begin)
     if status != 0:
-        said, where = (tail(log), f"\n(all of it: {log})") if log else (output.strip()[-2000:], "")
-        raise GpuadminError(f"this command failed with status {status}:\n  {pasteable(command)}\n{said}{where}")
+        last, where = (tail(log), f"\n(all of it: {log})") if log else (output.strip()[-2000:], "")
+        raise GpuadminError(f"this command failed with status {status}:\n  {pasteable(command)}\n{last}{where}")
     return output
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 SECTOR = 512
 _MIB = 1024 * 1024 // SECTOR
-#: The usual gap before the first partition, 1 MiB: GRUB's core image lies in it.
+#: The usual gap before the first partition, 1 MiB: GRUB's core image is in it.
 FIRST_SECTOR = 2048
 
 

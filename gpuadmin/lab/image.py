@@ -55,9 +55,9 @@ def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
             if not target.exists():
                 with (
                     progress.phase(f"making the {layout.name} disk image"),
-                    _workplace(directory / "disk.part") as work,
+                    _workplace(directory / "disk.part") as place,
                 ):
-                    builder.build(chosen, root, layout, work).rename(target)
+                    builder.build(chosen, root, layout, place).rename(target)
     return BaseImage(key, target)
 
 
@@ -85,10 +85,10 @@ def kernel() -> Path:
 
 
 def _make_root(root: Path, uri: str | None, directory: Path) -> None:
-    with _workplace(directory / "root.part") as work:
-        rootfs.write_files_tar(work / "files.tar")
-        run(rootfs.mmdebstrap_command(work, uri), log=directory / "mmdebstrap.log")
-        work.rename(root)
+    with _workplace(directory / "root.part") as place:
+        rootfs.write_files_tar(place / "files.tar")
+        run(rootfs.mmdebstrap_command(place, uri), log=directory / "mmdebstrap.log")
+        place.rename(root)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def power_off(lab: Lab, host: Host) -> None:
     _kind(lab).power_off(lab, host)
 
 
-def last_words(lab: Lab, host: Host) -> str:
-    """Return the end of what a host said on its console."""
-    words: str = _kind(lab).last_words(lab, host)
-    return words
+def last_output(lab: Lab, host: Host) -> str:
+    """Return the end of a host's console."""
+    output: str = _kind(lab).last_output(lab, host)
+    return output

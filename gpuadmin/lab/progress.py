@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.display import make_console
 
 #: Seconds after which a phase is worth a line.
@@ -24,9 +24,9 @@ class Progress:
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
 
-    def say(self, text: str) -> None:
+    def line(self, text: str) -> None:
         """Print one line."""
-        say(text, err=True)
+        echo(text, err=True)
 
     @contextmanager
     def phase(self, text: str) -> Iterator[None]:
@@ -37,11 +37,11 @@ class Progress:
             yield
         seconds = time.monotonic() - begin
         if seconds > PATIENCE:
-            self.say(f"{text}: {seconds:.0f} s")
+            self.line(f"{text}: {seconds:.0f} s")
 
     @contextmanager
     def _line(self, text: str) -> Iterator[None]:
-        timer = threading.Timer(PATIENCE, self.say, (f"{text} …",))
+        timer = threading.Timer(PATIENCE, self.line, (f"{text} …",))
         timer.daemon = True
         timer.start()
         try:

@@ -77,12 +77,12 @@ def running_pid(lab: Lab, host: Host) -> int | None:
     """Return the process id of a host's QEMU if it runs; a pid file of another process does not count."""
     try:
         pid = int((lab.host_directory(host) / "qemu.pid").read_text())
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError):
         return None
     # The whole path of the state directory: two users, or two state directories, may have labs of one name.
     mine = str(lab.host_directory(host) / "qemu.pid").encode()
-    return pid if mine in words else None
+    return pid if mine in arguments else None
 
 
 def kill(lab: Lab, host: Host, *, how: signal.Signals = signal.SIGKILL, limit: float = 30.0) -> bool:
@@ -104,10 +104,10 @@ def _stray_pid(lab: Lab, host: Host) -> int | None:
     mine = str(lab.host_directory(host) / "qemu.pid").encode()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes().split(b"\0")
+            arguments = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[0].endswith(b"qemu-system-x86_64") and mine in words:
+        if arguments[0].endswith(b"qemu-system-x86_64") and mine in arguments:
             return int(path.parent.name)
     return None
 
@@ -129,7 +129,7 @@ def power_off(lab: Lab, host: Host) -> None:
         return
 
 
-def last_words(lab: Lab, host: Host) -> str:
-    """Return the end of a host's console, and of what QEMU itself said."""
+def last_output(lab: Lab, host: Host) -> str:
+    """Return the end of a host's console, and of what QEMU itself printed."""
     directory = lab.host_directory(host)
     return f"{tail(directory / 'qemu.log', 5)}\n{tail(directory / 'console.log')}".strip()

@@ -17,7 +17,7 @@ from gpuadmin.lab.state import Host, Lab
 def save(name: str, snapshot: str, progress: Progress) -> None:
     """Save all hosts of a running lab under a name; one of that name is replaced.
 
-    All hosts stand still while each is saved, so none has answered what another has not asked.
+    All hosts are paused while each is saved, so none has answered what another has not asked.
     """
     state.check_name(snapshot, "snapshot")
     with state.locked(name):
@@ -55,7 +55,7 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
         saved = [host for host in lab.hosts if host.name in lab.snapshots[snapshot]]
         for host in lab.hosts:
             if host not in saved and machines.kill(lab, host):
-                progress.say(f"{host.name} is not in {snapshot}: switched off")
+                progress.line(f"{host.name} is not in {snapshot}: switched off")
         if lab.site is not None:
             connections.close(connections.directory(Path(lab.site) / "known_hosts"), at_once=True)
         if lab.light:

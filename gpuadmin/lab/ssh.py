@@ -21,7 +21,7 @@ BOOT_LIMIT = 900.0
 def ssh_command(
     lab: Lab,
     host: Host,
-    words: Sequence[str] = (),
+    command: Sequence[str] = (),
     *,
     login: str = ADMIN,
     identity: Path | None = None,
@@ -37,7 +37,7 @@ def ssh_command(
         "ssh", "-F", "none", "-i", str(identity or lab.ssh_key), "-p", str(host.ssh_port),
         "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
         "-o", f"UserKnownHostsFile={lab.directory / 'known_hosts'}",
-        *options, f"{login}@127.0.0.1", *(("--", *words) if words else ()),
+        *options, f"{login}@127.0.0.1", *(("--", *command) if command else ()),
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
     old = console.stat().st_size if console.exists() else 0
     while time.monotonic() - begin < limit:
         if machines.running_pid(lab, host) is None:
-            raise GpuadminError(f"{host.name} ended while it started:\n{machines.last_words(lab, host)}")
+            raise GpuadminError(f"{host.name} ended while it started:\n{machines.last_output(lab, host)}")
         if greets(host.ssh_port):
             done = subprocess.run(
                 ssh_command(lab, host, ("true",), batch=True),
@@ -77,15 +77,14 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
             )
             if done.returncode == 0:
                 return time.monotonic() - begin
-        if b"Reached target \x1b[0;1;39memergency.target" in said_since(console, old):
-            raise GpuadminError(f"{host.name} came up in emergency mode:\n{machines.last_words(lab, host)}")
+        if b"Reached target \x1b[0;1;39memergency.target" in output_since(console, old):
+            raise GpuadminError(f"{host.name} came up in emergency mode:\n{machines.last_output(lab, host)}")
         time.sleep(0.3)
-    raise UnreachableError(
-        f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{machines.last_words(lab, host)}"
-    )
+    end = machines.last_output(lab, host)
+    raise UnreachableError(f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{end}")
 
 
-def said_since(console: Path, offset: int) -> bytes:
+def output_since(console: Path, offset: int) -> bytes:
     """Return what a console log holds from an offset on."""
     try:
         with console.open("rb") as log:

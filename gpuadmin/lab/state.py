@@ -63,7 +63,7 @@ class Lab:
         return self.directory / "id_ed25519"
 
     def host_directory(self, host: Host) -> Path:
-        """Where a host's disks, console and sockets lie."""
+        """Where a host's disks, console and sockets are."""
         return self.directory / "hosts" / host.name
 
     def layout(self, kind: Kind) -> disk.Layout:

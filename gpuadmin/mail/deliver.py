@@ -26,7 +26,7 @@ class Delivery:
         return self.state is State.SENT
 
     def document(self) -> dict[str, Any]:
-        """As it stands in a run's record."""
+        """As a run's record has it."""
         letter = self.letter
         return {
             "address": letter.address,

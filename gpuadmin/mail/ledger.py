@@ -54,7 +54,7 @@ class Entry:
         return self.state in (State.INTENT, State.UNKNOWN)
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """For an admin: why a mail that is uncertain, or was refused, is not sent, and what to do."""
         again = " ".join(f"--again {name}" for name in self.names)
         who = f"{', '.join(self.names)} <{self.address}>"
@@ -63,7 +63,7 @@ class Entry:
         return f"{who}: the address was refused ({self.detail}); correct it, or {again}"
 
     def document(self) -> dict[str, Any]:
-        """As it stands in a run's record."""
+        """As a run's record has it."""
         return {"names": list(self.names), "address": self.address, "time": self.time, "detail": self.detail}
 
 
@@ -89,7 +89,7 @@ def fold(raw: bytes, path: Path) -> dict[str, Entry]:
         for entry in found:
             before = entries.get(entry.key)
             if before is not None and before.state is State.SENT and entry.state is not State.SENT:
-                continue  # two merged branches of a site: told is told, whatever the order of the lines
+                continue  # two merged branches of a site: sent stays sent, whatever the order of the lines
             entries[entry.key] = entry
     return entries
 
@@ -117,7 +117,7 @@ class Ledger:
         self.path = path
         try:
             raw = b"" if is_absent(path) else read_record(path)
-        except OSError as error:  # a link that leads nowhere, too: its place is known, and what stood there is not
+        except OSError as error:  # a link that leads nowhere, too: its place is known, its content is not
             raise ConfigError(f"{path}: {error.strerror}", hint="without it nobody knows who was mailed") from None
         self._entries = fold(raw, path)
 
@@ -131,7 +131,7 @@ class Ledger:
         return self._entries.get(key)
 
     def open_keys(self, keys: Iterable[str], address: str, again: bool = False) -> tuple[str, ...]:
-        """Given keys and today's address, return those that are still to be told.
+        """Given keys and today's address, return those that are still to be sent.
 
         What was sent is not. What is uncertain is only with `again`. What was refused is only at another address.
         """

@@ -11,7 +11,7 @@ from typing import Any
 class Letter:
     """One mail to one address.
 
-    `keys` say what it tells, in the ledger's words: a key that was told is never told again. `names` are the
+    `keys` are the ledger's names for what it says: what was sent under a key is never sent again. `names` are the
     accounts (or applicants) that it is about; `values` is what the template is given.
     """
 

@@ -1,4 +1,4 @@
-"""Decisions about notices: who has to be told today that their account ends. Pure; nothing is sent here.
+"""Decisions about notices: who has to be notified today that their account ends. Pure; nothing is sent here.
 
 A reminder is due by `<=`, not by `==`: of the reminders that a day has passed, only the most urgent one is sent, so a
 timer that slept for a week sends one mail with the right number of days. A person's notices are one mail.
@@ -15,14 +15,14 @@ from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
 from gpuadmin.semester.term import standings
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 DEFAULT_REMINDERS = (14, 7, 1)
 
 
 @dataclass(frozen=True)
 class Notice:
-    """That an account ends on a day, told because a reminder of so many days (`rule`) is due."""
+    """That an account ends on a day; sent because a reminder of so many days (`rule`) is due."""
 
     user: User
     kind: str  # `term`: the reset takes home and Docker data; `expiry`: the account's own last day
@@ -33,7 +33,7 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """Under which the ledger remembers it. A deadline that moves makes new reminders: people were told another."""
+        """Under which the ledger remembers it. A deadline that moves makes new reminders: people were sent another."""
         return f"{self.kind} {self.user.name} {self.day} {self.rule} {self.term}".strip()
 
 
@@ -45,10 +45,10 @@ class Notices:
     without_address: tuple[str, ...] = ()
     uncertain: tuple[Entry, ...] = ()
     refused: tuple[Entry, ...] = ()
-    told: tuple[str, ...] = ()
+    notified: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """What is not sent, as it stands in a run's record."""
+        """What is not sent, as a run's record has it."""
         return {
             "without_address": list(self.without_address),
             "uncertain": [entry.document() for entry in self.uncertain],
@@ -57,11 +57,11 @@ class Notices:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for a plan about those who are not told."""
-        words = []
+        """Sentences for a plan about those who are not notified."""
+        sentences = []
         if self.without_address:
-            words.append(f"no e-mail address, so not told: {', '.join(self.without_address)}")
-        return (*words, *(entry.words for entry in (*self.uncertain, *self.refused)))
+            sentences.append(f"no e-mail address, so not notified: {', '.join(self.without_address)}")
+        return (*sentences, *(entry.summary for entry in (*self.uncertain, *self.refused)))
 
 
 def most_urgent(day: date, today: date, reminders: Iterable[int]) -> int | None:
@@ -111,14 +111,14 @@ def plan_notices(
     return sorting.notices(_notice_letter)
 
 
-def never_told(users: Iterable[User], term: Term, ledger: Ledger) -> list[str]:
+def never_notified(users: Iterable[User], term: Term, ledger: Ledger) -> list[str]:
     """Given those who leave at a term's end, return the names of those who were sent no reminder of its deadline."""
-    told = {
+    notified = {
         tuple(entry.key.split(" ", 4)[:3])
         for entry in ledger
         if entry.state is State.SENT and entry.key.startswith("term ") and entry.key.endswith(f" {term.name}")
     }
-    return [user.name for user in users if ("term", user.name, str(term.deadline)) not in told]
+    return [user.name for user in users if ("term", user.name, str(term.deadline)) not in notified]
 
 
 def plan_closing(
@@ -155,24 +155,24 @@ ItemT = TypeVar("ItemT")
 
 @dataclass
 class _Sorting(Generic[ItemT]):
-    """Sorts what people have to be told by address, and what is not sent by its reason."""
+    """Sorts what people have to be sent by address, and what is not sent by its reason."""
 
     ledger: Ledger
     again: Collection[str]
     by_address: dict[str, tuple[str, list[ItemT]]] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    notified: list[str] = field(default_factory=list)
 
     def add(self, user: User, key: str, item: ItemT) -> None:
-        """Somebody has to be told an item, which the ledger knows as `key`."""
+        """Somebody has to be sent an item, which the ledger knows as `key`."""
         if user.email is None:
             self.without.append(user.name)
         elif self.ledger.open_keys([key], user.email, user.name in self.again):
             self.by_address.setdefault(user.email.casefold(), (user.email, []))[1].append(item)
         elif (entry := self.ledger.entry(key)) is not None:
             if entry.state is State.SENT:
-                self.told.append(user.name)
+                self.notified.append(user.name)
             else:
                 self.entries.append(entry)
 
@@ -183,7 +183,7 @@ class _Sorting(Generic[ItemT]):
             without_address=tuple(dict.fromkeys(self.without)),
             uncertain=tuple(entry for entry in self.entries if entry.uncertain),
             refused=tuple(entry for entry in self.entries if entry.state is State.REFUSED),
-            told=tuple(dict.fromkeys(self.told)),
+            notified=tuple(dict.fromkeys(self.notified)),
         )
 
 

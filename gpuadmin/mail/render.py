@@ -1,4 +1,4 @@
-"""From a letter to a message. Templates lie in templates/mail/; a site's own templates/mail/ comes first."""
+"""From a letter to a message. Templates are in templates/mail/; a site's own templates/mail/ comes first."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ class Smtp:
             handed = connection.handed
             self._close()
             if handed:
-                return Answer(State.UNKNOWN, f"no answer after the message was handed over: {_words(error)}")
-            raise TransportDown(_words(error)) from None
+                return Answer(State.UNKNOWN, f"no answer after the message was handed over: {_summary(error)}")
+            raise TransportDown(_summary(error)) from None
         return Answer(State.SENT)
 
     def _about_everybody(self, code: int, text: bytes | str) -> Answer:
@@ -157,7 +157,7 @@ class Smtp:
             ) from None
         except (smtplib.SMTPException, OSError) as error:
             self._close()
-            raise TransportDown(_words(error)) from None
+            raise TransportDown(_summary(error)) from None
         return connection
 
     def _close(self) -> None:
@@ -184,11 +184,11 @@ def _refusal(code: int, text: bytes | str) -> Answer:
 
 
 def _line(code: int, text: bytes | str) -> str:
-    words = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    return one_line(f"{code} {words}", 300)
+    reply = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return one_line(f"{code} {reply}", 300)
 
 
-def _words(error: Exception) -> str:
+def _summary(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
         return _line(error.smtp_code, error.smtp_error)
     return one_line(str(error) or type(error).__name__, 300)

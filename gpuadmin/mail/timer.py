@@ -1,6 +1,6 @@
 """A timer of your own on this machine that runs a verb on a site every day: units of `systemctl --user`.
 
-Here and not on a host of the cluster: users.yml, the ledger of mails and the mail server's password lie here, and
+Here and not on a host of the cluster: users.yml, the ledger of mails and the mail server's password are here, and
 another place that has them would be a second one to keep right: docs/decisions/0041-reminders-from-the-controller.md
 """
 
@@ -67,13 +67,13 @@ WantedBy=timers.target
 
 
 def quoted(word: str) -> str:
-    """A word of ExecStart= (systemd.service(5)): specifiers, variables and quotes are taken as they stand."""
+    """A word of ExecStart= (systemd.service(5)): specifiers, variables and quotes are taken literally."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 
 
 def directory() -> Path:
-    """Where a person's own units lie."""
+    """Where a person's own units are."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "systemd" / "user"
 

@@ -1,4 +1,4 @@
-"""What the hosts said of themselves before anything was decided."""
+"""What the hosts reported before anything was decided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuadmin.results import HostResult
 
 @dataclass(frozen=True)
 class Facts:
-    """`hosts`: what each host said (the module term_facts), None for one that did not answer or could not say."""
+    """`hosts`: what each host reported (the module term_facts), None for one that did not answer or failed."""
 
     hosts: Mapping[str, Mapping[str, Any] | None]
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -24,49 +24,55 @@ class Facts:
         problems: dict[str, str] = {}
         for name in expected:
             result = results.get(name)
-            said = None if result is None or result.bad else result.reports.get("facts")
-            hosts[name] = said
-            if said is None:
+            answer = None if result is None or result.bad else result.reports.get("facts")
+            hosts[name] = answer
+            if answer is None:
                 problems[name] = (result.message if result is not None else None) or "did not answer"
         return cls(hosts, problems, at)
 
     @property
     def homes_unknown(self) -> str | None:
-        """Why nobody knows which homes and backups there are, in words; None where the storage host has said it."""
+        """Why nobody knows which homes and backups there are; None where the storage host reported them."""
         if self.of_homes() is not None:
             return None
         return ", ".join(f"{host} ({reason})" for host, reason in self.problems.items()) or "no storage host was asked"
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The hosts that did not say anything."""
-        return tuple(name for name, said in self.hosts.items() if said is None)
+        """The hosts that did not answer."""
+        return tuple(name for name, answer in self.hosts.items() if answer is None)
 
     def of_homes(self) -> Mapping[str, Any] | None:
         """The homes, as the storage host has them; None where it is silent."""
-        return next((said["homes"] for said in self.hosts.values() if said is not None and "homes" in said), None)
+        return next(
+            (answer["homes"] for answer in self.hosts.values() if answer is not None and "homes" in answer), None
+        )
 
     def identities(self) -> Mapping[str, int]:
         """uids by the storage host's NSS, of people whose uid the registry does not have."""
-        return next((said["identities"] for said in self.hosts.values() if said and "identities" in said), {})
+        return next((answer["identities"] for answer in self.hosts.values() if answer and "identities" in answer), {})
 
     def backups(self) -> list[Mapping[str, Any]]:
         """The complete backups on the storage host, oldest first."""
-        return next((list(said["backups"]) for said in self.hosts.values() if said is not None and "homes" in said), [])
+        return next(
+            (list(answer["backups"]) for answer in self.hosts.values() if answer is not None and "homes" in answer), []
+        )
 
     def waiting(self) -> list[str]:
         """Homes that are out of sight and not deleted (yet), as BACKUP/USER."""
-        return next((list(said["waiting"]) for said in self.hosts.values() if said and "waiting" in said), [])
+        return next((list(answer["waiting"]) for answer in self.hosts.values() if answer and "waiting" in answer), [])
 
     def scratch(self, host: str) -> list[Mapping[str, Any]]:
-        said = self.hosts.get(host)
-        return list(said["scratch"]["items"]) if said is not None and "scratch" in said else []
+        answer = self.hosts.get(host)
+        return list(answer["scratch"]["items"]) if answer is not None and "scratch" in answer else []
 
     def scratch_problems(self, host: str) -> Mapping[str, str]:
         """What a node could not look at, or did not name, and why."""
-        said = self.hosts.get(host)
-        return dict(said["scratch"].get("problems", {})) if said is not None and "scratch" in said else {}
+        answer = self.hosts.get(host)
+        return dict(answer["scratch"].get("problems", {})) if answer is not None and "scratch" in answer else {}
 
     def processes(self) -> dict[str, dict[str, int]]:
         """Who still runs how many processes, by host."""
-        return {name: dict(said["processes"]) for name, said in self.hosts.items() if said and said["processes"]}
+        return {
+            name: dict(answer["processes"]) for name, answer in self.hosts.items() if answer and answer["processes"]
+        }

@@ -1,6 +1,6 @@
 """Who leaves at the end of a term, and what of theirs goes. Pure: people, settings and facts in, a decision out.
 
-Whatever is not clearly somebody's who leaves is kept, and said to be kept.
+Whatever is not clearly somebody's who leaves is kept, and the report has it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Leaver:
         return (*((self.name,) if self.home else ()), *self.beside)
 
     def person(self) -> dict[str, Any]:
-        """What a host is told of them."""
+        """What a host receives about them."""
         return {"name": self.name, "uid": self.uid, "subid_start": self.subid_start, "subid_count": self.subid_count}
 
 
@@ -70,7 +70,7 @@ class Decision:
         return tuple((one, name) for one in self.leaving for name in one.directories)
 
     def document(self) -> dict[str, Any]:
-        """As it stands in the journal."""
+        """As the journal has it."""
         document = asdict(self)
         document["scratch"] = {host: [dict(item) for item in items] for host, items in self.scratch.items()}
         return document

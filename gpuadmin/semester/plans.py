@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
-from gpuadmin.words import counted, size_words
+from gpuadmin.text import counted, size_words
 
 
 def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
@@ -69,7 +69,7 @@ def backup(decision: Decision, storage: Sequence[str], copies: Sequence[str]) ->
     builder.add_all(copies, ["receive the second copy and verify it"])
     if not copies:
         builder.warn(
-            "no host is in the group backup: the only backup lies on the disks that the homes lie on. "
+            "no host is in the group backup: the only backup is on the same disks as the homes. "
             "A failed disk takes both"
         )
     return builder.build()

@@ -19,7 +19,7 @@ from gpuadmin.semester.journal import Journal, State
 from gpuadmin.semester.names import PHASES, WIPE
 from gpuadmin.semester.planner import Leaver
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.words import size_words, visible
+from gpuadmin.text import size_words, visible
 
 
 def document(

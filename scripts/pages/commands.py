@@ -53,7 +53,7 @@ def escaped(text: str) -> str:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Given click's help text, yield roff: one paragraph each; what stands after ``\\b`` keeps its lines."""
+    """Given click's help text, yield roff: one paragraph each; what comes after ``\\b`` keeps its lines."""
     for block in text.replace("\f", "").split("\n\n"):
         kept = block.lstrip().startswith("\b")
         body = escaped(block.replace("\b", "", 1).strip("\n ") if kept else " ".join(block.split()))

@@ -32,7 +32,7 @@ def kind(option: dict[str, Any]) -> str:
 
 
 def default(name: str, option: dict[str, Any], given: dict[str, Any]) -> str:
-    """What stands in defaults/main.yml, or that there is none."""
+    """What is in defaults/main.yml, or that there is none."""
     if option.get("required"):
         return "required"
     value = given.get(name, option.get("default"))

@@ -46,12 +46,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("file", "line"),
     [
         ("gpuadmin/config/fields.py", "import gpuadmin.cli"),
-        ("gpuadmin/words.py", "def f():\n    from gpuadmin.config import load"),
+        ("gpuadmin/text.py", "def f():\n    from gpuadmin.config import load"),
         ("gpuadmin/semester/facts.py", "import ansible_runner"),
         ("gpuadmin/semester/facts.py", "import subprocess"),
-        (f"{NODE}/fields.py", "from gpuadmin import words as of_the_controller"),
+        (f"{NODE}/fields.py", "from gpuadmin import text as of_the_controller"),
         (f"{NODE}/fields.py", "from . import cli"),
-        ("gpuadmin/words.py", "import ansible_collections.gpuadmin.node.plugins.module_utils.words"),
+        ("gpuadmin/text.py", "import ansible_collections.gpuadmin.node.plugins.module_utils.words"),
     ],
 )
 def test_an_import_that_breaks_a_rule_is_found(copy: Path, file: str, line: str) -> None:

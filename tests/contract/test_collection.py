@@ -36,7 +36,7 @@ def code(name: str) -> Any:
 
 
 @cache
-def shown() -> dict[str, dict[str, Any]]:
+def documented() -> dict[str, dict[str, Any]]:
     """Module → what ansible-doc shows, with what stands in fragments."""
     command = [Path(sys.executable).parent / "ansible-doc", "-t", "module", "-j"]
     command += [f"gpuadmin.node.{name}" for name in MODULES]
@@ -51,25 +51,25 @@ def differences(described: dict[str, Any], arguments: dict[str, Any], path: str,
         return [f"{path}: {sorted(set(described) ^ set(arguments))}"]
     found = []
     for option, argument in arguments.items():
-        said, name = described[option], f"{path}.{option}"
+        entry, name = described[option], f"{path}.{option}"
         for key in ("elements", "default", "choices"):
-            if said.get(key) != argument.get(key):
-                found.append(f"{name}: {key} {said.get(key)!r}, not {argument.get(key)!r}")
-        if said["type"] != argument["type"] or bool(said.get("required")) != bool(argument.get("required")):
+            if entry.get(key) != argument.get(key):
+                found.append(f"{name}: {key} {entry.get(key)!r}, not {argument.get(key)!r}")
+        if entry["type"] != argument["type"] or bool(entry.get("required")) != bool(argument.get("required")):
             found.append(f"{name}: type or required")
         if option in each:
             assert "options" not in argument, name
-            assert set(said["suboptions"]) >= {"name", "uid"}, name
-            assert any("n entry" in sentence and "others" in sentence for sentence in said["description"]), name
+            assert set(entry["suboptions"]) >= {"name", "uid"}, name
+            assert any("n entry" in sentence and "others" in sentence for sentence in entry["description"]), name
         elif "dict" in (argument["type"], argument.get("elements")):
-            found += differences(said["suboptions"], argument["options"], name, set())
+            found += differences(entry["suboptions"], argument["options"], name, set())
     return found
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_documentation_is_what_the_module_takes(name: str) -> None:
     module = code(name)
-    found = shown()[name]
+    found = documented()[name]
     each = {option for owner, option in EACH if owner == name}
     assert found["module"] == name
     assert differences(found.get("options", {}), getattr(module, "ARGUMENTS", {}), name, each) == []
@@ -85,7 +85,7 @@ def test_what_modules_document_alike_stands_once() -> None:
     for name in MODULES:
         own = yaml.safe_load(code(name).DOCUMENTATION)
         for what in ("options", "attributes"):
-            alike.update(json.dumps([key, said], sort_keys=True) for key, said in own.get(what, {}).items())
+            alike.update(json.dumps([key, entry], sort_keys=True) for key, entry in own.get(what, {}).items())
     assert [text for text, count in alike.items() if count > 1] == []
 
 
@@ -100,5 +100,5 @@ def test_metadata_is_true() -> None:
 
 def test_readme_says_what_each_module_does() -> None:
     lines = (COLLECTION / "README.md").read_text().splitlines()
-    wanted = [f"| `gpuadmin.node.{name}` | {shown()[name]['short_description']} |" for name in MODULES]
+    wanted = [f"| `gpuadmin.node.{name}` | {documented()[name]['short_description']} |" for name in MODULES]
     assert [line for line in lines if line.startswith("| `")] == wanted

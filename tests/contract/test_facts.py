@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin import words
+from gpuadmin import text
 from gpuadmin.config import fields
 from gpuadmin.images import facts as images
 
@@ -29,13 +29,13 @@ def node(name: str) -> Any:
 def test_names_and_keys_are_the_same_on_nodes() -> None:
     assert fields.USER_NAME.pattern == node("fields").LOGIN
     assert frozenset(node("fields").KEY_TYPES) == fields.KEY_TYPES
-    assert node("fields").UNSEEN == words.UNSEEN
+    assert node("fields").UNSEEN == text.UNSEEN
     assert node("images.places").NAME.pattern == images.NAME.pattern
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 999.94, 999.95, 1000, 1e6 - 1, 1e6, 1.5e9, 3e12, 5e15])
 def test_sizes_read_the_same_on_nodes(count: float) -> None:
-    assert node("words").size_words(count) == words.size_words(count)
+    assert node("words").size_words(count) == text.size_words(count)
 
 
 def test_patterns_of_names_and_times_stand_once_on_nodes() -> None:

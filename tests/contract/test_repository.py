@@ -156,6 +156,6 @@ def test_the_steps_of_the_switch_are_in_the_docs() -> None:
         for line in page.splitlines()
         if (line.count("|") == 4 and "unit" in line) or "gpuadmin, GRUB" in line
     ]
-    told = [(row[0], row[2]) for row in rows if row[0] in {step.name for step in STEPS}]
-    assert told == [(step.name, step.cut_leaves) for step in STEPS]
+    documented = [(row[0], row[2]) for row in rows if row[0] in {step.name for step in STEPS}]
+    assert documented == [(step.name, step.cut_leaves) for step in STEPS]
     assert all(step.name in page.partition("```mermaid")[2].partition("```")[0] for step in STEPS)

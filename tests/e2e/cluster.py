@@ -162,19 +162,19 @@ class Cluster:
 
 
 @contextmanager
-def provisioned_lab(name: str, work: Path, *options: str) -> Iterator[Cluster]:
+def provisioned_lab(name: str, directory: Path, *options: str) -> Iterator[Cluster]:
     """A new lab, made with these options of `lab up`, provisioned and saved as `provisioned`; purged afterwards.
 
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
     """
-    cluster = Cluster(work / "site", name, light="--light" in options)
+    cluster = Cluster(directory / "site", name, light="--light" in options)
     kept = subprocess.run([GPUADMIN, "lab", "status", "--name", name], check=False, capture_output=True, text=True)
     if KEEP and cluster.site.exists() and "provisioned" in kept.stdout:
         yield cluster
         cluster.end_commands()
         return
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=False, capture_output=True)
     cluster.lab("up", *options, "--site", str(cluster.site))
     try:

@@ -75,8 +75,8 @@ def node_report(cluster: Cluster, host: str) -> dict[str, Any]:
 
 def dpkg_verify(cluster: Cluster, host: str) -> str:
     """What differs from the packages; the lab's base image leaves documentation out."""
-    said = cluster.admin(host, "dpkg --verify || true")
-    return "\n".join(line for line in said.splitlines() if "/usr/share/" not in line)
+    output = cluster.admin(host, "dpkg --verify || true")
+    return "\n".join(line for line in output.splitlines() if "/usr/share/" not in line)
 
 
 class Whole:

@@ -112,11 +112,11 @@ def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
 
 def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     options = ("minji", "--key", cluster.key("minji"))
-    foretold = cluster.gpuadmin("add-user", *options, "--check")
+    predicted = cluster.gpuadmin("add-user", *options, "--check")
     assert (cluster.site / "users.yml").read_text() == "users: []\nretired: []\n"
     assert "minji" not in cluster.admin("node1", "cat /etc/passwd; ls /var/lib/gpuadmin/keys || true")
     done = cluster.gpuadmin("add-user", *options, "--yes")
-    assert {n: h["changed"] for n, h in foretold["hosts"].items()} == {
+    assert {n: h["changed"] for n, h in predicted["hosts"].items()} == {
         n: h["changed"] for n, h in done["hosts"].items()
     }
 

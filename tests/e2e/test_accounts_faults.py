@@ -93,16 +93,16 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
     cluster.wait(lambda: cluster.ssh("admin", "node1", "test $(cat /tmp/said) -gt 5 && echo yes"))
     cluster.lab("power-cut", "storage1")
     time.sleep(5)
-    said = int(cluster.admin("node1", "cat /tmp/said"))
+    written = int(cluster.admin("node1", "cat /tmp/said"))
     # nobody who needs no home is held up
     assert cluster.ssh("admin", "node1", "uptime").returncode == 0
     cluster.lab("start", "storage1")
     cluster.wait(
-        lambda: cluster.ssh("admin", "node1", f"test $(cat /tmp/said) -gt {said + 5} && echo yes"), seconds=200
+        lambda: cluster.ssh("admin", "node1", f"test $(cat /tmp/said) -gt {written + 5} && echo yes"), seconds=200
     )
     lines = cluster.person("minji", "node2", "cat ~/log").split()
     assert lines == [str(n) for n in range(1, len(lines) + 1)]
-    assert len(lines) > said
+    assert len(lines) > written
 
 
 @pytest.mark.virtual(BOOT)
@@ -218,12 +218,12 @@ def test_passwords_leave_no_trace(cluster: Cluster) -> None:
     child = pexpect.spawn(GPUADMIN, ["sync-users", *options], timeout=200)
     child.expect("sudo password")
     child.sendline("correct-horse")
-    shown = ""
+    output = ""
     while child.isalive():
-        shown += subprocess.run(["ps", "axww", "-o", "args"], check=True, capture_output=True, text=True).stdout
+        output += subprocess.run(["ps", "axww", "-o", "args"], check=True, capture_output=True, text=True).stdout
         time.sleep(0.5)
     assert child.exitstatus == 0, child.read()
-    assert "ansible-playbook" in shown
-    assert "correct-horse" not in shown
+    assert "ansible-playbook" in output
+    assert "correct-horse" not in output
     for path in (cluster.site / "runs").rglob("*"):
         assert not path.is_file() or b"correct-horse" not in path.read_bytes()

@@ -112,15 +112,15 @@ class Attack:
         out, err = process.communicate(timeout=min(BUDGET, PATIENCE))
         self.took[arguments[0]] = max(self.took.get(arguments[0], 0), time.monotonic() - begun)
         self.rounds[arguments[0]] += 1
-        said = f"seed {SEED}: {arguments} ended with {process.returncode}\n{out[-3000:]}\n{err[-3000:]}"
-        assert process.returncode in codes, said
-        assert "Traceback" not in err, said
-        assert "\x1b" not in out + err, said
+        message = f"seed {SEED}: {arguments} ended with {process.returncode}\n{out[-3000:]}\n{err[-3000:]}"
+        assert process.returncode in codes, message
+        assert "Traceback" not in err, message
+        assert "\x1b" not in out + err, message
         document: dict[str, Any] = json.loads(out)
         for words in problems(document):
-            assert not any(name in words for name in HONEST), f"{words}\n{said}"
+            assert not any(name in words for name in HONEST), f"{words}\n{message}"
             if process.returncode:
-                assert any(name in words for name in HOSTILE), f"{words}\n{said}"
+                assert any(name in words for name in HOSTILE), f"{words}\n{message}"
         return document
 
     # one round is one of these

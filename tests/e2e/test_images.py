@@ -198,9 +198,9 @@ def test_a_build_by_hand(imaged: Cluster) -> None:
         assert terminal.ends(seconds=PATIENCE) == 0
     assert "by-hand" in imaged.gpuadmin("list-images")["result"]["store"]
     mount = "mkdir -p /run/top; mount -o subvolid=5 LABEL=gpuadmin /run/top"
-    said = imaged.admin("node1", f"{mount}; cat /run/top/images/by-hand/etc/by-hand; umount /run/top; ls /etc")
-    assert said.split()[0] == "done"
-    assert "by-hand" not in said.split()
+    output = imaged.admin("node1", f"{mount}; cat /run/top/images/by-hand/etc/by-hand; umount /run/top; ls /etc")
+    assert output.split()[0] == "done"
+    assert "by-hand" not in output.split()
 
 
 @slow

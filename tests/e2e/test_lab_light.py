@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.root]
 LAB = f"{PREFIX}-single"
 
 
-def shown(*command: str) -> str:
+def output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -25,8 +25,8 @@ def cluster() -> Iterator[Cluster]:
     with provisioned_lab(LAB, REPOSITORY / ".cache" / "e2e-single", "--light", "--nodes", "1") as found:
         yield found
     # nothing of it is left on this machine: no process, no mount, no loop device, no network
-    assert f"lab/{LAB}/hosts" not in shown("losetup", "-a")
-    assert f"gpuadmin-lab-{LAB}" not in shown("ip", "netns")
+    assert f"lab/{LAB}/hosts" not in output("losetup", "-a")
+    assert f"gpuadmin-lab-{LAB}" not in output("ip", "netns")
     assert list(Path("/sys/fs/cgroup").rglob(f"gpuadmin-lab-{LAB}-*")) == []
 
 

@@ -54,5 +54,5 @@ def test_role(scenario: str, tmp_path: Path) -> None:
             cwd=REPOSITORY, env={**os.environ, **places}, stdin=subprocess.DEVNULL, stdout=sink,
             stderr=subprocess.STDOUT, timeout=PATIENCE, check=False,
         )  # fmt: skip
-    said = log.read_text(errors="replace").splitlines()
-    assert done.returncode == 0, "\n".join(["…", *said[-100:], f"(all of it: {log})"])
+    output = log.read_text(errors="replace").splitlines()
+    assert done.returncode == 0, "\n".join(["…", *output[-100:], f"(all of it: {log})"])

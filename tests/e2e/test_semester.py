@@ -105,7 +105,7 @@ def test_a_whole_semester(people: Cluster) -> None:
     # homes are mounted and in use while they are wiped
     people.admin("node1", f"ls /home/{STAYING} >/dev/null 2>&1 || true")
 
-    foretold = people.gpuadmin("semester-reset", "--check")["result"]["phases"]
+    predicted = people.gpuadmin("semester-reset", "--check")["result"]["phases"]
     assert picture(people)["homes"] == sorted([*LEAVING, STAYING])
     with at_terminal(people.ssh_command("jiho", "node2")) as terminal:
         terminal.sees("jiho@node2")
@@ -117,7 +117,7 @@ def test_a_whole_semester(people: Cluster) -> None:
     assert report["pending"] == {}
     actions, done = (
         [step["action"].partition(";")[0] for step in phases["wipe"]["plan"]["steps"]]
-        for phases in (foretold, document["result"]["phases"])
+        for phases in (predicted, document["result"]["phases"])
     )
     assert "/dev/shm/mine (file of minji" in actions
     # logind itself removes what is there with her last session (logind.conf: RemoveIPC)

@@ -63,12 +63,12 @@ def recipients(taken: Path) -> list[str]:
 def test_applicants_get_accounts_and_mails(running: Cluster, accepted: tuple[int, Path], tmp_path: Path) -> None:
     port, taken = accepted
     directory, line = prepared(running, tmp_path / "site", port, "new")
-    foretold = gpuadmin(directory, *line, "--check")
-    assert foretold["exit_code"] == 0, foretold["stderr"]
+    predicted = gpuadmin(directory, *line, "--check")
+    assert predicted["exit_code"] == 0, predicted["stderr"]
     assert recipients(taken) == []
     done = gpuadmin(directory, *line)
     assert done["exit_code"] == 0, done["stderr"]
-    assert {name: host["changed"] for name, host in foretold["hosts"].items()} == {
+    assert {name: host["changed"] for name, host in predicted["hosts"].items()} == {
         name: host["changed"] for name, host in done["hosts"].items()
     }
     assert recipients(taken) == [f"new{number}@example.org" for number in range(3)]

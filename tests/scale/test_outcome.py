@@ -90,18 +90,18 @@ def test_a_host_that_is_away_does_not_stop_the_others(running: Cluster, director
     hosts.write_text(before.replace(node3.address, "127.1.255.254"))
     (directory / "users.yml").write_text(users_yml(PEOPLE + 1))
     try:
-        foretold = gpuadmin(directory, "sync-users", "--check")
+        predicted = gpuadmin(directory, "sync-users", "--check")
         done = gpuadmin(directory, "sync-users", "--yes")
     finally:
         hosts.write_text(before)
-    for document in (foretold, done):
+    for document in (predicted, done):
         assert document["exit_code"] == 4, document["stderr"]
         assert document["status"] == "failed"
         assert {name: host["status"] for name, host in document["hosts"].items()} == {
             "storage1": "changed", "node1": "changed", "node2": "changed", "node3": "unreachable",
         }  # fmt: skip
         assert "connection refused" in document["hosts"]["node3"]["message"]
-    assert foretold["hosts"] == done["hosts"]
+    assert predicted["hosts"] == done["hosts"]
     healed = gpuadmin(directory, "sync-users", "--yes")
     assert {name: host["status"] for name, host in healed["hosts"].items()} == {
         "storage1": "ok", "node1": "ok", "node2": "ok", "node3": "changed",

@@ -33,12 +33,12 @@ def prepare(host: SshHost, number: int) -> None:
     shutil.copy(HERE / "add-docker-user", host.root / "usr/local/sbin/add-docker-user")
 
 
-def run(cluster: Cluster, number: int, work: Path, *, tuned: bool = False) -> None:
+def run(cluster: Cluster, number: int, place: Path, *, tuned: bool = False) -> None:
     """Run the wiki's playbook for that many people on every host that is not the storage host.
 
     With Ansible's default settings and host key checking off, as told; `tuned` is what can be had by settings.
     """
-    work.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     lines = ["[nodes]"]
     for host in cluster.hosts:
         if host.name != "storage1":
@@ -50,11 +50,11 @@ def run(cluster: Cluster, number: int, work: Path, *, tuned: bool = False) -> No
         f"ansible_ssh_private_key_file={cluster.key}",
         "ansible_python_interpreter=/usr/bin/python3",
     ]
-    (work / "hosts.ini").write_text("\n".join(lines) + "\n")
-    (work / "users.yml").write_text(f"docker_users: [{names}]\n")
-    (work / "ansible.cfg").write_text("")
+    (place / "hosts.ini").write_text("\n".join(lines) + "\n")
+    (place / "users.yml").write_text(f"docker_users: [{names}]\n")
+    (place / "ansible.cfg").write_text("")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
-        "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
         "ANSIBLE_HOST_KEY_CHECKING": "False",
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(cluster.directory / "cp"),
         "ANSIBLE_NOCOLOR": "1",
@@ -62,7 +62,7 @@ def run(cluster: Cluster, number: int, work: Path, *, tuned: bool = False) -> No
     }
     playbook = Path(sys.executable).parent / "ansible-playbook"
     line = (
-        str(playbook), "-i", str(work / "hosts.ini"), "-e", f"@{work / 'users.yml'}",
+        str(playbook), "-i", str(place / "hosts.ini"), "-e", f"@{place / 'users.yml'}",
         str(HERE / "add-docker-users.yml"),
     )  # fmt: skip
     done = subprocess.run(line, check=False, capture_output=True, text=True, env=environment)

@@ -62,9 +62,9 @@ def test_what_ansible_is_asked(asked: list[Invocation], cli: Cli, arguments: lis
     code, _out, err = cli(*arguments, "--yes")
     assert code == 0, err
     cli(*arguments, "--check")
-    done, foretold = asked
-    assert (done.playbook, done.check, foretold.check) == (arguments[0], False, True)
-    assert done.variables["gpuadmin_backup"] == foretold.variables["gpuadmin_backup"] == wanted
+    done, predicted = asked
+    assert (done.playbook, done.check, predicted.check) == (arguments[0], False, True)
+    assert done.variables["gpuadmin_backup"] == predicted.variables["gpuadmin_backup"] == wanted
 
 
 def test_a_backup_has_a_name_of_its_own(asked: list[Invocation], cli: Cli) -> None:

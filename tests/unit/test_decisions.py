@@ -186,7 +186,7 @@ def test_protected_people(name: str) -> None:
     ("raw", "why"),
     [
         ({"accounts": {"uid_first": 30000, "uid_last": 20000, "gid": 1000}}, "uid_first 30000 is above uid_last 20000"),
-        ({"accounts": {"gid": 20001}}, "gid 20001 lies in the range"),
+        ({"accounts": {"gid": 20001}}, "gid 20001 is in the range"),
         ({"accounts": {"uid_first": 500}}, "greater than or equal to 1000"),
         ({"accounts": {"uid_last": 65534}}, "less than or equal to 60000"),
         ({"subids": {"base": 2**31, "size": 2**18}}, "people fit"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.events import Collector, failure_in_words, unreachable_in_words
+from gpuadmin.ansible.events import Collector, failure_message, unreachable_message
 from gpuadmin.errors import ExitCode
 from gpuadmin.results import HostResult, RunResult
 
@@ -84,10 +84,10 @@ def test_events_of_no_host_are_no_hosts() -> None:
 
 
 def test_tasks_are_told_by_name() -> None:
-    told: list[str] = []
-    collector = Collector(on_task=told.append, on_host=lambda host, outcome, detail: None)
+    called: list[str] = []
+    collector = Collector(on_task=called.append, on_host=lambda host, outcome, detail: None)
     collector.event({"event": "playbook_on_task_start", "event_data": {"task": "accounts : Apply the accounts"}})
-    assert told == ["Apply the accounts"]
+    assert called == ["Apply the accounts"]
 
 
 FAILURES = [
@@ -102,11 +102,11 @@ FAILURES = [
 
 @pytest.mark.parametrize(("result", "items", "words"), FAILURES)
 def test_failures_in_words(result: dict[str, Any], items: list[str], words: str) -> None:
-    assert failure_in_words(result, items, "T") == words
+    assert failure_message(result, items, "T") == words
 
 
 def test_long_messages_are_cut() -> None:
-    assert len(failure_in_words({"msg": "x" * 5000}, [], "T")) < 700
+    assert len(failure_message({"msg": "x" * 5000}, [], "T")) < 700
 
 
 UNREACHABLE = {
@@ -124,14 +124,14 @@ UNREACHABLE = {
 
 @pytest.mark.parametrize(("message", "words"), UNREACHABLE.items())
 def test_unreachable_in_words(message: str, words: str) -> None:
-    assert words in unreachable_in_words(message)
+    assert words in unreachable_message(message)
 
 
 def test_a_host_key_that_is_not_known_yet_is_told_from_one_that_differs() -> None:
     unknown = (
         "No ED25519 host key is known for x and you have requested strict checking.\r\nHost key verification failed."
     )
-    assert "not known yet" in unreachable_in_words(unknown)
+    assert "not known yet" in unreachable_message(unknown)
 
 
 CODES = [
@@ -153,8 +153,8 @@ def test_exit_codes(states: tuple[str, ...], interrupted: bool, error: str | Non
 
 
 def test_progress_is_told_and_a_failure_once() -> None:
-    told: list[tuple[str, str, str]] = []
-    collector = Collector(on_task=lambda name: None, on_host=lambda *words: told.append(words))
+    called: list[tuple[str, str, str]] = []
+    collector = Collector(on_task=lambda name: None, on_host=lambda *words: called.append(words))
 
     def event(kind: str, task: str, **result: Any) -> None:
         collector.event({"event": kind, "event_data": {"host": "n", "task": f"role : {task}", "res": result}})
@@ -163,5 +163,5 @@ def test_progress_is_told_and_a_failure_once() -> None:
     event("runner_retry", "Fetch")
     event("runner_on_failed", "Fetch", msg="no store")
     event("runner_on_failed", "Report what went wrong", msg="no store")
-    assert told == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]
+    assert called == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]
     assert collector.hosts["n"].message == "no store (Fetch)", "which says where it was"

@@ -57,7 +57,7 @@ class Cluster:
         return RunResult(hosts)
 
     @property
-    def work(self) -> list[Invocation]:
+    def changing(self) -> list[Invocation]:
         return [one for one in self.asked if one.playbook != "list-images"]
 
 
@@ -89,7 +89,7 @@ def test_push(cli: Cli, cluster: Cluster) -> None:
     assert code == 0
     assert "runs a; receives 6.0 MB as the difference to a" in out
     assert "in batches of 1, 1" in out
-    (asked,) = cluster.work
+    (asked,) = cluster.changing
     assert (asked.playbook, asked.limit, asked.check) == ("push-image", "node1,node2", False)
     assert asked.variables["gpuadmin_batches"] == [1, 1]
     assert asked.variables["gpuadmin_deadline"] == 90
@@ -103,7 +103,7 @@ def test_push_leaves_out_whoever_is_busy_and_stops_where_a_batch_failed(cli: Cli
     code, out, _ = cli("push-image", "b", "--yes")
     assert code == 0
     assert "node1 is left out: runs a; in use by minji" in out
-    assert cluster.work[0].limit == "node2"
+    assert cluster.changing[0].limit == "node2"
     cluster.nodes = {"node1": node(), "node2": node()}
     cluster.answer = {"node1": HostResult("failed", message="sshd does not greet")}
     code, _, err = cli("push-image", "b", "--yes", "--json")
@@ -132,7 +132,7 @@ def test_push_where_everybody_is_busy_or_done(cli: Cli, cluster: Cluster) -> Non
     code, out, _ = cli("push-image", "b", "--yes")
     assert code == 0
     assert "Nothing to do" in out
-    assert cluster.work == []
+    assert cluster.changing == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_push_of_what_there_is_not(cli: Cli, cluster: Cluster, arguments: list[s
     code, _, err = cli("push-image", *arguments, "--yes")
     assert code == 2
     assert words in err
-    assert cluster.work == []
+    assert cluster.changing == []
 
 
 def test_a_full_image_goes_along_a_chain(cli: Cli, cluster: Cluster) -> None:
@@ -157,7 +157,7 @@ def test_a_full_image_goes_along_a_chain(cli: Cli, cluster: Cluster) -> None:
     code, out, _ = cli("push-image", "b", "--yes", "--canary", "0")
     assert code == 0
     assert "the full image goes along node1 → node2" in out
-    links = cluster.work[0].variables["gpuadmin_links"]
+    links = cluster.changing[0].variables["gpuadmin_links"]
     assert links["node1"]["next"]
     assert links["node2"]["previous"]
 
@@ -169,7 +169,7 @@ def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Clus
         code, out, err = cli("push-image", "b", "--yes", "--canary", "0", "--json")
         assert code == 0
         assert "PRIVATE KEY" not in out + err
-    keys = [work.variables["gpuadmin_chain_key"] for work in cluster.work]
+    keys = [changing.variables["gpuadmin_chain_key"] for changing in cluster.changing]
     assert all("BEGIN PRIVATE KEY" in key and "BEGIN CERTIFICATE" in key for key in keys)
     assert keys[0] != keys[1]
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -182,7 +182,7 @@ def test_build(cli: Cli, cluster: Cluster) -> None:
     assert code == 0
     assert "install rsync" in out
     assert "as its difference to a" in out
-    (asked,) = cluster.work
+    (asked,) = cluster.changing
     assert asked.limit == "node1"
     assert asked.variables["gpuadmin_phases"] == ["main", "finish", "seal"]
     assert asked.variables["gpuadmin_parents"] == ["a"]
@@ -196,7 +196,7 @@ def test_build_with_a_playbook_of_ones_own(cli: Cli, cluster: Cluster, tmp_path:
     assert code == 0
     assert json.loads(out)["result"] == {"image": "c"}, "one document, though there were three runs"
     assert err.count("Build the image c") == 1, "and one plan"
-    first, own, last = cluster.work
+    first, own, last = cluster.changing
     assert first.variables["gpuadmin_phases"] == ["main"]
     assert (own.playbook, own.limit) == (playbook, "node1")
     assert "chroot /run/gpuadmin/build" in own.variables["ansible_become_exe"]
@@ -209,7 +209,7 @@ def test_a_playbook_of_ones_own_that_fails_ends_the_build(cli: Cli, cluster: Clu
     cluster.answer = {"node1": HostResult("failed", message="no")}
     code, _, _ = cli("build-image", "c", "--run", str(playbook), "--yes")
     assert code == 3
-    assert len(cluster.work) == 1
+    assert len(cluster.changing) == 1
 
 
 def test_rollback(cli: Cli, cluster: Cluster) -> None:
@@ -218,7 +218,7 @@ def test_rollback(cli: Cli, cluster: Cluster) -> None:
     assert code == 0
     assert "reboot from a into z" in out
     assert "call off the switch to b" in out
-    assert cluster.work[0].variables["gpuadmin_switch_action"] == "rollback"
+    assert cluster.changing[0].variables["gpuadmin_switch_action"] == "rollback"
 
 
 def test_list_show_and_verify(cli: Cli, cluster: Cluster) -> None:
@@ -242,4 +242,4 @@ def test_prune(cli: Cli, cluster: Cluster) -> None:
     assert code == 0
     assert "delete the image b from the store" in out
     assert "delete the root old" in out
-    assert cluster.work[0].variables["gpuadmin_delete_images"] == ["b"]
+    assert cluster.changing[0].variables["gpuadmin_delete_images"] == ["b"]

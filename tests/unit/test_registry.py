@@ -104,7 +104,7 @@ def person(**fields: object) -> str:
 MISTAKES = {
     "name twice": (
         "users:\n" + person(name="a", uid=20000) + person(name="a", uid=20001),
-        "users.yml:3: users[1].name: 'a' stands twice",
+        "users.yml:3: users[1].name: 'a' appears twice",
     ),
     "uid twice": (
         "users:\n" + person(name="a", uid=20000) + person(name="b", uid=20000),
@@ -116,7 +116,7 @@ MISTAKES = {
     ),
     "still there and gone": (
         "users:\n" + person(name="a", uid=20000) + "retired:\n" + person(name="a", uid=20001, removed="2026-01-01"),
-        "users.yml:4: retired[0].name: 'a' also stands under users",
+        "users.yml:4: retired[0].name: 'a' is also under users",
     ),
     "uid outside the range": (
         "users:\n" + person(name="a", uid=1500),

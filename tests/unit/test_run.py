@@ -80,12 +80,12 @@ def test_the_sites_host_keys_are_the_ones_that_ssh_reads(directory: str, tmp_pat
     arguments = environment(invocation, tmp_path, tmp_path)["ANSIBLE_SSH_ARGS"]
     import shlex
 
-    shown = subprocess.run(
+    output = subprocess.run(
         ["ssh", "-G", "-F", "/dev/null", *shlex.split(arguments), "node1"], check=True, capture_output=True, text=True
     ).stdout
-    (line,) = [line for line in shown.splitlines() if line.startswith("userknownhostsfile")]
+    (line,) = [line for line in output.splitlines() if line.startswith("userknownhostsfile")]
     assert str(known) in line
-    assert "stricthostkeychecking true" in shown
+    assert "stricthostkeychecking true" in output
 
 
 def test_user_data_is_marked() -> None:
@@ -110,9 +110,9 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     site = load_site(str(make_local_site(tmp_path / "site")))
     content = tmp_path / "content"
     monkeypatch.setattr(layer, "content_path", content.joinpath)
-    work = tmp_path / "tmp"
-    work.mkdir()
-    monkeypatch.setenv("TMPDIR", str(work))
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr("tempfile.tempdir", None)
 
     def go(tasks: str, **fields: Any) -> RunResult:
@@ -123,7 +123,7 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
             variables=variables, log=tmp_path / "log.txt", **fields,
         )  # fmt: skip
         result = layer.run(invocation)
-        assert list(work.iterdir()) == [], "the run left something behind"
+        assert list(temporary.iterdir()) == [], "the run left something behind"
         return result
 
     return go
@@ -169,9 +169,9 @@ def test_check_mode_and_the_real_run_say_the_same(playbook: Runner, tmp_path: Pa
     state: directory
     mode: "0700"
 """
-    foretold = playbook(tasks, check=True)
+    predicted = playbook(tasks, check=True)
     assert not list(tmp_path.glob("made-*"))
-    assert playbook(tasks).hosts == foretold.hosts
+    assert playbook(tasks).hosts == predicted.hosts
     assert {host.status for host in playbook(tasks).hosts.values()} == {"ok"}
 
 

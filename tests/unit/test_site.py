@@ -145,7 +145,7 @@ CHECKS = {
     ),
     "a mountpoint elsewhere": (
         {"gpuadmin.yml": "name: x\nhomes: {export: /srv/homes, mountpoint: /data}\n"},
-        "error", "homes.mountpoint", "does not lie below it",
+        "error", "homes.mountpoint", "is not below it",
     ),
     "backups that nodes can see": (
         {"gpuadmin.yml": "name: x\nbackups: {directory: /srv/storage/homes/backups}\n"},
@@ -170,7 +170,7 @@ CHECKS = {
     ),
     "somebody without an address": (
         {"gpuadmin.yml": "name: x\nmail: {host: h, sender: a@example.org}\n", "users.yml": "users:\n" + USER},
-        "warning", "users.yml", "no e-mail address, so never told anything: minji",
+        "warning", "users.yml", "no e-mail address, so never notified: minji",
     ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
@@ -192,7 +192,7 @@ def test_a_password_does_not_lie_in_the_site(site: Path) -> None:
     mail = "name: x\nmail: {{host: h, sender: a@example.org, user: u, password_file: {}}}\n"
     (site / "gpuadmin.yml").write_text(mail.format(site / "password"))
     found = [one for one in findings(load_site(str(site)), today=TODAY) if one.level == "error"]
-    assert ["lies in the site" in one.message for one in found] == [True]
+    assert ["is in the site" in one.message for one in found] == [True]
     (site / "gpuadmin.yml").write_text(mail.format("password"))
     with pytest.raises(ConfigError, match="must be an absolute path"):
         load_site(str(site))

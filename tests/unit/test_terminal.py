@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuadmin.answers import Answers
-from gpuadmin.console import agree, ask, say
+from gpuadmin.console import agree, ask, echo
 from gpuadmin.display import Progress, lines_of, make_console, show_hosts, show_plan, styled
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
@@ -28,7 +28,7 @@ from gpuadmin.records import Record, show_run
 from gpuadmin.results import HostResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.report import show, write
-from gpuadmin.words import UNSEEN, visible
+from gpuadmin.text import UNSEEN, visible
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u200b\u2066\u3164\r\x08\x7f[/a][bold]:smile:\udc80"
 hostile = st.text(
@@ -65,8 +65,8 @@ def everything(text: str) -> None:
         progress.host(text, "progress", text)
     show(console, report(text), Path("/x"))
     console.print(text, styled((text, "bold"), text))
-    say(text)
-    say(text, err=True, colour="red")
+    echo(text)
+    echo(text, err=True, colour="red")
     ConfigError(text, hint=text).show()
 
 
@@ -82,10 +82,10 @@ def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFix
         progress.host(text, "progress", text)
     show(console, report(text), Path("/x"))
     console.print(text, styled((text, "bold"), text), lines_of([text]))
-    say(Answers(unknown={text: text}).words)
-    shown = capsys.readouterr().out
-    assert shown.count("node9") > 20
-    assert [line for line in shown.splitlines() if line.strip().startswith("node9")] == []
+    echo(Answers(unknown={text: text}).summary)
+    output = capsys.readouterr().out
+    assert output.count("node9") > 20
+    assert [line for line in output.splitlines() if line.strip().startswith("node9")] == []
 
 
 @given(hostile)

@@ -327,7 +327,7 @@ def test_a_store_that_nobody_could_look_at(
     assert code == ExitCode.HOST_UNREACHABLE, (out, err)
     assert "is not known: storage1 (does not answer (timed out))" in err
     assert "no complete image" not in err
-    assert [one.playbook for one in cluster.work if not one.check] == []
+    assert [one.playbook for one in cluster.changing if not one.check] == []
 
 
 def test_the_list_of_images_says_what_is_not_known(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_nothing_to_do_on_nodes_that_nobody_could_look_at(
     code, out, _ = cli(*arguments, "--yes")
     assert code == ExitCode.HOST_UNREACHABLE
     assert "Nothing to do on the hosts that answered. Not known: node1 (does not answer" in out
-    assert cluster.work == []
+    assert cluster.changing == []
 
 
 def test_one_node_that_is_away_is_in_the_exit_code(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,10 +376,10 @@ def test_an_image_that_the_store_says_nothing_of_is_not_right(ansible: Ansible, 
 
 
 def test_people_on_a_node_that_did_not_say(ansible: Ansible, cli: Cli) -> None:
-    said = {"users": {"minji": {"status": "ok", "operations": [], "problem": None}}}
+    answered = {"users": {"minji": {"status": "ok", "operations": [], "problem": None}}}
     ansible.answer = RunResult(
         {
-            "node1": HostResult("ok", reports=said),
+            "node1": HostResult("ok", reports=answered),
             "node2": HostResult("failed", reports={"users": {}}),
             "storage1": AWAY,
         }

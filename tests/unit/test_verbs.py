@@ -118,10 +118,10 @@ def test_check_mode_asks_the_same_and_writes_nothing(ansible: Ansible, cli: Cli,
     assert code == 0, err
     assert users(ansible) == USERS
     cli(*arguments, "--yes")
-    foretold, done = ansible.asked
-    assert (foretold.check, done.check) == (True, False)
-    assert foretold.variables == done.variables
-    assert foretold.playbook == done.playbook
+    predicted, done = ansible.asked
+    assert (predicted.check, done.check) == (True, False)
+    assert predicted.variables == done.variables
+    assert predicted.playbook == done.playbook
 
 
 @pytest.mark.parametrize("arguments", [call[0] for call in CALLS.values()], ids=CALLS.keys())
@@ -342,8 +342,8 @@ def test_exit_codes_document_and_record_agree(
     assert {name: host["status"] for name, host in document["hosts"].items()} == {
         name: host.status for name, host in answer.hosts.items()
     }
-    shown = json.loads(cli("runs", document["run"], "--json")[1])
-    assert shown["result"]["exit_code"] == code
+    output = json.loads(cli("runs", document["run"], "--json")[1])
+    assert output["result"]["exit_code"] == code
     for host in answer.hosts.values():
         assert (host.message or "") in err
 
@@ -460,14 +460,14 @@ def on_a_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> tu
     os.close(terminal)
     if typed:
         os.write(controller, typed)
-    shown = b""
+    output = b""
     try:
         while chunk := os.read(controller, 65536):
-            shown += chunk
+            output += chunk
     except OSError:  # Linux: EIO when the other side is closed
         pass
     os.close(controller)
-    return process.wait(30), shown.decode()
+    return process.wait(30), output.decode()
 
 
 COLOUR = re.compile(r"\x1b\[(?:[0-9]+;)*(?:3[0-8]|9[0-7])[;m]")
@@ -485,18 +485,18 @@ def test_colours_on_a_terminal_only(site: Path, arguments: tuple[str, ...]) -> N
 
 def test_saying_no_on_a_terminal(site: Path) -> None:
     (site / "users.yml").write_text(USERS)
-    code, shown = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"n\n")
-    assert code == 5, shown
-    assert "Go ahead?" in shown
-    assert "not confirmed; nothing was changed" in shown
+    code, output = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"n\n")
+    assert code == 5, output
+    assert "Go ahead?" in output
+    assert "not confirmed; nothing was changed" in output
     assert (site / "users.yml").read_text() == USERS
 
 
 def test_leaving_at_the_question(site: Path) -> None:
     (site / "users.yml").write_text(USERS)
-    code, shown = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"\x04")
-    assert code == 130, shown
-    assert "Traceback" not in shown
+    code, output = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"\x04")
+    assert code == 130, output
+    assert "Traceback" not in output
     assert (site / "users.yml").read_text() == USERS
 
 

@@ -154,7 +154,7 @@ class Prune(Phase):
 
     @property
     def _expired(self) -> Answers:
-        """Which backups may go, on each host that said so."""
+        """Which backups may go, on each host that answered."""
         return Answers.of(self.predicted.hosts, self.hosts(check=True), "pruned")
 
     def plan(self) -> Plan:

@@ -41,13 +41,13 @@ def gather(session: Session) -> Facts:
     known = {user.name: user.uid for user in users if user.uid is not None}
     names = [user.name for user in users if user.uid is None]
     if names:
-        # whose uid only the hosts know can be looked for only when they have said it
+        # whose uid only the hosts know can be looked for only after they reported it
         known |= ask([], names, session.named("storage")).identities()
     return ask(persons(known, session.site.settings), names, hosts)
 
 
 def persons(uids: Mapping[str, int], settings: Settings) -> list[dict[str, Any]]:
-    """Given names and uids, return what hosts are told of people; ids outside of people's range are nobody's."""
+    """Given names and uids, return what hosts receive about people; ids outside of people's range are nobody's."""
     found = []
     for name, uid in uids.items():
         if settings.accounts.uid_first <= uid <= settings.accounts.uid_last:

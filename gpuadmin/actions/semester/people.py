@@ -16,12 +16,12 @@ from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, sh
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.notices import Notices, never_told, plan_notices
+from gpuadmin.mail.notices import Notices, never_notified, plan_notices
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.semester import names, plans
 from gpuadmin.semester.term import current_term
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 class Announce(Phase):
@@ -36,7 +36,7 @@ class Announce(Phase):
         builder = PlanBuilder("Announce")
         notices = self._notices()
         if notices is None:
-            builder.warn("gpuadmin.yml has no `mail`: nobody is told by gpuadmin")
+            builder.warn("gpuadmin.yml has no `mail`: gpuadmin notifies nobody")
             return builder.build()
         # a password that is missing is found before anything is done
         post = Post.of(self.reset.session, self.reset.mail)
@@ -109,7 +109,7 @@ class Lock(_Locks):
         site = self.reset.session.site
         if site.settings.mail is None:
             return []
-        return never_told(self.reset.leaving_users(), current_term(site.settings), Ledger.of(site.directory))
+        return never_notified(self.reset.leaving_users(), current_term(site.settings), Ledger.of(site.directory))
 
     def locked(self, user: User) -> bool:
         return True

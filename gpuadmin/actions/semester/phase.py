@@ -18,7 +18,7 @@ from gpuadmin.results import HostResult, RunResult
 class Outcome:
     """What a phase came to. `pending`: hosts where it is not done, and why; a `code` ends the reset for now.
 
-    `hosts`: what each host said, where that is all: in check mode.
+    `hosts`: what each host answered, where that is all: in check mode.
     """
 
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Phase(ABC):
         return self.reset.named("gpu", "storage")
 
     def variables(self, *, check: bool) -> Mapping[str, Any]:
-        """What the playbook is told."""
+        """The variables of the playbook."""
         return {}
 
     def prepare(self) -> None:  # noqa: B027 - most phases write nothing on this machine
@@ -69,7 +69,7 @@ class Phase(ABC):
         return Outcome(hosts=run.hosts) if check else self.result(run)
 
     def result(self, run: RunResult) -> Outcome:
-        """What came of it, given what the hosts said."""
+        """What came of it, given the hosts' results."""
         return self.proven(run, {})
 
     @cached_property

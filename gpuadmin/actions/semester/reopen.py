@@ -1,4 +1,4 @@
-"""The last phase of a reset: accounts go, and those who had them are told until when their backup is kept."""
+"""The last phase of a reset: accounts go, and those who had them are notified until when their backup is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reopen(Phase):
     name = names.REOPEN
     does = (
         "accounts of those who left are removed (their uids stay taken), "
-        "they are told until when their backup is kept; `term` becomes `term.next`"
+        "they are notified until when their backup is kept; `term` becomes `term.next`"
     )
     proof = "the report"
     plays = (names.REOPEN,)

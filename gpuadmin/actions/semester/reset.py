@@ -24,12 +24,12 @@ from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, r
 from gpuadmin.semester.refusals import refuse_unknown
 from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line said."""
+    """What the command line asks for."""
 
     term: str | None = None
     phase: str | None = None
@@ -107,7 +107,7 @@ class Reset:
 
 
 def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset | None:
-    """Find out where the reset stands, look at the hosts and decide. None: it was done before."""
+    """Find out how far the reset came, look at the hosts and decide. None: it was done before."""
     site = session.site
     term = current_term(site.settings)
     if request.term is not None and request.term != term.name:
@@ -186,14 +186,14 @@ def refuse_early(reset: Reset, phase: str, today: date) -> None:
 
 
 def refuse_pending(reset: Reset, phase: str) -> None:
-    """A phase that is not done somewhere holds the next ones up, unless the admin lets it pend."""
+    """A phase that is pending on a host stops the next ones, unless the admin leaves it pending."""
     state = reset.state
     for before in PHASES[: PHASES.index(phase)]:
         hosts = state.pending.get(before)
         if hosts and not reset.request.leave_pending:
-            words = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
+            reasons = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
             raise RefusedError(
-                f"{phase}: {before} is not done everywhere: {words}",
+                f"{phase}: {before} is not done everywhere: {reasons}",
                 hint="--resume tries again; --leave-pending goes on without these hosts, which stay pending",
             )
 

@@ -19,7 +19,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.words import counted, one_line
+from gpuadmin.text import counted, one_line
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Change:
 
 
 def account_actions(user: User, session: Session) -> list[str]:
-    """What a node does for a person, in words that name ids."""
+    """What a node does for a person, with the ids."""
     settings = session.site.settings
     if user.uid is None:
         return [f"{user.name}: home, Docker and subids by what the directory says"]
@@ -137,15 +137,15 @@ def ask_uids(session: Session) -> dict[str, Any]:
     run = session.look("list-users", storage, variables(site.registry, site.settings, ()))
     answers = Answers.of(run.hosts, storage, "uids")
     answers.require("which uids are taken")
-    for host, said in answers.known.items():
-        if said["memory"] is None:
-            reason = one_line(f"{host}: {said['problem']}")
+    for host, answer in answers.known.items():
+        if answer["memory"] is None:
+            reason = one_line(f"{host}: {answer['problem']}")
             raise HostFailedError(f"which uids are taken is not known: {reason}")
     return dict(answers.known)
 
 
 def uids_elsewhere(session: Session) -> dict[int, str]:
-    """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it, in words.
+    """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it.
 
     Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
     --limit leaves out the storage host: it would not learn whose the uid is.
@@ -157,10 +157,10 @@ def uids_elsewhere(session: Session) -> dict[int, str]:
             hint=f"--limit {session.options.limit},{','.join(storage)}",
         )
     taken: dict[int, str] = {}
-    for host, said in ask_uids(session).items():
-        found = Memory.parse(said["memory"]).contradictions(session.site.registry.registry)
+    for host, answer in ask_uids(session).items():
+        found = Memory.parse(answer["memory"]).contradictions(session.site.registry.registry)
         refuse_contradictions(found, f"users.yml and what {host} remembers")
-        taken |= {int(uid): f"{host}: {words}" for uid, words in said["seen"].items()}
+        taken |= {int(uid): f"{host}: {carrier}" for uid, carrier in answer["seen"].items()}
     return taken
 
 
@@ -168,12 +168,12 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
     """Raise RefusedError where a home or an archive still carries a uid that was one of these people's."""
     site = session.site
     remembered = [recall(site.directory).uids, owners(site.registry.registry)]
-    for host, said in ask_uids(session).items():
-        for uid, words in said["seen"].items():
-            for uids in (*remembered, Memory.parse(said["memory"]).uids):
+    for host, answer in ask_uids(session).items():
+        for uid, carrier in answer["seen"].items():
+            for uids in (*remembered, Memory.parse(answer["memory"]).uids):
                 if uids.get(int(uid)) in names:
                     raise RefusedError(
-                        f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {words}",
+                        f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {carrier}",
                         hint="a uid is forgotten when nothing carries it any more: gpuadmin remove-user --archive-home",
                     )
 

@@ -16,7 +16,7 @@ from gpuadmin.applications.letters import asking, welcome
 from gpuadmin.applications.matching import Entry, Lists
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
-from gpuadmin.console import say
+from gpuadmin.console import echo
 from gpuadmin.display import make_table
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Entry as LedgerEntry
@@ -54,7 +54,7 @@ def show_lists(console: SafeConsole, lists: Lists) -> None:
 
 
 def what(entry: Entry) -> str:
-    """An entry's state in words for an admin."""
+    """An entry's state, for an admin."""
     if entry.reason:
         return entry.reason
     if entry.missing:
@@ -147,7 +147,7 @@ def preview(session: Session, lists: Lists, mail: MailOptions, *, tell_unknown: 
     if not session.options.json:
         show_letters(letters, post.renderer)
         for stuck in prepared.stuck:
-            say(f"Note: {stuck.words}")
+            echo(f"Note: {stuck.summary}")
     if mail.directory is not None:
         post.write_previews(letters)
     return {**preview_document(letters, post.renderer), "stuck": [stuck.document() for stuck in prepared.stuck]}

@@ -13,5 +13,5 @@ def backup_result(run: RunResult) -> dict[str, Any]:
     for host in run.hosts.values():
         if host.reports.get("backup"):
             found["backup"] = host.reports["backup"]
-    problems = {name: said for name, said in run.reported("problems").items() if said}
+    problems = {name: problem for name, problem in run.reported("problems").items() if problem}
     return {**found, "problems": problems}

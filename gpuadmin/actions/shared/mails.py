@@ -20,7 +20,7 @@ from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.words import counted
+from gpuadmin.text import counted
 
 
 def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
@@ -96,12 +96,12 @@ class Post:
     def send(self, letters: Sequence[Letter], console: SafeConsole) -> list[Delivery]:
         """Send letters, a line for each that was not taken."""
 
-        def say(delivery: Delivery) -> None:
+        def show_refused(delivery: Delivery) -> None:
             if not delivery.good:
-                words = f"{', '.join(delivery.letter.names)} <{delivery.letter.address}>: {delivery.detail}"
-                console.print(styled("  ", (f"{delivery.state.value:<8}", "red"), f" {words}"))
+                line = f"{', '.join(delivery.letter.names)} <{delivery.letter.address}>: {delivery.detail}"
+                console.print(styled("  ", (f"{delivery.state.value:<8}", "red"), f" {line}"))
 
-        return deliver(letters, self.ledger, self.renderer, self.open_transport, say)
+        return deliver(letters, self.ledger, self.renderer, self.open_transport, show_refused)
 
     def write_previews(self, letters: Sequence[Letter]) -> None:
         """--check --mail-dir: the files, but nothing counts as sent."""
@@ -111,7 +111,7 @@ class Post:
 
 
 def mails_document(deliveries: Sequence[Delivery]) -> dict[str, Any]:
-    """What became of the mails, as it stands in a run's record."""
+    """What became of the mails, as a run's record has it."""
     return {"mails": [delivery.document() for delivery in deliveries]}
 
 

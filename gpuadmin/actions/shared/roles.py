@@ -42,7 +42,7 @@ def plan_roles(session: Session, title: str) -> Plan:
 
 
 def everybody(session: Session) -> dict[str, Any]:
-    """What a playbook is told where all accounts are its business: those registered, and those that stay removed."""
+    """What a playbook receives where all accounts are its business: those registered, and those that stay removed."""
     site = session.site
     absent = [(entry.name, entry.uid) for entry in site.registry.registry.retired]
     return variables(site.registry, site.settings, site.registry.registry.users, absent)

@@ -1,4 +1,4 @@
-"""The schema of a site: what may stand in gpuadmin.yml and users.yml, and what is meant when it does not.
+"""The schema of a site: what may be in gpuadmin.yml and users.yml, and what is meant when it does not.
 
 One definition serves validation, the JSON Schema for editors, and the reference page in docs/.
 """

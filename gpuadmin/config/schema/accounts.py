@@ -16,7 +16,7 @@ class Accounts(Model):
     source: Annotated[
         Literal["registry", "directory"],
         Field(
-            description="`registry`: users.yml is the truth and gpuadmin makes the accounts. "
+            description="`registry`: users.yml says who has an account, and gpuadmin makes it. "
             "`directory`: LDAP, SSSD or another NSS source makes them, gpuadmin does the rest."
         ),
     ] = "registry"
@@ -35,7 +35,7 @@ class Accounts(Model):
         if self.uid_first > self.uid_last:
             raise ValueError(f"uid_first {self.uid_first} is above uid_last {self.uid_last}")
         if self.uid_first <= self.gid <= self.uid_last:
-            raise ValueError(f"gid {self.gid} lies in the range of people's ids ({self.uid_first}-{self.uid_last})")
+            raise ValueError(f"gid {self.gid} is in the range of people's ids ({self.uid_first}-{self.uid_last})")
         return self
 
 

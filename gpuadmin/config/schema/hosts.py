@@ -58,7 +58,7 @@ class Docker(Model):
 
     enabled: Annotated[bool, Field(description="Whether nodes get rootless Docker at all.")] = True
     data: Annotated[
-        Path, Field(description="Where images and containers lie, a directory per person; never on NFS.")
+        Path, Field(description="Where images and containers are, a directory per person; never on NFS.")
     ] = "/local/.docker"
     repository: Annotated[
         Repository | None, Field(description="Where Docker comes from, if not from the distribution.")

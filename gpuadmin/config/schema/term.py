@@ -38,12 +38,12 @@ class Term(Model):
         if self.next is not None and self.next.name == self.name:
             raise ValueError(f"next.name is this term's own name, {self.name!r}")
         if len(set(self.reminders)) != len(self.reminders):
-            raise ValueError(f"reminders: a number stands twice in {self.reminders}")
+            raise ValueError(f"reminders: a number appears twice in {self.reminders}")
         return self
 
 
 class Mail(Model):
-    """How gpuadmin sends mail. The password stands in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
+    """How gpuadmin sends mail. The password is in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
 
     host: Annotated[HostName, Field(description="The SMTP server.")]
     port: Annotated[
@@ -84,7 +84,7 @@ class Mail(Model):
         if self.user is not None and self.security == "none" and self.host not in ("localhost", "127.0.0.1"):
             raise ValueError("security: with `user` a password would cross the network in clear; use starttls or tls")
         if len(set(self.languages)) != len(self.languages):
-            raise ValueError("languages: one stands twice")
+            raise ValueError("languages: one appears twice")
         return self
 
     @property
@@ -99,13 +99,13 @@ class Backups(Model):
     directory: Annotated[
         Path | None,
         Field(
-            description="Where they lie on the storage host, on the homes' file system; without it beside the homes."
+            description="Where they are on the storage host, on the homes' file system; without it beside the homes."
         ),
     ] = None
     copies: Annotated[
         Path,
         Field(
-            description="Where the second copies lie on the host of group `backup`, on btrfs. Each stays 30 days "
+            description="Where the second copies are on the host of group `backup`, on btrfs. Each stays 30 days "
             "after it came, and 48 sets are taken in 24 hours; docs/security.md says why these are no settings."
         ),
     ] = "/srv/backups"

@@ -79,7 +79,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def root_subvolume(kind: Kind) -> str:
-    """Where the root of a kind of host lies on its disk; what is below roots/ is a root that gpuadmin closes."""
+    """Where the root of a kind of host is on its disk; what is below roots/ is a root that gpuadmin closes."""
     return "@rootfs" if kind == "plain" else "roots/base"
 
 

@@ -2,7 +2,7 @@
 
 It runs as long as the host does (`python -m gpuadmin.lab.light.host LAB HOST`); when it is killed, the kernel ends
 the host with it. The host's sshd is reached through a port of 127.0.0.1, as that of a virtual machine: connections
-are accepted here and made anew inside the host's network.
+are accepted here and made again inside the host's network.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def connect(lab: Lab, host: Host, pid: int) -> None:
     run(("ip", "-n", name, "link", "set", outside, "master", BRIDGE, "up"))
 
 
-class Door:
-    """Takes connections to 127.0.0.1:PORT and makes each anew to port 22 inside a host's network."""
+class Forwarder:
+    """Takes connections to 127.0.0.1:PORT and makes each again, to port 22 inside a host's network."""
 
     def __init__(self, port: int, pid: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
@@ -193,7 +193,7 @@ def main(lab_name: str, host_name: str) -> int:
     if pid is None:
         return 1
     connect(lab, host, pid)
-    Door(host.ssh_port, pid)
+    Forwarder(host.ssh_port, pid)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGRTMIN + 4))  # systemd's word for power off
     while process.poll() is None:
         time.sleep(0.1)

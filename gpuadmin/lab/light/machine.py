@@ -1,4 +1,4 @@
-"""Light hosts as the lab handles its hosts: starting one, finding it again, ending it, what it said last."""
+"""Light hosts as the lab handles its hosts: starting one, finding it again, ending it, the end of its output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def running_pid(lab: Lab, host: Host) -> int | None:
     """Return the process id of a host's launcher if it runs; a pid file of another process does not count."""
     try:
         pid = int((lab.host_directory(host) / "light.pid").read_text())
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError):
         return None
     mine = [lab.name.encode(), host.name.encode()]
-    return pid if b"gpuadmin.lab.light.host" in words and words[-3:-1] == mine else None
+    return pid if b"gpuadmin.lab.light.host" in arguments and arguments[-3:-1] == mine else None
 
 
 def start(lab: Lab, host: Host) -> None:
@@ -42,7 +42,7 @@ def start(lab: Lab, host: Host) -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
             launcher.end(lab, host)
-            raise GpuadminError(f"{host.name} did not start:\n{last_words(lab, host)}")
+            raise GpuadminError(f"{host.name} did not start:\n{last_output(lab, host)}")
         time.sleep(0.02)
 
 
@@ -63,7 +63,7 @@ def power_off(lab: Lab, host: Host) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def last_words(lab: Lab, host: Host) -> str:
-    """Return the end of what the launcher and the host's systemd said."""
+def last_output(lab: Lab, host: Host) -> str:
+    """Return the end of what the launcher and the host's systemd printed."""
     directory = lab.host_directory(host)
     return f"{tail(directory / 'light.log', 5)}\n{tail(directory / 'console.log')}".strip()

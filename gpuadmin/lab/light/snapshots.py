@@ -14,7 +14,7 @@ DISKS = ("disk.img", "data.img")
 
 
 def save(lab: Lab, snapshot: str) -> None:
-    """Copy the disks of all hosts of a running lab, at one moment: they stand still meanwhile."""
+    """Copy the disks of all hosts of a running lab, at one moment: they are paused meanwhile."""
     frozen = [cgroup_of(lab, host) / "cgroup.freeze" for host in lab.hosts]
     try:
         for switch in frozen:

@@ -204,7 +204,7 @@ def test_the_slowest_node_of_each_step(spent: dict[str, dict[str, float]], words
 def test_the_plan_of_a_push(changes: dict[str, Any], force: bool, action: str, words: str) -> None:
     plan = plan_push(node(**changes), "b", reboot=True, force=force)
     assert plan.action == action
-    assert words in " ".join(plan.words)
+    assert words in " ".join(plan.summary)
 
 
 @pytest.mark.parametrize(

@@ -81,10 +81,10 @@ def test_uefi_node_partitions(tmp_path: Path) -> None:
     environment = {"PATH": search_path()}
     script = disk.partition_script(disk.NODE_UEFI)
     subprocess.run(["sfdisk", "--quiet", str(target)], input=script, text=True, env=environment, check=True)
-    said = subprocess.run(
+    done = subprocess.run(
         ["sfdisk", "--verify", str(target)], env=environment, check=True, capture_output=True, text=True
     )
-    assert "No errors detected" in said.stdout
+    assert "No errors detected" in done.stdout
     with target.open("rb") as file:
         raw = file.read(1024**2)
     mib, sectors = 2048, 10 * 1024 * 2048

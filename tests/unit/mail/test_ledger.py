@@ -35,7 +35,7 @@ FOLDED = {
     "sent": (f"{line('intent', 'a')}\n{line('sent', 'a')}\n", {"a": "sent"}),
     "a digest": (line("sent", "a", "b"), {"a": "sent", "b": "sent"}),
     "failed, then tried again": (f"{line('failed', 'a')}\n{line('intent', 'a')}", {"a": "intent"}),
-    "told is told, in whatever order two branches were merged": (
+    "sent stays sent, in whatever order two branches were merged": (
         f"{line('sent', 'a')}\n\n{line('intent', 'a')}\n",
         {"a": "sent"},
     ),
@@ -91,7 +91,7 @@ def test_a_link_that_leads_nowhere_is_not_an_empty_ledger(tmp_path: Path) -> Non
 
 
 OPEN = [
-    # state, same address, again -> is it still to be told?
+    # state, same address, again -> is it still to be sent?
     (None, True, False, True),
     ("owed", True, False, True),
     ("failed", True, False, True),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.mail.notices import due, most_urgent, never_told, plan_closing, plan_notices
+from gpuadmin.mail.notices import due, most_urgent, never_notified, plan_closing, plan_notices
 from gpuadmin.semester.term import extended, names, standings
 
 DEADLINE = date(2026, 12, 31)
@@ -65,8 +65,8 @@ def test_who_stays(fields: dict[str, Any], keep: list[str], stays: bool) -> None
     assert standing.stays == stays
     assert names([standing], stays=stays) == ["minji"]
     assert standing.reason
-    told = due(registry, settings, DEADLINE - timedelta(days=3), keep)
-    assert [notice.kind for notice in told if notice.kind == "term"] == ([] if stays else ["term"])
+    found = due(registry, settings, DEADLINE - timedelta(days=3), keep)
+    assert [notice.kind for notice in found if notice.kind == "term"] == ([] if stays else ["term"])
 
 
 def test_protected_people_stay_and_are_told_nothing() -> None:
@@ -164,7 +164,7 @@ def test_what_is_not_sent_is_said(tmp_path: Path) -> None:
     ledger.finish(seo, ledger.begin(seo, "smtp"), State.SENT)
     notices = plan_notices(registry, settings, today, Ledger.of(tmp_path))
     assert notices.letters == ()
-    assert notices.told == ("seo",)
+    assert notices.notified == ("seo",)
     assert "--again minji" in notices.warnings[0]
     assert "550 no" in notices.warnings[1]
     assert notices.document()["uncertain"][0]["names"] == ["minji"]
@@ -191,10 +191,10 @@ def test_the_end_is_told_once(tmp_path: Path) -> None:
         {"name": "minji"}, {"name": "jiho", "email": "minji@example.org"}, {"name": "seo", "email": None}
     )
     ledger = Ledger.of(tmp_path)
-    told = plan_closing(registry.users, "2026-2", ledger, backup_until=None)
-    (letter,) = told.letters
+    found = plan_closing(registry.users, "2026-2", ledger, backup_until=None)
+    (letter,) = found.letters
     assert letter.names == ("minji", "jiho")
-    assert told.without_address == ("seo",)
+    assert found.without_address == ("seo",)
     ledger.finish(letter, ledger.begin(letter, "smtp"), State.SENT)
     assert plan_closing(registry.users, "2026-2", ledger, backup_until=None).letters == ()
     assert plan_closing(registry.users, "2027-1", ledger, backup_until=None).letters
@@ -207,9 +207,9 @@ def test_who_was_never_told(tmp_path: Path) -> None:
     ledger.finish(minji, ledger.begin(minji, "smtp"), State.SENT)
     ledger.finish(jiho, ledger.begin(jiho, "smtp"), State.REFUSED)
     assert settings.term is not None
-    assert never_told(registry.users, settings.term, ledger) == ["jiho", "seo", "yuna"]
+    assert never_notified(registry.users, settings.term, ledger) == ["jiho", "seo", "yuna"]
     moved = settings.term.model_copy(update={"deadline": date(2027, 1, 31)})
-    assert never_told(registry.users[:1], moved, ledger) == ["minji"], "that was another deadline"
+    assert never_notified(registry.users[:1], moved, ledger) == ["minji"], "that was another deadline"
 
 
 @given(

@@ -44,7 +44,7 @@ def test_everybody_is_mailed_once(ansible: Ansible, cli: Cli, serve: StartServer
     code, out, err = cli("notify", "--yes")
     assert code == 0, err
     assert "2 of 2 mails sent" in out
-    assert "no e-mail address, so not told: yuna" in out
+    assert "no e-mail address, so not notified: yuna" in out
     assert server.recipients == ["minji@example.org", "jiho@example.org"]
     assert "5 days" in server.messages[0].get_content()
     for arguments in (["--yes"], ["--yes", "--again", "minji"], ["--yes", "--json"]):

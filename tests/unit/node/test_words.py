@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import words as node
 
-from gpuadmin import words as controller
+from gpuadmin import text as controller
 
 
 @pytest.mark.parametrize("words", [controller, node])

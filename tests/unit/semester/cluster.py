@@ -1,6 +1,6 @@
 """A cluster whose storage host is a real btrfs and whose hosts' roots are directories.
 
-What Ansible would be asked is done by the nodes' own code, here and now: accounts, doors, sessions, backups, wiping.
+What Ansible would be asked is done by the nodes' own code, here and now: accounts, login access, sessions, backups, wiping.
 What is played is the kernel's and systemd's part in sessions: processes are a table, out of which `systemctl kill`
 takes people; nobody is warned on terminals, and nothing waits for the grace.
 """
@@ -45,7 +45,7 @@ retired: []
 class Cluster:
     """`away`: hosts that do not answer. `processes`: host → who runs how much there; `stuck`: whom no signal ends.
 
-    `before_phase` (and `before_work`, which knows whether it is a check) are told what is about to be asked, and
+    `before_phase` (and `before_run`, which knows whether it is a check) are called with what is about to be asked, and
     `after_host` where it was done.
     """
 
@@ -57,7 +57,7 @@ class Cluster:
     stuck: set[str] = field(default_factory=set)
     asked: list[Invocation] = field(default_factory=list)
     before_phase: Callable[[str], None] = lambda phase: None
-    before_work: Callable[[str, bool], None] = lambda phase, check: None
+    before_run: Callable[[str, bool], None] = lambda phase, check: None
     after_host: Callable[[str, str, bool], None] = lambda phase, host, check: None
 
     def entries(self, host: str, database: str) -> dict[str, list[str]]:
@@ -88,7 +88,7 @@ class Cluster:
         self.asked.append(invocation)
         phase = str(invocation.variables["gpuadmin_phase"])
         self.before_phase(phase)
-        self.before_work(phase, invocation.check)
+        self.before_run(phase, invocation.check)
         assert invocation.limit is not None
         results = {}
         for host in invocation.limit.split(","):
@@ -99,9 +99,9 @@ class Cluster:
     def _host(self, host: str, phase: str, invocation: Invocation) -> HostResult:
         if host in self.away:
             return HostResult("unreachable", message="does not answer (timed out)")
-        work = getattr(self, f"_{phase.replace('-', '_')}")
+        answer = getattr(self, f"_{phase.replace('-', '_')}")
         try:
-            operations, report, conflicts = work(host, invocation.variables, invocation.check)
+            operations, report, conflicts = answer(host, invocation.variables, invocation.check)
         except NodeError as error:
             return HostResult("failed", message=str(error))
         status = "failed" if conflicts else "changed" if operations else "ok"
@@ -155,13 +155,13 @@ class Cluster:
         operations, conflicts = self._accounts(host, variables, check)
         if conflicts:
             return operations, {}, conflicts
-        doors = access.converge(
+        logins = access.converge(
             people.parse(variables["gpuadmin_term"]["people"]), closed,
             access.Host(root=str(self.base / host), run=lambda command: self._systemd(host, command)), check=check,
             # with a check, the accounts are not locked yet
             login=host != "storage1" and variables["gpuadmin_site"]["accounts"]["source"] == "registry",
         )  # fmt: skip
-        return [*operations, *doors.operations], {}, doors.conflicts
+        return [*operations, *logins.operations], {}, logins.conflicts
 
     def _lock(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         return self._doors(host, variables, check, closed=True)

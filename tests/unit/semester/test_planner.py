@@ -44,7 +44,7 @@ def facts(homes: dict[str, Any] | None, scratch: dict[str, list[dict[str, Any]]]
         hosts["storage1"] = {"at": AT, "homes": homes, "backups": [], "processes": {}, **more}
     for node, items in (scratch or {}).items():
         hosts[node] = {"at": AT, "scratch": {"items": items}, "processes": {}}
-    return Facts(hosts, {name: "timed out" for name, said in hosts.items() if said is None}, AT)
+    return Facts(hosts, {name: "timed out" for name, reported in hosts.items() if reported is None}, AT)
 
 
 MINJI = {"name": "minji", "uid": 20001}
@@ -117,9 +117,9 @@ def test_a_name_alone_proves_nothing(found: dict[str, Any], why: str) -> None:
 
 
 def test_what_a_node_could_not_look_at_is_kept_and_said() -> None:
-    said = facts({}, {"node1": []})
+    reported = facts({}, {"node1": []})
     scratch = {"items": [], "problems": {"/tmp: minji": "has 5 entries there"}}
-    odd = replace(said, hosts={**said.hosts, "node1": {"at": AT, "processes": {}, "scratch": scratch}})
+    odd = replace(reported, hosts={**reported.hosts, "node1": {"at": AT, "processes": {}, "scratch": scratch}})
     assert decide(settings(), registry(MINJI), odd, backup=BACKUP).kept == {"node1: /tmp: minji": "has 5 entries there"}
 
 
@@ -158,8 +158,8 @@ def test_who_stays(user: dict[str, Any], protected: tuple[str, ...], keep: tuple
 
 def test_a_directory_s_people() -> None:
     people = registry({"name": "minji"}, {"name": "later"})
-    said = facts({"minji": home(20001)}, identities={"minji": 20001})
-    decision = decide(settings(source="directory"), people, said, backup=BACKUP)
+    reported = facts({"minji": home(20001)}, identities={"minji": 20001})
+    decision = decide(settings(source="directory"), people, reported, backup=BACKUP)
     assert [(one.name, one.uid) for one in decision.wiped] == [("minji", 20001)]
     assert "no host knows the uid" in decision.staying["later"]
 
@@ -216,7 +216,7 @@ def backed_up(verified: str | None = "2026-12-31T12:05:00Z", uid: int = 20001, n
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("reported", "words"),
     [
         (facts({"minji": home(20001)}), "no complete backup"),
         (backed_up(name="20250101T000000Z-x"), "no complete backup"),
@@ -225,20 +225,20 @@ def backed_up(verified: str | None = "2026-12-31T12:05:00Z", uid: int = 20001, n
         (facts({"minji": home(20001)}, backups=[{"name": BACKUP, "homes": {}}]), "not verified"),
     ],
 )
-def test_without_a_verified_backup(said: Facts, words: str) -> None:
-    decision = decide(settings(), registry(MINJI), said, backup=BACKUP)
+def test_without_a_verified_backup(reported: Facts, words: str) -> None:
+    decision = decide(settings(), registry(MINJI), reported, backup=BACKUP)
     with pytest.raises(RefusedError, match=words):
-        refusals.refuse_unbacked(decision, said)
+        refusals.refuse_unbacked(decision, reported)
     refusals.refuse_unbacked(decision, backed_up())
 
 
 def test_who_still_runs_something() -> None:
-    said = facts({}, {"node1": []})
-    running = replace(said, hosts={**said.hosts, "node1": {"at": AT, "processes": {"minji": 3}}})
+    reported = facts({}, {"node1": []})
+    running = replace(reported, hosts={**reported.hosts, "node1": {"at": AT, "processes": {"minji": 3}}})
     decision = decide(settings(), registry(MINJI), running, backup=BACKUP)
     with pytest.raises(RefusedError, match="node1: minji"):
         refusals.refuse_running(decision, running)
-    refusals.refuse_running(decision, said)
+    refusals.refuse_running(decision, reported)
 
 
 NAME = st.from_regex(r"\A[a-z_][a-z0-9_-]{0,8}\Z").filter(
@@ -287,8 +287,8 @@ def worlds(draw: st.DrawFn) -> tuple[Settings, Registry, Facts, list[str]]:
         user = draw(st.sampled_from([*names, *names, "nobody", "root"]))
         uid = draw(st.one_of(st.just(owner(user)), st.integers(2**31, 2**31 + 7 * 65536)))
         items.append({"directory": "/tmp", "name": "x", "uid": uid, "inode": 1, "user": user, "kind": "file"})
-    said = facts(homes, {"node1": items}) if draw(st.integers(0, 4)) else facts(None, {"node1": items})
-    return settings(*protected), registry(*users), said, keep
+    reported = facts(homes, {"node1": items}) if draw(st.integers(0, 4)) else facts(None, {"node1": items})
+    return settings(*protected), registry(*users), reported, keep
 
 
 def test_the_worlds_that_are_tried_have_something_to_lose() -> None:
@@ -298,8 +298,8 @@ def test_the_worlds_that_are_tried_have_something_to_lose() -> None:
     @hypothesis_settings(max_examples=200, database=None, deadline=None, derandomize=True)
     @given(worlds())
     def look(world: tuple[Settings, Registry, Facts, list[str]]) -> None:
-        site, people, said, keep = world
-        decision = decide(site, people, said, keep=keep, backup=BACKUP)
+        site, people, reported, keep = world
+        decision = decide(site, people, reported, keep=keep, backup=BACKUP)
         seen["worlds"] += 1
         seen["homes"] += bool(decision.wiped)
         seen["scratch"] += bool(decision.scratch)
@@ -312,8 +312,8 @@ def test_the_worlds_that_are_tried_have_something_to_lose() -> None:
 
 @given(worlds())
 def test_what_holds_for_every_decision(world: tuple[Settings, Registry, Facts, list[str]]) -> None:
-    site, people, said, keep = world
-    decision = decide(site, people, said, keep=keep, backup=BACKUP)
+    site, people, reported, keep = world
+    decision = decide(site, people, reported, keep=keep, backup=BACKUP)
     by_name = {user.name: user for user in people.users}
     leaving = set(decision.names)
     # everybody is in exactly one list
@@ -324,7 +324,7 @@ def test_what_holds_for_every_decision(world: tuple[Settings, Registry, Facts, l
     assert leaving & set(keep) == set()
     assert all(by_name[name].stays is None and by_name[name].expires is None for name in leaving)
     # what goes is a directory of the very person's
-    homes = said.of_homes() or {}
+    homes = reported.of_homes() or {}
     for one, name in decision.going:
         assert homes[name]["kind"] == "directory"
         assert homes[name]["uid"] == one.uid == by_name[one.name].uid
@@ -347,8 +347,8 @@ def test_what_holds_for_every_decision(world: tuple[Settings, Registry, Facts, l
 def test_a_decision_only_ever_loses_people(
     world: tuple[Settings, Registry, Facts, list[str]], data: st.DataObject
 ) -> None:
-    site, people, said, keep = world
-    decision = decide(site, people, said, keep=keep, backup=BACKUP)
+    site, people, reported, keep = world
+    decision = decide(site, people, reported, keep=keep, backup=BACKUP)
     later = data.draw(st.lists(st.sampled_from([user.name for user in people.users]), unique=True))
     wiped = data.draw(st.lists(st.sampled_from([*decision.names, "nobody"]), unique=True))
     left = [user for user in people.users if data.draw(st.booleans()) or user.name in later]
@@ -359,7 +359,7 @@ def test_a_decision_only_ever_loses_people(
     assert set(wiped) & set(decision.names) <= set(result.names)
     for items in result.scratch.values():
         assert {item["user"] for item in items} <= set(result.names)
-    fresh = with_facts(result, said)
+    fresh = with_facts(result, reported)
     assert set(fresh.names) == set(result.names)
     assert {one.name for one in fresh.wiped} <= {one.name for one in decision.wiped} | set(wiped)
 

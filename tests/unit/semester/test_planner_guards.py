@@ -31,8 +31,8 @@ def test_scratch_is_theirs_by_its_owner(uid: int, goes: bool) -> None:
 
 
 def test_scratch_of_who_stays_is_left() -> None:
-    said = facts({}, {"node1": [item("minji", 20001), item("jiho", 20002)]})
-    decision = decide(settings("jiho"), registry(MINJI, JIHO), said, backup=BACKUP)
+    found = facts({}, {"node1": [item("minji", 20001), item("jiho", 20002)]})
+    decision = decide(settings("jiho"), registry(MINJI, JIHO), found, backup=BACKUP)
     assert [one["user"] for one in decision.scratch["node1"]] == ["minji"]
 
 
@@ -47,8 +47,8 @@ LATER: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
 @pytest.mark.parametrize(("users", "keep", "why"), LATER.values(), ids=LATER.keys())
 def test_who_stays_by_now(users: list[dict[str, Any]], keep: tuple[str, ...], why: str) -> None:
     """With everything of theirs; unless their home is gone already."""
-    said = facts({"minji": home(20001)}, {"node1": [item("minji", 20001)]})
-    decision = decide(settings(), registry(MINJI, JIHO), said, backup=BACKUP)
+    found = facts({"minji": home(20001)}, {"node1": [item("minji", 20001)]})
+    decision = decide(settings(), registry(MINJI, JIHO), found, backup=BACKUP)
     people = registry(*users, JIHO)
     result = narrowed(decision, settings(), people, keep=keep)
     assert result.names == ("jiho",)

@@ -79,7 +79,7 @@ def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None
     assert code == 0, err
     assert cluster.picture() == before
     assert not journal(cluster).path.exists()
-    said = json.loads(out)["result"]["phases"]
+    planned = json.loads(out)["result"]["phases"]
     code, out, err = cli(*ALL)
     assert code == 0, err
     done = json.loads(out)["result"]["phases"]
@@ -90,14 +90,14 @@ def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None
         return list(json.loads(re.sub(r"\d{8}T\d{6}Z", "STAMP", text.replace(*names))))
 
     for phase in PHASES:
-        foretold = [step for step in steps(said, phase) if "retire" not in step["action"]]
+        predicted = [step for step in steps(planned, phase) if "retire" not in step["action"]]
         happened = [step for step in steps(done, phase) if "retire" not in step["action"]]
         if phase != "wipe":  # there the name of the backup is another
-            assert foretold == happened, phase
-    assert [step["action"].partition(";")[0] for step in steps(said, "wipe")] == [
+            assert predicted == happened, phase
+    assert [step["action"].partition(";")[0] for step in steps(planned, "wipe")] == [
         step["action"].partition(";")[0] for step in steps(done, "wipe")
     ]
-    assert {"host": "node1", "action": "minji: end 2 processes"} in steps(said, "end-sessions")
+    assert {"host": "node1", "action": "minji: end 2 processes"} in steps(planned, "end-sessions")
 
 
 class Cut(BaseException):
@@ -189,13 +189,13 @@ def test_cut_in_the_middle_of_a_phase(cluster: Cluster, cli: Cli, phase: str, be
             reached.append(host)
             raise Cut
 
-    cluster.before_work, cluster.after_host = before, after
+    cluster.before_run, cluster.after_host = before, after
     with pytest.raises(Cut):
         cli(*ALL)
     changed = [host for host in hosts if fingerprint(cluster, host) != seen[host]]
     assert changed == reached
     assert len(changed) == int(begun)
-    cluster.before_work, cluster.after_host = lambda *_: None, lambda *_: None
+    cluster.before_run, cluster.after_host = lambda *_: None, lambda *_: None
     assert journal(cluster).state().open
     code, _out, err = cli(*ALL, "--resume")
     assert code == 0, err

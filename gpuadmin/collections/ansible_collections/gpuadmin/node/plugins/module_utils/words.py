@@ -1,4 +1,4 @@
-"""Numbers as people read them: as the controller's gpuadmin/words.py, which a node does not have."""
+"""Numbers as people read them: as the controller's gpuadmin/text.py, which a node does not have."""
 
 from __future__ import annotations
 

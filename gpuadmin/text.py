@@ -16,7 +16,7 @@ _UNSEEN = re.compile(f"[{UNSEEN}]")
 
 
 def visible(text: str) -> str:
-    """Given any text, return it as a terminal can be given it: what is not printable stands as `\\x1b` or `U+202E`.
+    """Given any text, return it as a terminal can be given it: what is not printable becomes `\\x1b` or `U+202E`.
 
     Line feeds stay, a tab is four spaces.
     """
@@ -24,7 +24,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same, and line feeds stand as `\\n`: whoever chose a name or a message makes no further line of output."""
+    """The same, and line feeds become `\\n`: whoever chose a name or a message makes no further line of output."""
     return visible(text).replace("\n", "\\n")
 
 
