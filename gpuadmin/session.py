@@ -175,8 +175,7 @@ class Session:
         self.console.print("Looking what would change on each host…")
         found = self.run(playbook, hosts, variables, check=True)
         show_hosts(self.console, found.hosts, check=True)
-        if found.interrupted:
-            raise InterruptedRun("interrupted while looking; nothing was changed")
+        self.whole(found, "interrupted while looking; nothing was changed")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""

@@ -139,6 +139,16 @@ def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, mo
     assert [one.check for one in ansible.asked] == [True]
 
 
+def test_nobody_is_asked_where_it_is_not_known_what_would_happen(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: RunResult({}, error="no such role"))
+    code, _, err = cli("restore-home", "minji")
+    assert (code, "Error: no such role" in err) == (ExitCode.ERROR, True)
+
+
 def test_who_leaves_at_the_password_has_changed_nothing(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
