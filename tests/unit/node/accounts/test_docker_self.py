@@ -26,7 +26,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
 pytestmark = pytest.mark.root  # acts as other users
-ROLE = Path(__file__).resolve().parents[3] / "roles/rootless_docker"
+ROLE = Path(__file__).resolve().parents[4] / "roles/rootless_docker"
 UTILS = Path(accounts.__file__).parents[1]
 SETTINGS = Settings(docker_data="/local/.docker")
 MINJI = {"name": "minji", "uid": 20001}

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import health, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
 
-CHECKS = Path(__file__).resolve().parents[3] / "roles/btrfs_root/templates/checks"
+CHECKS = Path(__file__).resolve().parents[4] / "roles/btrfs_root/templates/checks"
 root_only = pytest.mark.root  # acts as another user or mounts
 
 

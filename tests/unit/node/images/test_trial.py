@@ -162,7 +162,7 @@ def test_the_deadline_that_waited_asks_grub(places: Places, monkeypatch: pytest.
     trial.deadline(places, ImageSettings())
 
 
-TEMPLATES = Path(__file__).resolve().parents[3] / "roles/btrfs_root/templates/checks"
+TEMPLATES = Path(__file__).resolve().parents[4] / "roles/btrfs_root/templates/checks"
 
 
 @pytest.mark.parametrize(

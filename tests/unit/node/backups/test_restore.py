@@ -29,7 +29,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
 from tests.unit.node.storage import FIRST, Storage, mounted, run
-from tests.unit.node.test_wipe import JIHO, MINJI, hostile
+from tests.unit.node.wipe.test_homes import JIHO, MINJI, hostile
 
 pytestmark = pytest.mark.btrfs
 SECOND = "20261228T010203Z-daily"

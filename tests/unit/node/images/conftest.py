@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
+COLLECTIONS = Path(__file__).resolve().parents[4] / "gpuadmin" / "collections"
 if str(COLLECTIONS) not in sys.path:
     sys.path.insert(0, str(COLLECTIONS))
 

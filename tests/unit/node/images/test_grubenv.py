@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv
 
-from tests.unit.images.conftest import run
+from tests.unit.node.images.conftest import run
 
 pytestmark = pytest.mark.root  # mounts a disk
 Mount = Callable[..., Path]
