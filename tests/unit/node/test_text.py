@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import words as node
+from ansible_collections.gpuadmin.node.plugins.module_utils import text as node
 
 from gpuadmin import text as controller
 
