@@ -35,16 +35,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers, scratch
 
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.unit.node.storage import FIRST, Storage, run
 
 MINJI = ("minji", 20001)
 SECOND = "20261222T010203Z-daily"
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        yield Storage(point)
 
 
 def restoring(storage: Storage, **more: Any) -> restore.Request:

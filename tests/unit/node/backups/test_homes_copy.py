@@ -34,16 +34,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as
 from tests.hostile.person import SUBVOL_CREATE
 from tests.unit.node.backups.test_restore import SECOND, flip, wanted
 from tests.unit.node.deep import bottom, descend, listing, plant
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.unit.node.storage import FIRST, Storage, run
 from tests.unit.node.wipe.test_homes import JIHO, MINJI, hostile
 
 pytestmark = pytest.mark.btrfs
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        yield Storage(point)
 
 
 def rubbish(storage: Storage) -> list[str]:

@@ -42,12 +42,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_NOW", "2026-12-31T00:00:00Z")
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        yield Storage(point)
-
-
 def wanted(storage: Storage, **more: object) -> restore.Request:
     request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
     return replace(request, **more)  # type: ignore[arg-type]

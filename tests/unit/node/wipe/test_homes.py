@@ -26,12 +26,6 @@ MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
 STAMP = "20261221T010203Z"
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        yield Storage(point)
-
-
 def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     storage.home(*MINJI)
     kept = storage.home(*JIHO)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,17 +14,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.unit.node.storage import FIRST, Storage, run
 
 pytestmark = pytest.mark.btrfs
 MINJI = ("minji", 20001)
 SECOND = "20261228T010203Z-manual"
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
-        yield Storage(point)
 
 
 def request(storage: Storage, *only: str) -> leftovers.Request:
