@@ -6,15 +6,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making, restore
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
 
 from tests.machine import cannot_mount
 
 FIRST = "20261221T010203Z-reset-2026-2"
+SECOND = "20261228T010203Z-daily"
 
 
 def run(*command: str | Path) -> str:
@@ -84,3 +86,20 @@ class Storage:
     @property
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir())
+
+
+def wanted(storage: Storage, **more: object) -> restore.Request:
+    """A request to restore minji's home from the newest backup that has it."""
+    request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
+    return replace(request, **more)  # type: ignore[arg-type]
+
+
+def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> None:
+    """Change a byte of a snapshot, leaving size and times."""
+    volume = str(Path(home).parent)
+    run("btrfs", "property", "set", "-f", "-ts", volume, "ro", "false")
+    path = Path(home, name)
+    facts = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    run("btrfs", "property", "set", "-ts", volume, "ro", "true")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.unit.node.storage import FIRST, SECOND, Storage, flip, mounted, run, wanted
 from tests.unit.node.wipe.test_homes import JIHO, MINJI, hostile
 
 pytestmark = pytest.mark.btrfs
-SECOND = "20261228T010203Z-daily"
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +38,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is of the future is refused, and these sets have names of their own time."""
     monkeypatch.setattr(backup_set, "now", lambda: os.environ["TEST_NOW"])
     monkeypatch.setenv("TEST_NOW", "2026-12-31T00:00:00Z")
-
-
-def wanted(storage: Storage, **more: object) -> restore.Request:
-    request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
-    return replace(request, **more)  # type: ignore[arg-type]
 
 
 def checksum(path: Path) -> str:
@@ -218,17 +211,6 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
         restore.execute(wanted(storage))
     assert "minji.restored-20261221T010203Z" not in storage.names
     assert "not verified" in storage.wipe(MINJI).conflicts[0]
-
-
-def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> None:
-    """Change a byte of a snapshot, leaving size and times."""
-    volume = str(Path(home).parent)
-    run("btrfs", "property", "set", "-f", "-ts", volume, "ro", "false")
-    path = Path(home, name)
-    facts = path.stat()
-    path.write_bytes(content)
-    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    run("btrfs", "property", "set", "-ts", volume, "ro", "true")
 
 
 @pytest.mark.parametrize(("tick", "read"), [(-(10**11), "x"), (10**11, "xxxx")])

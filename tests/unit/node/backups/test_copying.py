@@ -32,7 +32,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 
 from tests.hostile.person import SUBVOL_CREATE
-from tests.unit.node.backups.test_restore import SECOND, flip, wanted
 from tests.unit.node.deep import bottom, descend, listing, plant
 from tests.unit.node.storage import FIRST, Storage, run
 from tests.unit.node.wipe.test_homes import JIHO, MINJI, hostile
