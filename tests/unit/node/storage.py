@@ -17,6 +17,7 @@ from tests.machine import cannot_mount
 
 FIRST = "20261221T010203Z-reset-2026-2"
 SECOND = "20261228T010203Z-daily"
+MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
 
 
 def run(*command: str | Path) -> str:
@@ -103,3 +104,13 @@ def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> Non
     path.write_bytes(content)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     run("btrfs", "property", "set", "-ts", volume, "ro", "true")
+
+
+def leftover(storage: Storage) -> Path:
+    """A file that a wipe left out of sight, with what somebody wrote meanwhile."""
+    trash = storage.root / homes.TRASH
+    for path in (trash, trash / FIRST):
+        path.mkdir(mode=0o700)
+    (trash / FIRST / "minji").mkdir()
+    (trash / FIRST / "minji/late").write_bytes(b"work")
+    return trash / FIRST / "minji/late"

@@ -9,8 +9,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,46 +16,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import files, holder
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 
+from tests.unit.node.holding import held
+
 root_only = pytest.mark.root  # acts as other users
-HOLD = """import fcntl, os, sys, time
-handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
-getattr(fcntl, sys.argv[2])(handle, fcntl.LOCK_EX)
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
-@contextmanager
-def held(path: Path, kind: str = "flock", user: int | None = None) -> Iterator[int]:
-    """Another process holds a lock on ``path``."""
-    child = subprocess.Popen(
-        ["/usr/bin/python3", "-I", "-c", HOLD, str(path), kind], stdout=subprocess.PIPE, user=user, cwd="/"
-    )
-    assert child.stdout is not None
-    try:
-        assert child.stdout.readline() == b"held\n"
-        yield child.pid
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
 
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def test_a_lock_is_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "run/x.lock"
-    with files.flocked(str(path)):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    # as an older version made them
-    path.chmod(0o644)
-    path.parent.chmod(0o755)
-    with files.flocked(str(path)):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 @root_only

@@ -33,8 +33,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as
 
 from tests.hostile.person import SUBVOL_CREATE
 from tests.unit.node.deep import bottom, descend, listing, plant
-from tests.unit.node.storage import FIRST, Storage, run
-from tests.unit.node.wipe.test_homes import JIHO, MINJI, hostile
+from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
+from tests.unit.node.wipe.test_homes import hostile
 
 pytestmark = pytest.mark.btrfs
 
@@ -711,3 +711,15 @@ def test_a_deletion_that_is_cut_leaves_no_set(
     monkeypatch.undo()
     backup_set.tidy(str(storage.directory), SECOND)
     assert backup_set.complete(str(storage.directory)) == []
+
+
+def test_a_copy_has_a_place_for_each_subvolume(tmp_path: Path) -> None:
+    for name in ("source", "links", "place"):
+        (tmp_path / name).mkdir()
+    source, links, place = (os.open(tmp_path / name, os.O_RDONLY) for name in ("source", "links", "place"))
+    try:
+        with pytest.raises(NodeError, match="no place in the copy"):
+            copying.Copier(links, Budget()).tree(source, {"gone/data": str(tmp_path)}, place, b"copy")
+    finally:
+        for handle in (source, links, place):
+            os.close(handle)

@@ -38,8 +38,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.node import crafted
-from tests.unit.node.storage import Storage, mounted
-from tests.unit.node.wipe.test_homes import MINJI
+from tests.unit.node.storage import MINJI, Storage, mounted
 
 UUID = "12345678-1234-1234-1234-123456789012"
 OTHER = "12345678-1234-1234-1234-123456789013"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
-from tests.unit.node.storage import FIRST, SECOND, Storage, flip, mounted, run, wanted
-from tests.unit.node.wipe.test_homes import JIHO, MINJI, hostile
+from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, mounted, run, wanted
+from tests.unit.node.wipe.test_homes import hostile
 
 pytestmark = pytest.mark.btrfs
 
@@ -560,3 +561,30 @@ def test_removing_a_set(storage: Storage) -> None:
     assert list(btrfs.nested(str(storage.point))) == ["homes", "homes/minji/data"]
     with pytest.raises(NodeError):
         backup_set.remove(str(storage.directory), "../homes")
+
+
+def restoring(storage: Storage, **more: Any) -> restore.Request:
+    request = restore.Request(str(storage.root), str(storage.directory), "minji", FIRST, mountpoint=str(storage.point))
+    return replace(request, **more)
+
+
+def test_backups_that_others_can_reach_are_no_proof(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    storage.directory.chmod(0o755)
+    for what in (
+        lambda: storage.wipe(MINJI),
+        lambda: storage.backup(SECOND),
+        lambda: restore.execute(restoring(storage)),
+    ):
+        with pytest.raises(NodeError, match="root alone"):
+            what()
+    assert storage.names == ["minji"]
+
+
+def test_a_restore_says_at_once_that_something_is_in_its_way(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    restore.execute(restoring(storage))
+    with pytest.raises(NodeError, match="move it away first"):
+        restore.compute(restoring(storage), Path("/proc/self/mountinfo").read_text())

@@ -11,55 +11,20 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving as archive_home
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories, packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import (
     Entry,
-    Plan,
     Request,
     compute,
     converge,
 )
 
 from tests.machine import in_place
+from tests.unit.node.homes.conftest import Storage
 from tests.unit.node.storage import mounted, run
 
 MINJI = {"name": "minji", "uid": 20001, "gid": 20001, "shell": "ignored"}
 root_only = pytest.mark.root  # gives files to other users
-
-
-class Storage:
-    """A storage host below a directory: what is mounted there is said by ``mountinfo``."""
-
-    def __init__(self, base: Path) -> None:
-        self.root = base / "storage/homes"
-        self.root.mkdir(parents=True)
-        self.skeleton = base / "skel"
-        (self.skeleton / "dir").mkdir(parents=True)
-        (self.skeleton / ".bashrc").write_text("hello\n")
-        (self.skeleton / "dir/link").symlink_to("/etc/passwd")
-        self.archive = base / "archive"
-        self.lock = str(base / "lock")
-        point = base / "storage"
-        self.mountinfo = f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {point} rw - btrfs /dev/b rw\n"
-
-    def run(self, *users: dict[str, object], check: bool = False, **more: object) -> Plan:
-        arguments: dict = {"skeleton": str(self.skeleton), "archive_directory": str(self.archive), **more}
-        mountinfo = arguments.pop("mountinfo", self.mountinfo)
-        request = Request(arguments.pop("root", str(self.root)), users, **arguments)
-        return converge(request, check=check, mountinfo=mountinfo, lock=self.lock)
-
-    def home(self, name: str = "minji", uid: int = 20001) -> Path:
-        path = self.root / name
-        path.mkdir(mode=0o700)
-        (path / "data").write_text("precious")
-        (path / "-rf *").write_text("x")
-        os.chown(path, uid, uid)
-        return path
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -394,3 +359,41 @@ def test_people_of_a_directory_get_homes_by_what_the_host_knows(tmp_path: Path) 
     owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in storage.root.iterdir()}
     assert owners == {"minji": (20001, 20001), "junho": (20002, 20099)}
     assert len(plan.conflicts) == 1
+
+
+def mounted_at(root: Path) -> str:
+    return f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {root} rw - btrfs /dev/b rw\n"
+
+
+@pytest.mark.root
+def test_a_home_that_appears_while_others_are_made_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename would replace a directory that is empty."""
+    root = tmp_path / "homes"
+    root.mkdir()
+    monkeypatch.setattr(directories, "sync_filesystem", lambda path: (root / "minji").mkdir())
+    request = directories.Request(str(root), [{"name": "minji", "uid": 20001}], skeleton=str(tmp_path / "none"))
+    with pytest.raises(NodeError, match="just appeared"):
+        directories.converge(request, mountinfo=mounted_at(root), lock=str(tmp_path / "lock"))
+    assert (root / "minji").stat().st_uid == os.geteuid()
+
+
+def test_nobody_s_home_is_both_made_and_archived() -> None:
+    who = {"name": "minji", "uid": 20001}
+    request = directories.Request("/h", [who], [who], archive_directory="/a")
+    plan = directories.compute(request, {"minji": directories.Entry("directory", 20001)}, lambda *_: False)
+    assert (plan.archive, plan.homes["minji"].status) == ([], "conflict")
+
+
+@pytest.mark.btrfs
+def test_a_new_home_root_is_a_subvolume(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        request = directories.Request(
+            str(point / "homes"), [{"name": "minji", "uid": 20001}], mountpoint=str(point), skeleton="/nonexistent"
+        )
+        directories.converge(request, lock=str(tmp_path / "lock"))
+        assert "homes" in run("btrfs", "subvolume", "list", point)
+        assert (point / "homes").stat().st_mode & 0o7777 == 0o755
+        (point / "homes/minji").rename(point / "homes/minji.restored-20261221T010203Z")
+        assert directories.converge(request, lock=str(tmp_path / "lock")).conflicts == []

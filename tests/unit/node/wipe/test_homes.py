@@ -19,10 +19,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.unit.node.storage import FIRST, JIHO, MINJI, Storage, mounted, run
 
 pytestmark = pytest.mark.btrfs
-MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
 STAMP = "20261221T010203Z"
 
 
@@ -563,3 +562,31 @@ def test_whatever_is_done_after_the_backup_is_not_lost(
     for place in (disk.root / wipe.TRASH, disk.root / "minji"):
         shutil.rmtree(place, ignore_errors=True)
     backup_set.remove(str(disk.directory), FIRST)
+
+
+def test_a_home_that_is_somebody_else_s_by_now_stays(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    storage.backup()
+    os.chown(home, 20002, 20002)
+    assert "belongs to uid 20002" in storage.wipe(MINJI).conflicts[0]
+    assert storage.names == ["minji"]
+
+
+def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is out of sight by then, and stays there."""
+    storage.home(*MINJI)
+    storage.home("jiho", 20002)
+    storage.backup()
+    storage.wipe(MINJI, ("jiho", 20002))
+    twin = wipe.Twin
+
+    def broken(top: str, nested: dict[str, str], begun: int) -> wipe.Twin:
+        if top.endswith("/jiho"):
+            raise OSError(5, "Input/output error")
+        return twin(top, nested, begun)
+
+    monkeypatch.setattr(wipe, "Twin", broken)
+    done = wipe.empty_trash(storage.wiping())
+    assert "stays, wholly or in part" in done["jiho"].reasons[0]
+    assert (done["minji"].kept, done["minji"].deleted) == (0, 2)
+    assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()

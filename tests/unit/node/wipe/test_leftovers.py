@@ -14,10 +14,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
-from tests.unit.node.storage import FIRST, Storage, run
+from tests.unit.node.storage import FIRST, MINJI, Storage, leftover, run
 
 pytestmark = pytest.mark.btrfs
-MINJI = ("minji", 20001)
 SECOND = "20261228T010203Z-manual"
 
 
@@ -186,3 +185,22 @@ def test_what_a_cut_left_of_an_archive_goes(storage: Storage) -> None:
     names = sorted(path.name for path in (storage.point / "archive").iterdir())
     assert len(names) == 2
     assert names[0] == "minji-20001-20260101T000000Z.tar.gz.part", "a home's, and not a leftover's"
+
+
+def test_leftovers_are_packed_where_root_alone_can_look(storage: Storage) -> None:
+    late = leftover(storage)
+    archive = storage.point / "archive"
+    archive.mkdir(mode=0o755)
+    request = leftovers.Request(str(storage.root), str(archive), mountpoint=str(storage.point))
+    done = leftovers.clear(request)[f"{FIRST}/minji"]
+    assert done["archive"] is None
+    assert "root alone" in str(done["words"])
+    assert late.exists()
+
+
+def test_leftovers_are_not_looked_for_below_a_mount_that_is_missing(storage: Storage) -> None:
+    late = leftover(storage)
+    request = leftovers.Request(str(storage.root), str(storage.point / "archive"), mountpoint=str(storage.root))
+    with pytest.raises(NodeError, match="nothing is mounted"):
+        leftovers.clear(request)
+    assert late.exists()
