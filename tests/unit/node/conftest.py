@@ -73,3 +73,13 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
     """A storage host on a btrfs of its own, for tests of the mark `btrfs`."""
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
         yield Storage(point)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small tree, with files beside and below directories."""
+    top = tmp_path / "top"
+    for path in ("a/b/c", "a/z", "other/secret", "z"):
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_bytes(b"x")
+    return top

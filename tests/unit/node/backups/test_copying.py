@@ -36,14 +36,13 @@ from tests.unit.node.deep import bottom, descend, listing, plant
 from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
 from tests.unit.node.wipe.test_homes import hostile
 
-pytestmark = pytest.mark.btrfs
-
 
 def rubbish(storage: Storage) -> list[str]:
     """What lies beside the sets."""
     return [path.name for path in storage.directory.iterdir() if not backup_set.NAME.match(path.name)]
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize(("levels", "name"), [(18, "x" * 255), (1500, "d")])
 def test_what_no_path_reaches_comes_back(storage: Storage, levels: int, name: str) -> None:
     """18 levels of the longest names are more than 4096 bytes; 1500 levels more than Python and descriptors take."""
@@ -63,6 +62,7 @@ def test_what_no_path_reaches_comes_back(storage: Storage, levels: int, name: st
     assert rubbish(storage) == []
 
 
+@pytest.mark.btrfs
 def test_a_sample_restores_what_no_path_reaches(storage: Storage) -> None:
     home = storage.home(*MINJI)
     plant(home, ["x" * 255] * 18)
@@ -71,6 +71,7 @@ def test_a_sample_restores_what_no_path_reaches(storage: Storage) -> None:
     assert making.verify(backup, ["minji"], limits=limits).homes["minji"].verified
 
 
+@pytest.mark.btrfs
 def test_sizes_that_are_only_numbers(storage: Storage) -> None:
     home = storage.home(*MINJI)
     with (home / "sparse").open("wb") as stream:
@@ -95,6 +96,7 @@ def test_sizes_that_are_only_numbers(storage: Storage) -> None:
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.btrfs
 def test_a_checksum_is_of_what_is_in_a_file_and_not_of_how_it_is_stored(storage: Storage) -> None:
     """Zeros or holes; blocks of btrfs, of the memory's file system; a piece of any length at any place."""
     chance = random.Random(14)
@@ -127,6 +129,7 @@ def test_a_checksum_is_of_what_is_in_a_file_and_not_of_how_it_is_stored(storage:
         assert extents.digest(stream.fileno(), len(content), Budget()) not in sums
 
 
+@pytest.mark.btrfs
 def test_where_data_lies_is_part_of_the_checksum(tmp_path: Path) -> None:
     sums = set()
     for at in (0, 4096, 8192):
@@ -137,6 +140,7 @@ def test_where_data_lies_is_part_of_the_checksum(tmp_path: Path) -> None:
     assert len(sums) == 3
 
 
+@pytest.mark.btrfs
 def test_a_file_that_cannot_share_blocks_is_copied_with_its_holes(storage: Storage) -> None:
     home = storage.home(*MINJI)
     with (home / "holes").open("wb") as stream:
@@ -154,6 +158,7 @@ def test_a_file_that_cannot_share_blocks_is_copied_with_its_holes(storage: Stora
         run("rm", "-r", other)
 
 
+@pytest.mark.btrfs
 def test_a_file_without_copy_on_write_shares_its_blocks_too(storage: Storage) -> None:
     """Otherwise a file of little on the disk, many times shared, would fill it when it is verified."""
     home = storage.home(*MINJI)
@@ -170,6 +175,7 @@ def test_a_file_without_copy_on_write_shares_its_blocks_too(storage: Storage) ->
     assert restore.execute(wanted(storage))["bytes"] == (360 << 20) + 9
 
 
+@pytest.mark.btrfs
 def test_a_copy_has_a_limit_where_blocks_are_not_shared(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 10_000)
     source, target = os.open(tmp_path / "a", os.O_RDONLY), os.open("/dev/shm", os.O_RDWR | os.O_TMPFILE)
@@ -206,6 +212,7 @@ def everything(home: Path) -> None:
         os.utime(path, ns=(1_000_000_007, 1_500_000_000_123_456_789), follow_symlinks=False)
 
 
+@pytest.mark.btrfs
 def test_a_copy_has_all_that_a_home_may_hold(storage: Storage) -> None:
     home = storage.home(*MINJI)
     everything(home)
@@ -218,6 +225,7 @@ def test_a_copy_has_all_that_a_home_may_hold(storage: Storage) -> None:
     assert listing(out) == listing(home / "frozen")
 
 
+@pytest.mark.btrfs
 def test_a_file_of_as_many_names_as_the_file_system_allows(storage: Storage) -> None:
     """No further name can be had of it while it is copied."""
     home = storage.home(*MINJI)
@@ -232,6 +240,7 @@ def test_a_file_of_as_many_names_as_the_file_system_allows(storage: Storage) -> 
     assert (Path(str(restore.execute(wanted(storage))["target"])) / "a/7").stat().st_nlink == 3000
 
 
+@pytest.mark.btrfs
 def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(60)})
     storage.home(*JIHO)
@@ -250,6 +259,7 @@ def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
         list(home_manifest.lines(str(storage.root / "jiho"), budget=Budget(entries=100)))
 
 
+@pytest.mark.btrfs
 def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the reading itself, and where the process does not even look at the clock."""
     for name, uid in (MINJI, JIHO, ("soo", 20003)):
@@ -275,6 +285,7 @@ def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monk
     assert "did not end within 2 seconds" in backup.problems["soo"]
 
 
+@pytest.mark.btrfs
 def test_a_process_that_dies_is_one_home_s_problem(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
@@ -316,6 +327,7 @@ def killed(storage: Storage, attribute: str, request: making.Request) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.btrfs
 def test_a_run_that_is_killed_loses_only_the_home_that_it_was_at(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,6 +353,7 @@ def test_a_run_that_is_killed_loses_only_the_home_that_it_was_at(
     assert not Path(backup.path, backup_set.UNFINISHED).exists()
 
 
+@pytest.mark.btrfs
 def test_another_backup_ends_the_one_that_was_killed_with_what_is_done(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
@@ -353,6 +366,7 @@ def test_another_backup_ends_the_one_that_was_killed_with_what_is_done(storage: 
     assert "was not reached" in storage.wipe(MINJI).conflicts[0]
 
 
+@pytest.mark.btrfs
 def test_a_verification_that_is_killed_keeps_what_it_found(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
@@ -362,6 +376,7 @@ def test_a_verification_that_is_killed_keeps_what_it_found(storage: Storage) -> 
     assert [bool(home.verified) for home in found.homes.values()] == [True, False]
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize("limits", [verifying.Limits(), verifying.Limits(entries=0)])
 def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPatch, limits: verifying.Limits) -> None:
     """Whatever a copy would lack, the home is not verified, nothing is called damaged, and the others go on."""
@@ -390,6 +405,7 @@ def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPat
     assert rubbish(storage) == []
 
 
+@pytest.mark.btrfs
 def test_a_sample_holds_all_kinds(storage: Storage) -> None:
     home = storage.home(*MINJI)
     everything(home)
@@ -399,6 +415,7 @@ def test_a_sample_holds_all_kinds(storage: Storage) -> None:
     assert making.verify(backup, ["minji"], limits=verifying.Limits(entries=0)).homes["minji"].verified
 
 
+@pytest.mark.btrfs
 def test_which_lines_are_a_sample() -> None:
     lines = [home_manifest.Line(f"{number}", "f", 0, 0, 0, size=10) for number in range(1000)]
     lines.append(home_manifest.Line("a/very/long/one", "f", 0, 0, 0, size=10))
@@ -410,6 +427,7 @@ def test_which_lines_are_a_sample() -> None:
     assert picked[0] != picked[1]
 
 
+@pytest.mark.btrfs
 def test_what_a_killed_verification_left_goes_and_what_is_in_use_stays(storage: Storage) -> None:
     storage.home(*MINJI)
     backup = storage.backup(verify=[])
@@ -431,6 +449,7 @@ def old_checksum(content: bytes) -> str:
     return whole.hexdigest()
 
 
+@pytest.mark.btrfs
 def test_sets_of_the_format_before_are_verified_and_restored(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     content = os.urandom(2_500_000) + bytes(3 << 20) + b"end"
     home = storage.home("minji", 20001, {"big": content})
@@ -456,6 +475,7 @@ def test_sets_of_the_format_before_are_verified_and_restored(storage: Storage, m
         making.verify(found, ["minji"], again=True)
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize("path", ["diary", "notes/diary"])
 def test_a_part_beside_the_home_is_as_private_as_the_home(storage: Storage, path: str) -> None:
     home = storage.home("minji", 20001, {"diary": b"secret", "notes/diary": b"secret"})
@@ -479,6 +499,7 @@ def test_a_part_beside_the_home_is_as_private_as_the_home(storage: Storage, path
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize("mode", ["beside", "in-place"])
 def test_what_appears_meanwhile_is_not_replaced(storage: Storage, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """An empty directory, which a rename would replace."""
@@ -502,6 +523,7 @@ def test_what_appears_meanwhile_is_not_replaced(storage: Storage, monkeypatch: p
     assert list((storage.root / restore.RESTORING).iterdir()) == []
 
 
+@pytest.mark.btrfs
 def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
@@ -514,6 +536,7 @@ def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
         storage.backup(SECOND)
 
 
+@pytest.mark.btrfs
 def test_a_subvolume_at_a_path_that_is_too_long(storage: Storage) -> None:
     """btrfs has no room for more than 4080 bytes where it says where a subvolume is: that was nobody's backup."""
     home = storage.home(*MINJI)
@@ -541,6 +564,7 @@ def test_a_subvolume_at_a_path_that_is_too_long(storage: Storage) -> None:
     os.close(far)
 
 
+@pytest.mark.btrfs
 def test_a_subvolume_that_cannot_be_saved_is_its_home_s_problem(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -559,6 +583,7 @@ def test_a_subvolume_that_cannot_be_saved_is_its_home_s_problem(
     assert (list(backup.homes), "cannot be saved" in backup.problems["minji"]) == (["jiho"], True)
 
 
+@pytest.mark.btrfs
 def test_a_link_on_the_way_to_a_subvolume_is_not_followed(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the kernel's answer and the snapshot a person puts a link to somebody else's in the way."""
     home, other = storage.home(*MINJI), storage.home(*JIHO)
@@ -579,6 +604,7 @@ def test_a_link_on_the_way_to_a_subvolume_is_not_followed(storage: Storage, monk
     assert (list(backup.homes), list(backup.problems)) == (["jiho"], ["minji"])
 
 
+@pytest.mark.btrfs
 def test_attributes_that_cannot_be_listed_are_a_problem(storage: Storage) -> None:
     """More names than listxattr(2) gives: they would be missing in a restored home, and nobody would know."""
     home = storage.home(*MINJI)
@@ -589,6 +615,7 @@ def test_attributes_that_cannot_be_listed_are_a_problem(storage: Storage) -> Non
     assert (list(backup.homes), list(backup.problems)) == (["jiho"], ["minji"])
 
 
+@pytest.mark.btrfs
 def test_a_manifest_that_is_one_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gzip
 
@@ -600,6 +627,7 @@ def test_a_manifest_that_is_one_endless_line(tmp_path: Path, monkeypatch: pytest
         list(home_manifest.read(str(path)))
 
 
+@pytest.mark.btrfs
 def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(2000)})
     storage.home(*JIHO)
@@ -612,6 +640,7 @@ def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFix
     assert "1 home" in said.out
 
 
+@pytest.mark.btrfs
 def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None:
     """Another file of the same size, time and content is another file: the judge goes by the inode."""
     home = storage.home(*MINJI)
@@ -625,6 +654,7 @@ def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None
     assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
 
 
+@pytest.mark.btrfs
 def test_subvolumes_at_paths_that_no_backup_json_holds_are_a_problem(storage: Storage) -> None:
     """Their paths are in backup.json, which another host takes up to a length, and in each line of the manifest."""
     home = storage.home(*MINJI)
@@ -641,6 +671,7 @@ def test_subvolumes_at_paths_that_no_backup_json_holds_are_a_problem(storage: St
     assert backup.problems == {"minji": "holds subvolumes at paths of more than 65536 bytes together"}
 
 
+@pytest.mark.btrfs
 def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that is made and not locked yet looks like what a verification left that was killed."""
     storage.home(*MINJI)
@@ -661,6 +692,7 @@ def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monk
     assert rubbish(storage) == []
 
 
+@pytest.mark.btrfs
 def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -680,6 +712,7 @@ def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
     assert backup_set.complete(str(storage.directory)) == []
 
 
+@pytest.mark.btrfs
 def test_what_a_backup_holds_is_not_too_much_to_be_verified(storage: Storage) -> None:
     """A verification goes through a home three times."""
     home = storage.home(*MINJI)
@@ -690,6 +723,7 @@ def test_what_a_backup_holds_is_not_too_much_to_be_verified(storage: Storage) ->
     assert backup.homes["minji"].verified
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_deletion_that_is_cut_leaves_no_set(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, *, finished: bool

@@ -83,3 +83,14 @@ def test_a_disk_that_loses_what_is_written(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(NodeError, match="reads back other than it was written"):
         grubenv.write(str(tmp_path), trial="one")
     assert grubenv.read(str(tmp_path)) == {"current": "base"}
+
+
+def test_grubenv_is_a_block_of_1024_bytes() -> None:
+    block = grubenv.render({"current": "a", "trial": "b+2"})
+    assert len(block) == 1024
+    assert grubenv.parse(block) == {"current": "a", "trial": "b+2"}
+    for bad in (block[:-1], b"x" * 1024, b""):
+        with pytest.raises(NodeError, match="damaged"):
+            grubenv.parse(bad)
+    with pytest.raises(NodeError, match="do not fit"):
+        grubenv.render({"current": "a" * 1100})

@@ -11,7 +11,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 
 from .conftest import Node
 
-pytestmark = pytest.mark.btrfs
 GRUB = (
     "load_env\nsave_env trial\n"
     "linux /roots/$name/vmlinuz rootflags=subvol=/roots/$name panic=5 gpuadmin.trial=$deadline\n"
@@ -30,6 +29,7 @@ def mounts(
     monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
 
 
+@pytest.mark.btrfs
 def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts(monkeypatch, node)
     (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
@@ -46,6 +46,7 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     assert layout.prepare(node.places, node.settings, check=False).operations == []
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -67,6 +68,7 @@ def test_an_unfit_node_is_not_touched(
     assert not (node.top / "incoming").exists()
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize(("store", "problems"), [("ext4", 0), ("vfat", 0), ("btrfs", 1), ("xfs", 1)])
 def test_what_the_boot_partition_may_be(node: Node, monkeypatch: pytest.MonkeyPatch, store: str, problems: int) -> None:
     mounts(monkeypatch, node, store=store)
@@ -76,6 +78,7 @@ def test_what_the_boot_partition_may_be(node: Node, monkeypatch: pytest.MonkeyPa
     assert all(f"grubenv is on {store}, where GRUB cannot write" in problem for problem in found)
 
 
+@pytest.mark.btrfs
 def test_an_esp_that_is_mounted_elsewhere(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """As distributions have it: the ESP on /boot/efi, and /boot/grub a directory of the root."""
     mounts(monkeypatch, node, store="vfat")
@@ -87,12 +90,14 @@ def test_an_esp_that_is_mounted_elsewhere(node: Node, monkeypatch: pytest.Monkey
     assert "ESP" in problem
 
 
+@pytest.mark.btrfs
 def test_a_node_without_a_static_entry(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts(monkeypatch, node)
     found = layout.examine(node.places, node.settings)
     assert any("does not boot by GRUB with a static entry" in problem for problem in found.problems)
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize("path", ["/root", "/@", "/snapshots/7/root", "/"])
 def test_a_root_that_is_booted_by_its_name(node: Node, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     mounts(monkeypatch, node)
@@ -106,6 +111,7 @@ def test_a_root_that_is_booted_by_its_name(node: Node, monkeypatch: pytest.Monke
     assert not (node.top / "incoming").exists()
 
 
+@pytest.mark.btrfs
 @pytest.mark.parametrize(
     ("loader", "problems"), [("systemd-boot 252.38-1~deb12u1", 1), ("GRUB 2.12", 0), (None, 0), ("", 0)]
 )
@@ -121,3 +127,37 @@ def test_systemd_boot(
     found = layout.examine(node.places, node.settings).problems
     assert len(found) == problems
     assert all("systemd-boot starts this node; it would need GRUB" in problem for problem in found)
+
+
+LINE = "linux /roots/$name/vmlinuz rootflags=subvol=/roots/$name gpuadmin.trial=$deadline panic=5\n"
+
+
+GOOD = f"load_env\nsave_env trial\n{LINE}"
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "words"),
+    [
+        (GOOD, "ext4", []),
+        (GOOD, "vfat", []),
+        (GOOD, "btrfs", ["GRUB cannot write"]),
+        (GOOD.replace("panic=5", ""), "ext4", ["panic="]),
+        (GOOD.replace("/roots/", "/"), "ext4", ["takes no root from /roots"]),
+        (
+            "linux /boot/vmlinuz root=LABEL=x",
+            "",
+            ["nothing is mounted", "load_env", "save_env", "/roots", "of a trial", "panic"],
+        ),
+    ],
+)
+def test_what_grub_must_do(config: str, kind: str, words: list[str]) -> None:
+    found = layout.boot_problems(config, kind)
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
+
+
+def test_the_entry_that_the_docs_give_is_one_that_prepare_root_takes() -> None:
+    page = Path(__file__).parents[4].joinpath("docs/adopting.md").read_text()
+    (entry,) = (block for block in page.split("```") if "menuentry" in block)
+    assert layout.boot_problems(entry, "ext4") == []
+    assert "timeout=0" not in entry, "there would be no way to GRUB's prompt (docs/recovery.md)"

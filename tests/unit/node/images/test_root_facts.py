@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import root_facts
+
+from .conftest import fill
 
 STATUS = """Package: rsync
 Status: {status}
@@ -60,3 +63,24 @@ def test_room_on_a_disk(monkeypatch: pytest.MonkeyPatch, profile: str, ratio: st
     """Metadata that is kept twice takes twice the space; what df says is not asked."""
     monkeypatch.setattr(root_facts, "run", lambda command: USAGE.format(profile=profile, ratio=ratio))
     assert root_facts.free_bytes("/") == {"data": 6300000000, "metadata": 100000000 + more}
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize(
+    ("remove", "words"),
+    [
+        ("initrd.img", "has no initrd.img to boot"),
+        ("etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service", "no unit that would judge its trial"),
+        ("etc/initramfs-tools/scripts/init-top/gpuadmin-trial", "nothing that would end a trial that hangs"),
+        ("usr/lib/modules/6.1.0/modules.dep", "has no modules for its kernel"),
+    ],
+)
+def test_what_an_image_needs_to_be_tried(tmp_path: Path, remove: str, words: str) -> None:
+    fill(tmp_path, "node1")
+    script = tmp_path / root_facts.EARLY
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    root_facts.check_boots(str(tmp_path), "one")
+    (tmp_path / remove).unlink()
+    with pytest.raises(NodeError, match=words):
+        root_facts.check_boots(str(tmp_path), "one")

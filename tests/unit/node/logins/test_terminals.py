@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants, terminals
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import terminals
 
 
 @pytest.fixture
@@ -87,23 +87,3 @@ def test_a_console_that_is_unplugged_silences_no_other(tmp_path: Path) -> None:
     (tmp_path / "pts").mkdir()
     (tmp_path / "pts/0").touch()
     assert terminals.in_use(str(tmp_path)) == [str(tmp_path / "pts/0")]
-
-
-@pytest.mark.root
-def test_who_closes_files_all_the_time_does_not_hide_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file of a process is gone when it is looked at; the process has others."""
-    process = tmp_path / "41"
-    (process / "fd").mkdir(parents=True)
-    (process / "fd/1").symlink_to("/dev/null")
-    (process / "fd/2").symlink_to("/dev/nvidia0")
-    (process / "cgroup").write_text("0::/user.slice/user-48211.slice/session-1.scope\n")
-    os.chown(process, 48211, 48211)
-    real = os.readlink
-
-    def readlink(path: str) -> str:
-        if path.endswith("/fd/1"):
-            raise FileNotFoundError(path)
-        return real(path)
-
-    monkeypatch.setattr(os, "readlink", readlink)
-    assert occupants.gpu_users(1000, str(tmp_path)) == ["uid 48211"]

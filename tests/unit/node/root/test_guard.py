@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directo
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 
 from tests.machine import cannot_mount
+from tests.unit.node.holding import held
 
 PROGRAM = Path(guard.__file__)
 
@@ -228,3 +231,30 @@ def test_homes_as_subvolumes(btrfs: Path, tmp_path: Path) -> None:
     assert directories.converge(request, lock=str(tmp_path / "lock")).homes["minji"].status == "created"
     home = (top / "homes/minji").stat()
     assert (home.st_ino, home.st_uid, home.st_mode & 0o777) == (256, 20001, 0o700)
+
+
+root_only = pytest.mark.root  # acts as other users
+
+
+@root_only
+def test_the_locks_of_the_root_are_roots_alone(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir(mode=0o755)
+    os.close(guard._lock_file(str(run)))
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run / "root.lock").stat().st_mode) == 0o600
+    run.chmod(0o755)
+    guard.write_deadline(5, str(run))
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    os.chown(run, 20001, 20001)
+    with pytest.raises(guard.RootError, match="not root's directory"):
+        guard._lock_file(str(run))
+
+
+def test_nobody_waits_for_ever_for_one_who_closes_the_root(tmp_path: Path) -> None:
+    lock = guard._lock_file(str(tmp_path))
+    with held(tmp_path / "root.lock") as pid:
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(guard.RootError, match=f"root.lock has been held .* by process {pid} "):
+            guard._wait(lock, str(tmp_path), 0.2)
+    os.close(lock)

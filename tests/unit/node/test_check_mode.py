@@ -1,91 +1,24 @@
-"""What check mode does not do: no work is begun, and the plan is that of the run."""
+"""What check mode does not do: no work is begun, and what is shown is what the run does."""
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
-    backup_set,
-    making,
-    pruning,
-    restore,
-)
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
-    jobs as work,
-)
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
-from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
-from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 
 from tests.unit.node.storage import FIRST, MINJI, Storage, leftover
 
 SECOND = "20261222T010203Z-daily"
 
 
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every lock is somebody else's; the paths of those that were asked for."""
-    asked: list[str] = []
-
-    def held(path: str, seconds: float = 0) -> Any:
-        asked.append(path)
-        raise NodeError(f"{path} is held")
-
-    for module in (making, access, directories, leftovers, pruning, restore, uids, wipe, work):
-        monkeypatch.setattr(module, "flocked", held)
-    return asked
-
-
 REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "known_hosts": "/h"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "lock"),
-    [
-        (lambda at: pruning.prune(at, 1, 1), backup_set.LOCK),
-        (lambda at: restore.execute(restore.Request(at, at, "minji", FIRST)), backup_set.LOCK),
-        (lambda at: leftovers._delete(leftovers.Request(at, at), leftovers.Leftover("b", "u", 1, 0, 0), at), wipe.LOCK),
-        (lambda at: directories.converge(directories.Request(at)), wipe.LOCK),
-        (lambda at: access.converge([], True, access.Host(root=at)), "closing.lock"),
-        (lambda at: work.fetch_backup({**REMOTE, "backup": FIRST, "directory": at}), work.COPY_LOCK),
-    ],
-)
-def test_who_changes_something_takes_its_lock_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[str], changes: Callable[[str], object], lock: str
-) -> None:
-    monkeypatch.setattr(leftovers.packing, "delete", lambda *_: None)
-    with pytest.raises(NodeError, match="is held"):
-        changes(str(tmp_path))
-    assert taken == [lock] or taken[0].endswith("/" + lock)
-
-
-def test_whose_uids_are_remembered_under_a_lock(tmp_path: Path, taken: list[str]) -> None:
-    known = uids.keep(str(tmp_path), None, [{"name": "minji", "uid": 20001}], [], check=False, state=str(tmp_path))
-    assert "is held" in str(known.problem)
-    assert taken
-
-
-@pytest.mark.btrfs
-def test_homes_go_and_backups_are_made_under_their_locks(storage: Storage, request: pytest.FixtureRequest) -> None:
-    storage.home(*MINJI)
-    storage.backup()
-    asked: list[str] = request.getfixturevalue("taken")
-    for changes in (lambda: storage.wipe(MINJI), lambda: storage.backup(SECOND)):
-        with pytest.raises(NodeError, match="is held"):
-            changes()
-    assert asked == [wipe.LOCK, making.LOCK]
-    assert storage.names == ["minji"]
-    assert backup_set.names(str(storage.directory)) == [FIRST]
 
 
 def module(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
