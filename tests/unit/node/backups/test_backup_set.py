@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import FIRST, MINJI, Storage
+from tests.unit.node.storage import FIRST, MINJI, SECOND, Storage, run
 
 
 @pytest.mark.btrfs
@@ -79,3 +79,27 @@ def test_a_set_of_a_format_to_come_is_not_guessed_at() -> None:
     }  # fmt: skip
     with pytest.raises(NodeError, match="this code knows"):
         backup_set.parse("/srv/backups", FIRST, json.dumps(document))
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_deletion_that_is_cut_leaves_no_set(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, *, finished: bool
+) -> None:
+    """Of one that was being made, or whose making was cut just before its end, the snapshots go first."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    backup_set.store(backup, backup_set.UNFINISHED)
+    if not finished:
+        (Path(backup.path) / "backup.json").unlink()
+
+    def cut(paths: list[str]) -> None:
+        run("btrfs", "subvolume", "delete", *paths)
+        raise OSError("the power is gone")
+
+    monkeypatch.setattr(btrfs, "delete", cut)
+    with pytest.raises(OSError, match="power"):
+        backup_set.remove(str(storage.directory), FIRST)
+    monkeypatch.undo()
+    backup_set.tidy(str(storage.directory), SECOND)
+    assert backup_set.complete(str(storage.directory)) == []

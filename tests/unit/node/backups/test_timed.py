@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, timed
 
-from tests.unit.node.storage import Storage, mounted
+from tests.unit.node.storage import JIHO, SECOND, Storage, mounted
 
 
 @pytest.mark.btrfs
@@ -28,3 +28,16 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
         assert sorted(names) == ["daily", kept.name.partition("-")[2]]
         assert not (storage.directory / "20250101T000000Z-daily").exists()
         assert timed.main(str(tmp_path / "nowhere")) == 1
+
+
+@pytest.mark.btrfs
+def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
+    storage.home("minji", 20001, {f"f{number}": b"x" for number in range(2000)})
+    storage.home(*JIHO)
+    timed.make({
+        "root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(storage.point), "workers": 2,
+        "ordinary": 3, "home_seconds": 600, "home_entries": 1000,
+    }, SECOND)  # fmt: skip
+    said = capsys.readouterr()
+    assert "Warning: minji holds more than 1000 entries (backups.home_entries): not backed up" in said.err
+    assert "1 home" in said.out

@@ -590,3 +590,16 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
     assert "stays, wholly or in part" in done["jiho"].reasons[0]
     assert (done["minji"].kept, done["minji"].deleted) == (0, 2)
     assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()
+
+
+def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None:
+    """Another file of the same size, time and content is another file: the judge goes by the inode."""
+    home = storage.home(*MINJI)
+    storage.backup()
+    facts = (home / "thesis").stat()
+    (home / "new").write_bytes(b"precious\n")
+    os.utime(home / "new", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    (home / "new").rename(home / "thesis")
+    _plan, purged = storage.wipe_all(MINJI)
+    assert purged["minji"].reasons == ["'thesis' is another file than in the backup"]
+    assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
