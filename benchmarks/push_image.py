@@ -22,7 +22,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "gpuadmin" / "collections")]
 
-from tests.unit.images.conftest import Node, World, confirm, make_node, run  # noqa: E402
+from tests.unit.node.images.conftest import Node, World, confirm, make_node, run  # noqa: E402
 
 
 def shell(command: str) -> None:

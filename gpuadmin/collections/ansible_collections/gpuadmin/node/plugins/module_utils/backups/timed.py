@@ -10,7 +10,7 @@ import time
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..files import read_bytes
-from ..words import counted
+from ..text import counted
 from . import jobs, making, pruning
 
 FILE = "backups.json"

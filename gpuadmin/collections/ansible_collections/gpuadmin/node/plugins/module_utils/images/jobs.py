@@ -14,8 +14,8 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..files import flocked
+from ..text import size_words
 from ..unit import RUN, Job, progress_writer
-from ..words import size_words
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
 from .observe import rollback_target
