@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+# People of whom each is checked by itself: Ansible, which would refuse the whole call, is not told of what is in it.
+EACH: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
 BACKUPS: dict[str, Any] = {"directory": {"type": "path", "required": True}}
 HOMES: dict[str, Any] = {"root": {"type": "path", "required": True}, "mountpoint": {"type": "path"}}
 PEOPLE: dict[str, Any] = {
@@ -55,4 +57,9 @@ UNIT: dict[str, Any] = {
     "python": {"type": "path", "default": "/usr/bin/python3"},
 }
 # A node's place in a chain of relays: addresses, empty at its ends.
-LINK: dict[str, Any] = {"port": {"type": "int"}, "previous": {"type": "str"}, "next": {"type": "str"}}
+LINK: dict[str, Any] = {
+    "link": {
+        "type": "dict",
+        "options": {"port": {"type": "int"}, "previous": {"type": "str"}, "next": {"type": "str"}},
+    }
+}
