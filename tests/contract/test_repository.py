@@ -159,3 +159,14 @@ def test_the_steps_of_the_switch_are_in_the_docs() -> None:
     documented = [(row[0], row[2]) for row in rows if row[0] in {step.name for step in STEPS}]
     assert documented == [(step.name, step.cut_leaves) for step in STEPS]
     assert all(step.name in page.partition("```mermaid")[2].partition("```")[0] for step in STEPS)
+
+
+def test_the_places_of_a_node_are_written_down_once() -> None:
+    """Guard, which stands alone, has them a second time: a root that one opens, the other must find."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(NODE_CODE.parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and re.match(r"(/var/lib|/run)/gpuadmin(/|$)", str(node.value)):
+                found.setdefault(path.relative_to(NODE_CODE.parent).as_posix(), []).append(str(node.value))
+    both = ["/var/lib/gpuadmin", "/run/gpuadmin"]
+    assert found == {"module_utils/paths.py": both, "module_utils/root/guard.py": both}

@@ -118,10 +118,11 @@ from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import STATE, keep, of_others
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import keep, of_others
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Request, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 
 ARGUMENTS = {
     **HOMES,

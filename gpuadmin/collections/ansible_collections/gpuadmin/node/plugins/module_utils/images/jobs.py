@@ -14,7 +14,8 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..files import flocked
-from ..unit import RUN, Job, progress_writer
+from ..paths import RUN
+from ..unit import Job, progress_writer
 from ..words import size_words
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
