@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
 SETTINGS = Settings()
