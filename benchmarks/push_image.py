@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "gpuadmin" / "collections"))
 
-from tests.unit.images.conftest import Node, World, confirm, make_node, run
+from tests.unit.node.images.conftest import Node, World, confirm, make_node, run
 
 
 def shell(command: str) -> None:

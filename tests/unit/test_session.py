@@ -15,8 +15,8 @@ from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
 from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_image_verbs import B, manifest, node
 from tests.unit.support import UIDS, make_site
-from tests.unit.test_image_verbs import B, manifest, node
 
 Cli = Callable[..., tuple[int, str, str]]
 HOSTS = ("storage1", "node1", "node2")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_verbs import Ansible, Cli
 from tests.unit.mail.conftest import Server, StartServer
 from tests.unit.support import public_key
-from tests.unit.test_verbs import Ansible, Cli
 
 DEADLINE = date.today() + timedelta(days=100)
 USERS = f"""\

@@ -11,9 +11,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from tests.unit.node.storage import mounted
 
-pytestmark = pytest.mark.btrfs
 
-
+@pytest.mark.btrfs
 def test_what_is_a_subvolume(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
         btrfs.create(str(point / "own"))
@@ -33,6 +32,7 @@ def test_what_is_a_subvolume(tmp_path: Path) -> None:
             btrfs.create(str(point / "own"))
 
 
+@pytest.mark.btrfs
 def test_snapshots(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
         source = str(point / "source")
@@ -57,6 +57,7 @@ def test_snapshots(tmp_path: Path) -> None:
         assert not (point / "other").exists()
 
 
+@pytest.mark.btrfs
 def test_deleting(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
         for name in ("one", "two", "three"):
@@ -66,3 +67,17 @@ def test_deleting(tmp_path: Path) -> None:
         assert list(point.iterdir()) == []
         with pytest.raises(NodeError, match=r"one is not deleted: .*\(command: btrfs subvolume delete"):
             btrfs.delete([str(point / "one")])
+
+
+def test_a_link_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    os.close(btrfs.open_directory(str(tmp_path / "real")))
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        btrfs.open_directory(str(tmp_path / "link"))
+    top = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "real/inner").mkdir()
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        btrfs.open_deep("link/inner", top)
+    os.close(btrfs.open_deep("real/inner", top))
+    os.close(top)

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ..fields import User, parse_user, quoted, valid_name, whole_number
 from ..report import UserReport
+from ..text import counted
 from ..textdb import number
-from ..words import counted
 from .account import conflict, identify, stage_account
 from .databases import Databases
 from .desired import DesiredState, Record, Settings

@@ -12,7 +12,7 @@ from typing import Any
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..files import read_bytes
-from ..words import counted
+from ..text import counted
 from . import jobs, making, pruning
 
 FILE = "backups.json"

@@ -15,8 +15,8 @@ from .. import btrfs
 from ..errors import NodeError
 from ..files import flocked
 from ..paths import RUN
+from ..text import size_words
 from ..unit import Job, progress_writer
-from ..words import size_words
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
 from .observe import rollback_target

@@ -7,7 +7,7 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_users, people
-from ..words import counted
+from ..text import counted
 from . import prune, subvolumes
 from .grubenv import read
 from .manifest import Manifest, choose_stream

@@ -13,7 +13,7 @@ from ..files import sync_directory
 from ..people import Person, owner
 from ..report import Reports, UserReport
 from ..run import Runner, run_command
-from ..words import counted
+from ..text import counted
 from . import terminals
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
