@@ -28,9 +28,6 @@ EACH = {
     ("wipe_homes", "users"),
 }  # fmt: skip
 
-if str(COLLECTIONS) not in sys.path:
-    sys.path.insert(0, str(COLLECTIONS))
-
 
 def code(name: str) -> Any:
     return importlib.import_module(f"ansible_collections.gpuadmin.node.plugins.modules.{name}")

@@ -45,7 +45,7 @@ def run(observed: dict[str, str | None], *users: dict[str, object], **more: obje
     absent = more.pop("absent", ())
     settings = more.pop("settings", SETTINGS)
     facts: dict = {"root": "/roots/a", "today": TODAY, **more}
-    return compute(Request(settings, users, absent), Observed(observed, **facts))  # type: ignore[arg-type]
+    return compute(Request(settings, users, absent), Observed(observed, **facts))
 
 
 def test_who_was_refused_a_home_gets_no_new_account_and_keeps_one() -> None:

@@ -22,7 +22,7 @@ def ask(capsys: pytest.CaptureFixture[str], **more: object) -> dict[str, Any]:
 
 
 def test_the_module_knows_the_table() -> None:
-    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)  # type: ignore[index]
+    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)
 
 
 @pytest.mark.parametrize("action", jobs.STEPS)
