@@ -1,6 +1,6 @@
 """Where gpuadmin has what is its own on a host.
 
-root/guard.py, which stands alone, has them, too.
+root/guard.py, which runs without any other file, has them, too.
 """
 
 from __future__ import annotations
