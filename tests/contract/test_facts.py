@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,6 @@ from gpuadmin.images import facts as images
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTIONS = ROOT / "gpuadmin/collections"
 CODE = COLLECTIONS / "ansible_collections/gpuadmin/node/plugins/module_utils"
-
-if str(COLLECTIONS) not in sys.path:
-    sys.path.insert(0, str(COLLECTIONS))
 
 
 def node(name: str) -> Any:

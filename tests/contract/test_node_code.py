@@ -59,7 +59,9 @@ def test_who_does(words: str) -> None:
 
 #: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
 TESTED_BY = {
-    "accounts/observed.py": ("unit/node/accounts/test_plan.py", "a record without code: what plans are made from"),
+    "accounts/docker.py": ("unit/node/accounts/test_compute.py", "a part of the decision on accounts"),
+    "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
+    "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),
     "arguments.py": ("contract/test_collection.py", "held against the modules' documentation"),
     "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
     "backups/confined.py": ("unit/node/backups/test_receiving.py", "what it keeps out comes in by a stream"),
@@ -84,6 +86,7 @@ TESTED_BY = {
     "images/publish.py": ("unit/node/images/test_build.py", "the end of a build"),
     "images/records.py": ("unit/node/images/test_trial.py", "read by what judges a trial"),
     "images/stream.py": ("unit/node/images/test_switch.py", "streams of real images"),
+    "paths.py": ("contract/test_repository.py", "written once, and nowhere else"),
     "report.py": ("unit/node/test_answer.py", "a report is how a module ends"),
     "wipe/jobs.py": ("unit/node/test_ship.py", "that the shipped code has them; what they call has tests of its own"),
 }
@@ -128,8 +131,10 @@ def test_what_is_tested_elsewhere_is_there() -> None:
         assert (PLUGINS / "module_utils" / name).is_file(), f"{name} is gone, and its line in TESTED_BY goes"
         assert (TESTS / test).is_file(), f"{name}: there is no {test}"
         assert len(reason.split()) >= 3, f"{name}: why is its test elsewhere?"
-        # a program that is run, and data that is held against pages
-        assert name in ("cli.py", "arguments.py") or imports(TESTS / test, name), f"{test} does not import {name}"
+        # a program that is run, and data that is held against pages or code
+        assert name in ("cli.py", "arguments.py", "paths.py") or imports(TESTS / test, name), (
+            f"{test} does not import {name}"
+        )
 
 
 def test_a_test_is_named_after_what_is_there() -> None:

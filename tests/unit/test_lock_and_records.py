@@ -19,8 +19,8 @@ PLAN = {"title": "Add minji", "steps": [], "warnings": [], "destroys": False}
 
 def _hold(runs: Path, ready: object, seconds: float) -> None:
     with site_lock(runs, "add-user"):
-        ready.set()  # type: ignore[attr-defined]
-        time.sleep(seconds)
+        ready.set()
+        time.sleep(seconds)  # it holds the lock as long as that
 
 
 def held_elsewhere(runs: Path, seconds: float = 60) -> multiprocessing.Process:
@@ -30,7 +30,7 @@ def held_elsewhere(runs: Path, seconds: float = 60) -> multiprocessing.Process:
     process = context.Process(target=_hold, args=(runs, ready, seconds), daemon=True)
     process.start()
     assert ready.wait(10)
-    return process  # type: ignore[return-value]
+    return process
 
 
 def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_without_a_terminal_and_without_yes_it_refuses(ansible: Ansible, cli: Cl
     assert "Hint: give --yes" in err
     assert ansible.asked == []
     assert users(ansible) == USERS
-    assert not [path for path in (ansible.site / "runs").iterdir() if path.is_dir()]  # type: ignore[operator]
+    assert not [path for path in (ansible.site / "runs").iterdir() if path.is_dir()]
 
 
 def test_the_registry_is_written_before_the_hosts_are_asked(ansible: Ansible, cli: Cli) -> None:

@@ -244,7 +244,7 @@ def sleeping(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     while len(list(tmp_path.glob("begun-*"))) < 3:
         assert time.monotonic() < deadline, "the playbook did not start"
         assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
+        time.sleep(0.1)  # the playbook makes files: nothing tells of one
     yield process
     if process.poll() is None:
         process.kill()
@@ -306,7 +306,7 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
     sleeping.communicate()
     deadline = time.monotonic() + 20
     while [line for line in ours(tmp_path / "tmp") if "ansible" in line] and time.monotonic() < deadline:
-        time.sleep(0.2)
+        time.sleep(0.2)  # no children of this process: nothing tells of their end
     assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
     write_playbook(tmp_path / "content", "sync-users", "- name: Look\n  ansible.builtin.debug:\n    msg: x\n")
     again = subprocess.run(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 
-COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
-if str(COLLECTIONS) not in sys.path:
-    sys.path.insert(0, str(COLLECTIONS))
-
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host  # noqa: E402
-
-from tests.unit.node.storage import Storage, mounted  # noqa: E402
+from tests.unit.node.storage import Storage, mounted
 
 PASSWD = """root:x:0:0:root:/root:/bin/bash
 # kept: a comment

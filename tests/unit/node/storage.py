@@ -92,7 +92,7 @@ class Storage:
 def wanted(storage: Storage, **more: object) -> restore.Request:
     """A request to restore minji's home from the newest backup that has it."""
     request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
-    return replace(request, **more)  # type: ignore[arg-type]
+    return replace(request, **more)
 
 
 def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> None:

@@ -50,7 +50,7 @@ def exchanging(tree: Path, *, link: bool) -> object:
 @pytest.mark.parametrize("link", [False, True])
 def test_a_directory_that_is_exchanged_is_not_entered(tree: Path, opened: int, link: bool) -> None:
     with pytest.raises((NodeError, OSError)):
-        list(walk(opened, exchanging(tree, link=link)))  # type: ignore[arg-type]
+        list(walk(opened, exchanging(tree, link=link)))
 
 
 @pytest.mark.parametrize("link", [False, True])
@@ -60,7 +60,7 @@ def test_one_that_is_exchanged_is_named_and_the_others_go_on(tree: Path, opened:
         entry.path
         for entry in walk(
             opened,
-            exchanging(tree, link=link),  # type: ignore[arg-type]
+            exchanging(tree, link=link),
             skip=lambda entry, why: skipped.append((entry.path, why)),
         )
     ]

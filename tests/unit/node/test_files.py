@@ -80,7 +80,7 @@ def test_a_holder_is_named_with_what_to_do(tmp_path: Path) -> None:
             take(path, 0.1)
         os.kill(pid, signal.SIGSTOP)
         while state_of(pid) != "T":
-            time.sleep(0.01)
+            time.sleep(0.01)  # a signal has its effect in a moment
         begun = time.monotonic()
         with pytest.raises(NodeError, match=f"stopped, started .*does not move.*kill -CONT {pid}.*kill -KILL {pid}"):
             take(path, 0.3)

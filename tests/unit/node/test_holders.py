@@ -24,7 +24,7 @@ def test_who_waits_is_not_taken_for_the_holder(tmp_path: Path) -> None:
         wait = f"import fcntl; fcntl.flock(open({str(path)!r}), fcntl.LOCK_EX)"
         waiting = subprocess.Popen([sys.executable, "-c", wait])
         with path.open() as stream:
-            time.sleep(0.5)
+            time.sleep(0.5)  # until the other one waits for the lock
             try:
                 assert holders.holder_of(stream.fileno()).startswith(f"process {pid} ")
             finally:
@@ -40,7 +40,7 @@ def test_a_child_that_goes_on_with_the_lock_is_found(tmp_path: Path) -> None:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not (second := os.fork()):
-            time.sleep(60)
+            time.sleep(60)  # it holds the lock until it is killed
             os._exit(0)
         os.write(writer, b"%d\n" % second)
         os._exit(0)
@@ -62,7 +62,7 @@ def test_the_real_user_of_a_setuid_program_counts() -> None:
     if not child:
         os.setresuid(20001, 0, 0)  # as a program with the setuid bit that 20001 called
         os.write(writer, b"x")
-        time.sleep(60)
+        time.sleep(60)  # it is looked at until it is killed
         os._exit(0)
     try:
         os.read(reader, 1)
@@ -82,11 +82,11 @@ def test_what_a_person_calls_their_process_does_not_reach_the_screen_as_it_is(tm
     if not child:
         Path("/proc/self/comm").write_bytes(b"\x1b[2J) T (\n")
         (tmp_path / "ready").touch()
-        time.sleep(60)
+        time.sleep(60)  # it is looked at until it is killed
         os._exit(0)
     try:
         while not (tmp_path / "ready").exists():
-            time.sleep(0.01)
+            time.sleep(0.01)  # until the child is ready
         found = holders.describe(child)
         assert found is not None
         assert str(found).isprintable()

@@ -503,7 +503,7 @@ def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, m
 
     class Later(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        def now(cls, tz: tzinfo | None = None) -> datetime:
             return datetime.now(tz) + timedelta(hours=1)
 
     monkeypatch.setattr(module, "datetime", Later)

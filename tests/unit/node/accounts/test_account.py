@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
 FILES = {

@@ -111,7 +111,7 @@ def test_a_cut_between_two_files_is_finished_at_boot(
     def cut(path: str, *arguments: object, **more: object) -> None:
         if path == host.path(f"etc/{cut_before}"):
             raise KeyboardInterrupt
-        real_write(path, *arguments, **more)  # type: ignore[arg-type]
+        real_write(path, *arguments, **more)
 
     monkeypatch.setattr(accounts, "write_atomic", cut)
     with pytest.raises(KeyboardInterrupt):
@@ -208,11 +208,11 @@ def test_locks(host: Host) -> None:
         handle = os.open(host.path("etc/.pwd.lock"), os.O_WRONLY)
         fcntl.lockf(handle, fcntl.LOCK_EX)
         lock.with_name("ready").touch()
-        time.sleep(30)
+        time.sleep(30)  # it holds the lock until it is killed
         os._exit(0)
     try:
         while not lock.with_name("ready").exists():
-            time.sleep(0.01)
+            time.sleep(0.01)  # until the child has the lock
         words = f"another program: process {child} "
         with pytest.raises(NodeError, match=words), files.shadow_lock(host.root, ("passwd",), seconds=0.2):
             pass

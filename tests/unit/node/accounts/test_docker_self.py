@@ -318,7 +318,7 @@ def test_a_flood_by_one_keeps_nobody_out(set_up: Host, listener: socket.socket) 
     with served(listener, set_up):
         children = [as_person(20001, flood) for _ in range(2)]
         try:
-            time.sleep(0.5)
+            time.sleep(0.5)  # the flood has begun
             begun = time.monotonic()
             assert ended(as_person(20002, lambda: ask(address, "0 junho: Docker is set up now"))) == 0
             assert time.monotonic() - begun < 15
@@ -394,7 +394,7 @@ def test_sigterm_lets_it_finish(set_up: Host, listener: socket.socket) -> None:
         begun = time.monotonic()
         while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             assert time.monotonic() - begun < 5
-            time.sleep(0.05)
+            time.sleep(0.05)  # waitid(2) has no deadline
 
 
 def rendered(name: str, **more: str) -> str:

@@ -27,7 +27,7 @@ def test_of_two_who_record_neither_is_lost(storage: Storage, monkeypatch: pytest
         if not others:
             others.append(threading.Thread(target=backup_set.copied, args=(backup, "later", "2026-12-22T01:02:03Z")))
             others[0].start()
-            time.sleep(0.5)
+            time.sleep(0.5)  # the other one comes to the lock meanwhile
         real(given)
 
     monkeypatch.setattr(backup_set, "store", slow)
@@ -46,7 +46,7 @@ def test_a_set_that_goes_is_not_recorded_again(storage: Storage, monkeypatch: py
 
     def deleting(paths: list[str]) -> None:
         unlinked.set()
-        time.sleep(0.5)
+        time.sleep(0.5)  # the other one comes to the lock meanwhile
 
     def slow(given: backup_set.Backup) -> None:
         others.append(threading.Thread(target=backup_set.remove, args=(str(storage.directory), backup.name)))

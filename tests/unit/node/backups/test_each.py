@@ -20,7 +20,7 @@ def job(task: str) -> str:
     if task == "is broken":
         raise ZeroDivisionError("oops")
     if task == "takes long":
-        time.sleep(60)
+        time.sleep(60)  # longer than the deadline
     if task == "takes memory":
         raise MemoryError
     return task.upper()
@@ -57,5 +57,5 @@ def test_who_stops_asking_leaves_no_process() -> None:
     running = each(job, ["a", "takes long", "takes long"], 3, 50)
     assert next(running) == ("a", "A")
     assert len(set(multiprocessing.active_children()) - before) == 2
-    running.close()  # type: ignore[attr-defined]
+    running.close()
     assert set(multiprocessing.active_children()) == before

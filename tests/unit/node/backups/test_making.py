@@ -114,12 +114,12 @@ def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monk
     monkeypatch.setattr(making, "each", partial(making.each, grace=1.0))
 
     def slow(handle: int, size: int, budget: Budget) -> Iterator[tuple[int, bytes]]:
-        name = Path(os.readlink(f"/proc/self/fd/{handle}")).name  # noqa: PTH115
+        name = Path(os.readlink(f"/proc/self/fd/{handle}")).name  # noqa: PTH115  # a target need not be a path
         if name == "minji":
             while True:
                 budget.check()
         if name == "soo":
-            time.sleep(600)
+            time.sleep(600)  # stuck, until it is killed
         return real(handle, size, budget)
 
     monkeypatch.setattr(extents, "pieces", slow)
@@ -140,7 +140,7 @@ def test_a_process_that_dies_is_one_home_s_problem(storage: Storage, monkeypatch
     def dying(top: str, *more: object, **named: object) -> Iterator[home_manifest.Line]:
         if str(top).endswith("minji"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(top, *more, **named)  # type: ignore[arg-type]
+        return real(top, *more, **named)
 
     monkeypatch.setattr(home_manifest, "lines", dying)
     backup = storage.backup()
@@ -156,10 +156,10 @@ def killed(storage: Storage, attribute: str, request: making.Request) -> None:
         real = getattr(making, attribute)
 
         def stuck(task: object) -> object:
-            name = task.name if isinstance(task, verifying.Task) else task[2]  # type: ignore[index]
+            name = task.name if isinstance(task, verifying.Task) else task[2]
             if name == "minji":
                 (storage.point / "reached").touch()
-                time.sleep(600)
+                time.sleep(600)  # stuck, until it is killed
             return real(task)
 
         setattr(making, attribute, stuck)
@@ -168,7 +168,7 @@ def killed(storage: Storage, attribute: str, request: making.Request) -> None:
     deadline = time.monotonic() + 60
     while not (storage.point / "reached").exists():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.05)  # until the child is there
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
 

@@ -281,7 +281,7 @@ def test_while_it_arrives_it_is_no_backup(keeper: Keeper) -> None:
     def look() -> None:
         stream = crafted.stream(crafted.subvol("homes", UUID), crafted.mkfile("../backup.json"))
         os.write(write, stream[:-10])  # all but its end: the receiver waits
-        time.sleep(0.6)
+        time.sleep(0.6)  # longer than the keeper's interval
         seen.append(keeper.names)
         os.close(write)
 
@@ -309,7 +309,7 @@ def test_a_sender_that_stalls_is_ended_and_one_at_a_time_is_served(keeper: Keepe
 
     stalling = threading.Thread(target=stall)
     stalling.start()
-    time.sleep(0.4)
+    time.sleep(0.4)  # until the thread has the lock
     with pytest.raises(NodeError, match="held"):
         keeper.ask(f"begin {REAL}")
     assert keeper.ask("list") == ""

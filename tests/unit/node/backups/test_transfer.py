@@ -93,16 +93,16 @@ def test_a_second_copy(storage: Storage, remote: tuple[transfer.Remote, Path]) -
     sizes = []
     real = subprocess.Popen
 
-    class Counting(real):  # type: ignore[misc, type-arg, valid-type]
+    class Counting(real):
         def __init__(self, command: list[str], **more: object) -> None:
             sizes.append(command)
             super().__init__(command, **more)
 
-    transfer.subprocess.Popen = Counting  # type: ignore[misc]
+    transfer.subprocess.Popen = Counting
     try:
         transfer.send(second, there, [first])
     finally:
-        transfer.subprocess.Popen = real  # type: ignore[misc]
+        transfer.subprocess.Popen = real
     assert ("btrfs", "send", "--quiet", "-p", f"{first.path}/homes", f"{second.path}/homes") in sizes
     copies = backup_set.complete(str(directory))
     assert [copy.name for copy in copies] == [FIRST, SECOND]

@@ -110,7 +110,7 @@ def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monk
         if os.fsdecode(path).rpartition("/")[2].startswith(verifying.SCRATCH):
             calls.append(path)
             if len(calls) == 1:  # the other one is here before anything else can be done with the directory
-                verifying._clear(dir_fd, path)  # type: ignore[arg-type]
+                verifying._clear(dir_fd, path)
 
     monkeypatch.setattr(os, "mkdir", made)
     assert verifying.verify_home(verifying.Task(backup, "minji")) == verifying.Found()

@@ -160,7 +160,7 @@ def test_whatever_differs_is_seen(
     real = packing._create
 
     def create(*arguments: object) -> None:
-        real(*arguments)  # type: ignore[arg-type]
+        real(*arguments)
         change(home)
 
     monkeypatch.setattr(packing, "_create", create)
@@ -187,7 +187,7 @@ def test_an_archive_that_is_damaged_is_none(
     real = packing._create
 
     def create(path: str, part: str, *more: object) -> None:
-        real(path, part, *more)  # type: ignore[arg-type]
+        real(path, part, *more)
         harm(Path(part))
 
     monkeypatch.setattr(packing, "_create", create)
@@ -254,12 +254,12 @@ def test_an_archive_that_lost_an_attribute_is_none(
         if lost == "all of them":
             command = tuple(word for word in command if word not in ("--acls", "--xattrs"))
         elif command[0] == "tar":
-            done = real(command, **more)  # type: ignore[call-overload]
+            done = real(command, **more)
             done.wait()
             key = next(iter(ATTRIBUTES[name]))
             os.removexattr(adorned / name, key, follow_symlinks=False)
             return done
-        return real(command, **more)  # type: ignore[call-overload]
+        return real(command, **more)
 
     monkeypatch.setattr(packing.subprocess, "Popen", lossy)
     with pytest.raises(NodeError, match="has other attributes or another ACL than in the archive"):

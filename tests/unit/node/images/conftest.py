@@ -6,32 +6,26 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-
-COLLECTIONS = Path(__file__).resolve().parents[4] / "gpuadmin" / "collections"
-if str(COLLECTIONS) not in sys.path:
-    sys.path.insert(0, str(COLLECTIONS))
-
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import (  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     grubenv,
     publish,
     records,
     switch,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (
     ImageSettings,
     Places,
     Running,
     write_json,
 )
 
-from tests.machine import cannot_mount  # noqa: E402
+from tests.machine import cannot_mount
 
 PASSWD = "root:x:0:0:root:/root:/bin/bash\ngpuadmin:x:900:900::/var/home/gpuadmin:/bin/bash\n"
 PERSON = "minji:x:20000:20000::/home/minji:/bin/bash\n"

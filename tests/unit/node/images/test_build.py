@@ -184,17 +184,17 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
 
     assert work(golden, action="build", name="new", packages=["x"], upgrade=False)["operations"]
     switched = work(golden, action="finish", name="new", trial=True)["report"]
-    assert switched["switch"]["armed"] == "new"  # type: ignore[index]
+    assert switched["switch"]["armed"] == "new"
     after = golden.boot()
     confirm(after)
     sealed = work(after, action="seal", name="new", parents=[], full=True, who="tester")
-    text = sealed["report"]["manifest"]  # type: ignore[index]
+    text = sealed["report"]["manifest"]
     work(after, action="publish", name="new", manifest=text, signature=sign(world.key, text))
     facts = observe.observe(after.places, after.settings, records.load_manifest(after.places, "new", after.settings))
     assert facts["running"] == facts["current"] == facts["image"] == "new"
     assert facts["rollback"] == "base"
     assert facts["receives"] == {"bytes": 0, "parent": None, "held": True}
-    assert work(after, action="push", name="new")["report"]["switch"]["armed"] is None  # type: ignore[index]
+    assert work(after, action="push", name="new")["report"]["switch"]["armed"] is None
     work(after, action="rollback")
     assert after.grub["trial"] == "base"
     assert work(after, action="prune")["operations"] == []

@@ -26,7 +26,7 @@ def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, flags: int, *arguments: object, **more: object) -> int:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-        return real(path, flags, *arguments, **more)  # type: ignore[arg-type]
+        return real(path, flags, *arguments, **more)
 
     monkeypatch.setattr(health.os, "open", refuse)
 

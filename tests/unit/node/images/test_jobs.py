@@ -22,7 +22,7 @@ def ask(capsys: pytest.CaptureFixture[str], **more: object) -> dict[str, Any]:
 
 
 def test_the_module_knows_the_table() -> None:
-    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)  # type: ignore[index]
+    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)
 
 
 @pytest.mark.parametrize("action", jobs.STEPS)
@@ -71,6 +71,17 @@ def test_the_module_says_how_far_it_is_and_what_was_done(
     assert (again["changed"], again["report"]) == (False, {})
     assert (failed["failed"], failed["msg"], failed["operations"]) == (True, "no space", [])
     assert set(asked) == {("5b1f push", True)}
+
+
+def test_a_push_has_the_place_in_the_chain_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(unit, "attend", lambda job, *_: asked.append(job.arguments) or unit.Result({"operations": []}))
+    ask(capsys, link={"port": 7370, "previous": "10.0.0.11"})
+    ask(capsys)
+    assert asked[0]["link"] == {"port": 7370, "previous": "10.0.0.11", "next": None}
+    assert asked[1] == {"action": "push", "name": "one", "full": True}
 
 
 def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

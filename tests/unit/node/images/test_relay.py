@@ -219,7 +219,7 @@ def test_a_stranger_who_sends_writes_nothing(tmp_path: Path, places: Places, con
         with suppress(OSError), context.wrap_socket(chain_door.dial("127.0.0.1", taking.port, 5)) as connection:
             connection.sendall(b"x" * 100_000)
             connection.recv(1)
-    time.sleep(0.5)
+    time.sleep(0.5)  # long enough to write something, if it did
     assert not taking.path.exists()
     assert follow(taking.port, ours, content).problem is None
     assert taking.end() == ""
@@ -295,7 +295,7 @@ def test_a_flood_of_connections_does_not_keep_the_node_before_out(
     knocking = [threading.Thread(target=knock, daemon=True) for _ in range(4)]
     for thread in knocking:
         thread.start()
-    time.sleep(0.5)
+    time.sleep(0.5)  # they are at the door first
     follower = follow(taking.port, ours, content, patience=15.0)
     over.set()
     for thread in knocking:
@@ -318,7 +318,7 @@ def test_callers_with_ports_of_roots_have_room_of_their_own(places: Places, ours
     thread.start()
     end = time.monotonic() + 15
     while door._calls < len(people) and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.05)  # until all have been let in or turned away
     assert door._pending == {False: chain_door.PENDING, True: 0}, "no more of them are served at a time"
     begin = time.monotonic()
     raw = chain_door.dial("127.0.0.1", port, 5)
@@ -342,7 +342,7 @@ def test_callers_who_say_nothing_are_thrown_out(ours: Credentials) -> None:
     while not got and time.monotonic() < end:
         with suppress(OSError), ours.call(socket.create_connection(("127.0.0.1", door._port), 1), 1):
             thread.join(1)
-        time.sleep(0.1)
+        time.sleep(0.1)  # between two calls
     thread.join(10)
     assert got
     for one in (*people, *got):
@@ -440,7 +440,7 @@ def test_the_third_of_a_chain_is_killed(tmp_path: Path, pem: str, content: Path)
     end = time.monotonic() + 20
     while not (path.exists() and path.stat().st_size >= 1 << 20):
         assert time.monotonic() < end
-        time.sleep(0.05)
+        time.sleep(0.05)  # until it has a part of the stream
     third.kill()
     third.wait()
     follower.reached(str(content), len(CONTENT))

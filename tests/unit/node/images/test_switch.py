@@ -383,7 +383,7 @@ def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: p
         if command[0] == "systemctl":
             calls.append(tuple(command))
             return subprocess.CompletedProcess(command, 0, "", "")
-        return real(command, **more)  # type: ignore[arg-type]
+        return real(command, **more)
 
     monkeypatch.setattr(trial, "run_command", fake)
     trial.gate(tried.places, tried.settings)
@@ -449,7 +449,7 @@ def test_pruning_a_node(holding_one: Node) -> None:
 def test_kill_9_of_a_receive_is_cleaned(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     child = os.fork()
     if child == 0:
-        faults.at = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "receive:moved" else None  # type: ignore[assignment,misc]
+        faults.at = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "receive:moved" else None
         node.push("one")
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
@@ -476,7 +476,7 @@ def test_a_root_that_runs_unconfirmed_is_not_pushed_over(node: Node) -> None:
     grubenv.write(node.places.boot, current="other")
     with pytest.raises(NodeError, match="other is confirmed"):
         node.push("one")
-    odd = replace(node, places=replace(node.places, running=replace(node.places.running, id=9999)))  # type: ignore[type-var]
+    odd = replace(node, places=replace(node.places, running=replace(node.places.running, id=9999)))
     with pytest.raises(NodeError, match="is not one of roots/"):
         odd.push("one")
 
@@ -485,7 +485,7 @@ def test_a_disk_with_errors_gets_no_image(node: Node, monkeypatch: pytest.Monkey
     real = preflight.run
 
     def counted(command: tuple[str, ...], **more: object) -> str:
-        said = real(command, **more)  # type: ignore[arg-type]
+        said = real(command, **more)
         return re.sub(r"(read_io_errs +)0", r"\g<1>3", said) if command[1:3] == ("device", "stats") else said
 
     monkeypatch.setattr(preflight, "run", counted)
@@ -499,7 +499,7 @@ def test_a_root_that_does_not_read_back_is_not_booted(node: Node, monkeypatch: p
     real = identity.apply
 
     def lossy(root: str, *arguments: object) -> list[str]:
-        done = real(root, *arguments)  # type: ignore[arg-type]
+        done = real(root, *arguments)
         (Path(root) / "etc/hostname").write_text("another\n")
         return done
 

@@ -51,7 +51,7 @@ def start(running: list[subprocess.Popen[bytes]], uid: int, command: str = "slee
     deadline = time.monotonic() + 20
     while all(one.uid != uid for one in sessions.processes()):
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.05)  # until it has become the person's
 
 
 @root_only
@@ -120,7 +120,7 @@ def test_what_cannot_be_ended_is_said() -> None:
 def test_a_number_that_somebody_else_has_by_now_is_not_killed(running: list[subprocess.Popen[bytes]]) -> None:
     start(running, JIHO.uid)
     sessions._kill(sessions.Process(running[0].pid, MINJI.uid, "bash", "S"), [MINJI])
-    time.sleep(0.2)
+    time.sleep(0.2)  # long enough to end, if it were killed
     assert running[0].poll() is None
     sessions._kill(sessions.Process(running[0].pid, JIHO.uid, "bash", "S"), [JIHO])
     assert running[0].wait(10) == -9

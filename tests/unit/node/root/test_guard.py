@@ -89,7 +89,7 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.02)  # asked again until it is so
 
 
 def test_an_ordinary_root_is_left_alone(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_lease_ends_and_can_be_renewed(node: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-I", PROGRAM, "hold-root", "--lease", "2", *options(node)])
     until(lambda: not guard.is_read_only(str(node)))
     guard.write_deadline(4, places(node)["run"])
-    time.sleep(2.2)
+    time.sleep(2.2)  # longer than the first lease, and shorter than the second
     assert not guard.is_read_only(str(node))
     holder.wait(10)
     assert guard.is_read_only(str(node))

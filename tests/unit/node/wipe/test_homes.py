@@ -358,7 +358,7 @@ def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPat
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        real(entry, directory)  # type: ignore[arg-type]
+        real(entry, directory)
 
     monkeypatch.setattr(purge, "_remove", cut)
     with pytest.raises(KeyboardInterrupt):

@@ -175,7 +175,7 @@ def test_a_race_for_one_entry_keeps_that_one_and_no_other(tmp_path: Path) -> Non
         leave(tmp_path, b"z", MINJI.uid, ("mine", MINJI.uid))
         items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI]).items]
         with busy(SWAP, tmp_path, JIHO.uid):
-            time.sleep(0.05)
+            time.sleep(0.05)  # the swapping has begun
             plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI]))
         assert sorted(done) == [f"{tmp_path}/a", f"{tmp_path}/z"]
         assert not (tmp_path / "z").exists()

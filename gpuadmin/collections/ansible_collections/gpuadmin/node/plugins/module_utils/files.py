@@ -154,7 +154,7 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     message = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
                     raise NodeError(message) from None
-                time.sleep(0.05)
+                time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
         yield
     finally:
         os.close(handle)
@@ -190,7 +190,7 @@ def _lock_link(path: str, deadline: float) -> None:
                 holder = "a process"
             if time.monotonic() > deadline:
                 raise NodeError(f"{lock} is held by {holder}")
-            time.sleep(0.1)
+            time.sleep(0.1)  # a file of the shadow tools: nothing tells that it is gone
     finally:
         os.unlink(mine)
 
@@ -215,7 +215,7 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                         f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
                     )
                     raise NodeError(message) from error
-                time.sleep(0.1)
+                time.sleep(0.1)  # asked again: fcntl(2) that waits has no deadline
         for name in names:
             _lock_link(os.path.join(etc, name), deadline)
             held.append(os.path.join(etc, f"{name}.lock"))

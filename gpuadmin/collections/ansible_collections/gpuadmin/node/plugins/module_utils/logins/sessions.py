@@ -137,7 +137,7 @@ def _wait(people: Sequence[Person], host: Host, seconds: float) -> bool:
     while any(of_people(people, host.processes()).values()):
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL)
+        time.sleep(POLL)  # of processes that are not its children nobody is told when they end
     return True
 
 
@@ -169,7 +169,7 @@ def _kill_rest(people: Sequence[Person], host: Host) -> None:
             return
         for process in rest:
             _kill(process, people)
-        time.sleep(POLL)
+        time.sleep(POLL)  # those that are killed need a moment to end
 
 
 def _kill(process: Process, people: Sequence[Person]) -> None:

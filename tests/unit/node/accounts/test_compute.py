@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request, compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
 SETTINGS = Settings()
@@ -44,7 +45,7 @@ def run(observed: dict[str, str | None], *users: dict[str, object], **more: obje
     absent = more.pop("absent", ())
     settings = more.pop("settings", SETTINGS)
     facts: dict = {"root": "/roots/a", "today": TODAY, **more}
-    return compute(Request(settings, users, absent), Observed(observed, **facts))  # type: ignore[arg-type]
+    return compute(Request(settings, users, absent), Observed(observed, **facts))
 
 
 def test_who_was_refused_a_home_gets_no_new_account_and_keeps_one() -> None:
