@@ -176,8 +176,8 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                 if uids.get(int(uid)) in names:
                     raise RefusedError(
                         f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {carrier}",
-                        hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a home;"
-                        " an archive is yours to move away or to delete",
+                        hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"
+                        " home; an archive is yours to move away or to delete",
                     )
 
 
