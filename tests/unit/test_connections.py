@@ -47,3 +47,12 @@ def test_another_persons_is_refused(ours: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(connections.os, "getuid", lambda: other)
     with pytest.raises(GpuadminError, match="belongs to somebody else"):
         connections.directory(tmp_path / "known_hosts")
+
+
+def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours.write_text("")
+    with pytest.raises(GpuadminError, match=f"gpuadmin-{os.getuid()}: File exists"):
+        connections.directory(tmp_path / "known_hosts")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "of a session that ended"))
+    with pytest.raises(GpuadminError, match="No such file or directory"):
+        connections.directory(tmp_path / "known_hosts")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,32 @@ def test_what_is_a_subvolume(tmp_path: Path) -> None:
         assert btrfs.listing(str(point / "nothing")) == {}
         with pytest.raises(FileExistsError):
             btrfs.create(str(point / "own"))
+
+
+def test_the_subvolume_that_a_directory_is_in(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        btrfs.create(str(point / "own"))
+        (point / "own/homes").mkdir()
+        bound = tmp_path / "bound"
+        bound.mkdir()
+        assert btrfs.holder(f"{point}/own/homes/") == str(point / "own")
+        assert btrfs.holder(str(point)) == str(point)
+        with pytest.raises(NodeError, match="is not on btrfs"):
+            btrfs.holder(str(tmp_path))
+        subprocess.run(["mount", "--bind", point / "own/homes", bound], check=True)
+        try:
+            with pytest.raises(NodeError, match="the subvolume it is in is not mounted as a whole"):
+                btrfs.holder(str(bound))
+        finally:
+            subprocess.run(["umount", bound], check=True)
+
+
+def test_a_subvolume_that_is_written_to_is_the_same_one(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        before = btrfs.inspect(str(point))
+        (point / "file").write_text("")
+        os.sync()
+        assert btrfs.inspect(str(point)) == before
 
 
 def test_snapshots(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ def test_plan_is_what_is_done(tmp_path: Path, before: str, expected: str) -> Non
         ("touch data", "is not a directory"),
         ("mkdir wants; touch wants/x.service", "is not a link"),
         ("mkdir -p bin; ln -s /bin/true bin/tool", "symbolic link"),
+        ("mkdir -p bin/tool", "bin/tool is not a regular file"),
+        ("mkdir bin; mkfifo bin/tool", "bin/tool is not a regular file"),
     ],
 )
 def test_what_is_in_the_way_is_left_alone(tmp_path: Path, before: str, words: str) -> None:

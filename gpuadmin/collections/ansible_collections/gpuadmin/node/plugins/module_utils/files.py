@@ -20,16 +20,18 @@ LOCK_SECONDS = 30.0
 def read_bytes(path: str) -> bytes | None:
     """The content of a regular file; None if there is none. A symlink is refused: replacing it would cut it."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # O_NONBLOCK: to open a named pipe would wait for somebody who writes into it
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NodeError(f"{path} is a symbolic link; gpuadmin does not follow it") from error
         raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NodeError(f"{path} is not a regular file")
     with os.fdopen(handle, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise NodeError(f"{path} is not a regular file")
         return stream.read()
 
 
