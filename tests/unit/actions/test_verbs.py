@@ -442,6 +442,22 @@ def test_a_plan_names_hosts_and_what_changes(ansible: Ansible, cli: Cli) -> None
         assert words in " ".join(out.split()), words
 
 
+@pytest.mark.parametrize("verb", ["lock-user", "unlock-user", "extend-user"])
+def test_the_plan_names_every_host_on_which_an_account_changes(ansible: Ansible, cli: Cli, verb: str) -> None:
+    more = ["--expires", "2099-02-28"] if verb == "extend-user" else []
+    code, out, err = cli(verb, "jiho", *more, "--check", "--json")
+    assert code == 0, err
+    record = json.loads((ansible.site / "runs" / json.loads(out)["run"] / "run.json").read_text())
+    assert {step["host"] for step in record["plan"]["steps"]} >= {"node1", "node2", "storage1"}
+
+
+def test_what_stays_of_a_removed_person_is_not_what_is_archived(ansible: Ansible, cli: Cli) -> None:
+    assert "(uid 20000); home and Docker data stay" in cli("remove-user", "minji", "--check")[1]
+    out = cli("remove-user", "minji", "--archive-home", "--check")[1]
+    assert "(uid 20000); Docker data stays" in out
+    assert "home and Docker data stay" not in out
+
+
 def test_the_storage_host_is_in_the_plan_only_where_it_is_meant(ansible: Ansible, cli: Cli) -> None:
     _, out, _ = cli("add-user", "minji", "--check", "--limit", "node1")
     assert "storage" not in out.partition("Host ")[0].replace("/srv/storage", "")
