@@ -18,8 +18,10 @@ from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
+from gpuadmin.options import Options
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.session import opened
 from tests.unit.actions.test_image_verbs import B, manifest, node
 from tests.unit.support import UIDS, make_site
 
@@ -128,6 +130,20 @@ def test_a_look_and_the_work_are_one_record_with_one_log(ansible: Ansible, cli: 
     assert record["log"] == (
         "=== list-images (check)\noutput of list-images\n=== push-image\noutput of push-image\n"
     )  # fmt: skip
+
+
+def test_a_run_on_no_host_is_no_run(ansible: Ansible) -> None:
+    """To Ansible an empty limit means all hosts."""
+    with opened("backup", Options(yes=True)) as session:
+        assert session.run("backup", [], {}, check=False) == RunResult({})
+        assert session.record is None
+    assert ansible.asked == []
+
+
+def test_every_run_is_told_the_site_s_host_keys(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("push-image", "b", "--yes")
+    assert code == 0, err
+    assert {one.known_hosts for one in ansible.asked} == {ansible.site / "known_hosts"}
 
 
 def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
