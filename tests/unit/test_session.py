@@ -155,6 +155,36 @@ def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, mo
     assert [one.check for one in ansible.asked] == [True]
 
 
+#: Verbs that ask before they do something; what they look at first is in check mode.
+ASKING = {
+    **{name: [word for word in given if word != "--yes"] for name, given in LOOKING.items()},
+    "build by hand": ["build-image", "c", "--shell"],
+    "backup": ["backup"],
+    "clear": ["clear-leftovers"],
+    "lock": ["lock-user", "minji"],
+    "prepare": ["prepare-root"],
+    "provision": ["provision"],
+    "remove": ["remove-user", "minji", "--archive-home"],
+    "restore": ["restore-home", "minji", "--in-place"],
+    "sync": ["sync-users"],
+    "verify": ["verify-backup"],
+}
+
+
+@pytest.mark.parametrize("arguments", ASKING.values(), ids=ASKING.keys())
+def test_who_says_no_has_changed_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    before = {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()}
+    code, _, err = cli(*arguments)
+    assert (code, "not confirmed" in err) == (ExitCode.REFUSED, True), err
+    changing = [one.playbook for one in ansible.asked if not one.check and one.variables.get("gpuadmin_phase") != "facts"]
+    assert changing == []
+    assert {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()} == before
+
+
 def test_nobody_is_asked_where_it_is_not_known_what_would_happen(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
