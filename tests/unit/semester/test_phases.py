@@ -6,13 +6,17 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from gpuadmin.actions.semester.data import Backup
+from gpuadmin.actions.semester.reset import Request
 from gpuadmin.ansible.runner import Invocation
-from gpuadmin.results import RunResult
+from gpuadmin.errors import ExitCode
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.names import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE
 from tests.unit.semester.cluster import Cluster
@@ -151,6 +155,40 @@ def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: H
     assert cluster.locked == {"minji", "jiho"} - again
     assert heard.asked[True]["unlock"] == heard.asked[False]["unlock"]
     assert heard.answers[True]["unlock"] == heard.answers[False]["unlock"]
+
+
+class Playing:
+    """A reset as the phase `backup` sees it, with a host of the group `backup`; `bad`: the parts that fail there."""
+
+    def __init__(self, *bad: str, leave_pending: bool = False) -> None:
+        self.bad, self.played = bad, list[str]()
+        self.decision = SimpleNamespace(backup=MADE, going=())
+        self.request = Request(leave_pending=leave_pending)
+
+    def named(self, *groups: str) -> list[str]:
+        return [{"storage": "storage1", "backup": "backup1"}[group] for group in groups]
+
+    def play(self, part: str, **_given: Any) -> RunResult:
+        self.played.append(part)
+        return RunResult({"storage1": HostResult("failed" if part in self.bad else "ok", message="is full")})
+
+
+def test_a_backup_that_failed_is_not_copied_and_ends_the_reset() -> None:
+    reset: Any = Playing("backup", leave_pending=True)
+    assert Backup(reset).run(check=False).code == ExitCode.HOST_FAILED
+    assert reset.played == ["backup"]
+
+
+def test_a_second_copy_that_failed_is_pending() -> None:
+    reset: Any = Playing("copy")
+    outcome = Backup(reset).run(check=False)
+    assert (outcome.code, outcome.pending) == (ExitCode.HOST_FAILED, {"storage1": "is full"})
+    reset = Playing("copy", leave_pending=True)
+    outcome = Backup(reset).run(check=False)
+    assert (outcome.code, outcome.pending) == (ExitCode.DONE, {"storage1": "is full"})
+    reset = Playing()
+    assert Backup(reset).run(check=True).code == ExitCode.DONE
+    assert reset.played == ["backup"], "what is to be copied is not there in a check"
 
 
 def old(name: str) -> list[str]:
