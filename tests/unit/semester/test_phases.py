@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from gpuadmin.actions.semester.data import Backup
+from gpuadmin.actions.semester.data import Backup, Wipe
 from gpuadmin.actions.semester.reset import Request
 from gpuadmin.ansible.runner import Invocation
 from gpuadmin.errors import ExitCode
@@ -171,6 +171,13 @@ class Playing:
     def play(self, part: str, **_given: Any) -> RunResult:
         self.played.append(part)
         return RunResult({"storage1": HostResult("failed" if part in self.bad else "ok", message="is full")})
+
+
+def test_what_is_out_of_sight_is_somebodys_by_the_whole_name() -> None:
+    facts = SimpleNamespace(waiting=lambda: [f"{MADE}/{name}" for name in ("minji", COPY, "minji2")] + [f"{OLD}/minji"])
+    reset: Any = SimpleNamespace(decision=SimpleNamespace(backup=MADE), facts=facts)
+    assert Wipe(reset)._waiting("minji") == ["minji", COPY]
+    assert Wipe(reset)._waiting("min") == []
 
 
 def test_a_backup_that_failed_is_not_copied_and_ends_the_reset() -> None:

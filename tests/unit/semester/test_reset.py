@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -402,6 +402,18 @@ def test_announce_and_closing_mails(cluster: Cluster, cli: Cli, tmp_path: Path) 
     assert "minji@example.org" in mail.read_text()
 
 
+def test_a_check_sends_no_mail(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    path, mails = cluster.site / "gpuadmin.yml", tmp_path / "mails"
+    text = path.read_text().replace("2026-01-31", f"{date.today() + timedelta(days=3)}")
+    path.write_text(text + "mail: {host: smtp.example.org, sender: gpu@example.org}\n")
+    code, _out, err = cli("semester-reset", "--check", "--mail-dir", str(mails))
+    assert code == 0, err
+    assert not mails.exists()
+    code, _out, err = cli("semester-reset", "--phase", "announce", "--yes", "--mail-dir", str(mails))
+    assert code == 0, err
+    assert len(list(mails.iterdir())) == 1
+
+
 def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Days may pass between announce and the rest; which backup is the newest is told by their names."""
     import gpuadmin.actions.semester.reset as module
@@ -636,6 +648,24 @@ def test_who_was_locked_before_is_known_from_the_first_lock(cluster: Cluster, cl
     assert cluster.locked == {"minji", "jiho"}
     assert cli("semester-reset", "--abort", "--yes")[0] == 0
     assert cluster.locked == set()
+
+
+def test_who_was_locked_before_is_written_down_before_anybody_is_locked(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would know after a cut whom an abort lets in again."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    users, real = (cluster.site / "users.yml").read_text(), Journal.write
+
+    def write(self: Journal, event: str, **more: Any) -> None:
+        if event == "unlocked-before":
+            raise Cut
+        real(self, event, **more)
+
+    monkeypatch.setattr(Journal, "write", write)
+    with pytest.raises(Cut):
+        cli("semester-reset", "--phase", "lock", "--yes")
+    assert (cluster.site / "users.yml").read_text() == users
 
 
 def test_an_abort_that_did_not_reach_all_is_not_done(cluster: Cluster, cli: Cli) -> None:
