@@ -180,7 +180,9 @@ def test_who_says_no_has_changed_nothing(
     before = {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()}
     code, _, err = cli(*arguments)
     assert (code, "not confirmed" in err) == (ExitCode.REFUSED, True), err
-    changing = [one.playbook for one in ansible.asked if not one.check and one.variables.get("gpuadmin_phase") != "facts"]
+    changing = [
+        one.playbook for one in ansible.asked if not one.check and one.variables.get("gpuadmin_phase") != "facts"
+    ]
     assert changing == []
     assert {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()} == before
 

@@ -115,7 +115,7 @@ class Power:
         rename, fsync = os.rename, os.fsync
 
         def renamed(source: str, target: str) -> None:
-            self.calls.append(f"rename {os.path.basename(target)}")
+            self.calls.append(f"rename {Path(target).name}")
             rename(source, target)
 
         def synced(handle: int) -> None:
