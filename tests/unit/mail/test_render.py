@@ -27,8 +27,7 @@ WELCOME: dict[str, Any] = {
     "account": "minji", "person": "김민지", "expires": DAY, "docker": True, "login": LOGIN,
 }  # fmt: skip
 PROBLEMS = [
-    "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "key_taken", "docker",
-    "terms",
+    "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "docker", "terms",
 ]  # fmt: skip
 VALUES: dict[str, list[dict[str, Any]]] = {
     "notice": [
