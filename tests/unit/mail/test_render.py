@@ -31,9 +31,11 @@ PROBLEMS = [
 ]  # fmt: skip
 VALUES: dict[str, list[dict[str, Any]]] = {
     "notice": [
-        {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}]}
+        {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}],
+         "login": login}
         for days in (0, 1, 7)
         for kind in ("term", "expiry")
+        for login in (LOGIN, [])
     ],
     "closing": [
         {"term": "2026-2", "accounts": accounts, "backup_until": until}

@@ -1,0 +1,79 @@
+"""The mail to those whom a reset locks out: that the term has ended, and until when their backup is kept.
+
+It belongs to the lock. What could not be sent then, or was never sent because an older gpuadmin did the lock, is sent
+when the reset ends: a mail has the same key in both, so nobody gets it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuadmin.actions.semester.reset import Reset
+from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
+from gpuadmin.config.schema import User
+from gpuadmin.errors import GpuadminError
+from gpuadmin.mail.ledger import Ledger
+from gpuadmin.mail.notices import Notices, closed_out, plan_closing
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.semester.planner import kept_until
+
+
+def closing_notices(reset: Reset) -> Notices | None:
+    """The mails that those who leave are still to be sent; None where the site sends no mail."""
+    site, decision = reset.session.site, reset.decision
+    if site.settings.mail is None:
+        return None
+    registry = reset.registry.registry
+    # an address that was corrected meanwhile is where the mail goes
+    now = {user.name: user.email for user in registry.users} | {gone.name: gone.email for gone in registry.retired}
+    people = [User(name=one.name, uid=one.uid, email=now.get(one.name, one.email)) for one in decision.leaving]
+    return plan_closing(
+        people, decision.term, Ledger.of(site.directory), again=reset.mail.again, before=reset.state.closed_before,
+        backup_until=kept_until(decision.backup, site.settings.backups.days),
+    )  # fmt: skip
+
+
+def with_closing(plan: Plan, reset: Reset) -> Plan:
+    """Given a phase's plan, return it with the mails that the phase sends.
+
+    They are rendered, so that a template that is wrong is found before anybody is locked out. Raises ConfigError.
+    """
+    notices = closing_notices(reset)
+    if notices is None:
+        return plan
+    post = Post.of(reset.session, reset.mail)
+    for letter in notices.letters:
+        post.renderer.message(letter)
+    if reset.mail.preview and not reset.session.options.json:
+        show_letters(notices.letters, post.renderer)
+    builder = PlanBuilder(plan.title, plan.destroys, list(plan.steps), list(plan.warnings))
+    plan_letters(builder, notices.letters)
+    for warning in notices.warnings:
+        builder.warn(warning)
+    return builder.build(question=plan.question)
+
+
+def send_closing(reset: Reset, *, later: bool = False) -> dict[str, Any]:
+    """Send them. Returns what became of each, for the journal.
+
+    `later`: a mail server that is away is no error: the reset goes on, and sends them when it ends.
+    """
+    notices = closing_notices(reset)
+    if notices is None:
+        return mails_document(())
+    try:
+        deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
+    except GpuadminError as error:
+        if not later:
+            raise
+        error.show()
+        owed = [name for letter in notices.letters for name in letter.names]
+        return {**mails_document(()), **notices.document(), "not_mailed": owed, "error": error.message}
+    return {**mails_document(deliveries), **notices.document()}
+
+
+def were_mailed(reset: Reset) -> Sequence[str]:
+    """Those who were mailed that they are locked out, or may have been."""
+    ledger = Ledger.of(reset.session.site.directory)
+    return closed_out(reset.decision.names, reset.decision.term, ledger, before=reset.state.closed_before)
