@@ -46,7 +46,13 @@ def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
     assert picture["term"] == "2027-1"
     assert "# now" in (cluster.site / "gpuadmin.yml").read_text()
     folder = cluster.site / "runs/term-2026-2"
-    assert (folder / "report.html").read_text().count("<td>wiped") == 2
+    page = (folder / "report.html").read_text()
+    assert page.count("<td>wiped") == 2
+    entries = journal(cluster).entries()
+    assert (report["cluster"], report["begun"], report["who"]) == ("test", entries[0]["at"], [entries[0]["who"]])
+    assert "<h1>test: end of 2026-2</h1>" in page
+    assert f"Begun {entries[0]['at'][:10]} " in page
+    assert f", by {entries[0]['who']}</p>" in page
     assert json.loads((folder / "report.json").read_text())["phases"]["wipe"] == "done"
     assert folder.stat().st_mode & 0o077 == 0
     # its journal is in phases, each begun before it is done
