@@ -18,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     grubenv,
     identity,
+    jobs,
     preflight,
     prune,
     records,
@@ -26,7 +27,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     subvolumes,
     switch,
     trial,
-    work,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import render
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
@@ -330,9 +330,9 @@ def test_pushing_twice_without_a_reboot_is_refused(node: Node) -> None:
 
 
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "mounted", lambda *arguments, **more: nullcontext())
+    monkeypatch.setattr(jobs, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")
-    done = work.work({"action": "rollback"}, node.places, lambda text: None)
+    done = jobs.carry_out({"action": "rollback"}, node.places, lambda text: None)
     assert done["operations"] == ["called off the switch to one"]
     assert node.grub.get("trial", "") == ""
     node.push("one")

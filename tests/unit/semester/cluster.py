@@ -1,8 +1,8 @@
 """A cluster whose storage host is a real btrfs and whose hosts' roots are directories.
 
-What Ansible would be asked is done by the nodes' own code, here and now: accounts, login access, sessions, backups,
-wiping. What is played is the kernel's and systemd's part in sessions: processes are a table, out of which
-`systemctl kill` takes people; nobody is warned on terminals, and nothing waits for the grace.
+What Ansible would be asked is done by the nodes' own code, here and now: accounts, logins, sessions, backups, wiping.
+What is played is the kernel's and systemd's part in sessions: processes are a table, out of which `systemctl kill`
+takes people; nobody is warned on terminals, and nothing waits for the grace.
 """
 
 from __future__ import annotations
