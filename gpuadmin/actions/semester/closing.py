@@ -13,7 +13,8 @@ from gpuadmin.actions.semester.reset import Reset
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
 from gpuadmin.config.schema import User
 from gpuadmin.errors import GpuadminError
-from gpuadmin.mail.ledger import Ledger
+from gpuadmin.mail.deliver import Delivery
+from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.mail.notices import Notices, closed_out, plan_closing
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.planner import kept_until
@@ -55,7 +56,7 @@ def with_closing(plan: Plan, reset: Reset) -> Plan:
 
 
 def send_closing(reset: Reset, *, later: bool = False) -> dict[str, Any]:
-    """Send them. Returns what became of each, for the journal.
+    """Send them. Returns what became of each, for the journal. Raises GpuadminError where one is to be tried again.
 
     `later`: a mail server that is away is no error: the reset goes on, and sends them when it ends.
     """
@@ -64,13 +65,26 @@ def send_closing(reset: Reset, *, later: bool = False) -> dict[str, Any]:
         return mails_document(())
     try:
         deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
+        _refuse_failed(deliveries, later=later)
     except GpuadminError as error:
         if not later:
             raise
         error.show()
-        owed = [name for letter in notices.letters for name in letter.names]
+        left = closing_notices(reset) or notices  # some may have been sent before it went away
+        owed = [name for letter in left.letters for name in letter.names]
         return {**mails_document(()), **notices.document(), "not_mailed": owed, "error": error.message}
     return {**mails_document(deliveries), **notices.document()}
+
+
+def _refuse_failed(deliveries: Sequence[Delivery], *, later: bool) -> None:
+    """Nobody is forgotten: a reset ends when every mail was handed over, or refused for good."""
+    failed = [one for one in deliveries if one.state is State.FAILED]
+    if failed and not later:
+        names = ", ".join(name for one in failed for name in one.letter.names)
+        raise GpuadminError(
+            f"not mailed yet: {names}: {failed[0].detail}",
+            hint="gpuadmin semester-reset --resume tries again; --mail-dir DIR writes the mails into files instead",
+        )
 
 
 def were_mailed(reset: Reset) -> Sequence[str]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.transport import Folder
+from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.transport import Answer, Folder
 from gpuadmin.semester.journal import Journal
 from tests.unit.semester.cluster import Cluster
 
@@ -96,6 +96,26 @@ def test_a_mail_server_that_is_away_holds_nothing_up(cluster: Cluster, cli: Cli,
     assert code == 0, err
     steps = json.loads(out)["result"]["phases"]["reopen"]["plan"]["steps"]
     assert len([step for step in steps if step["host"] == "mail"]) == 2
+    assert set(read(mails)) == {"minji@example.org", "jiho@example.org"}
+    assert cluster.picture()["term"] == "2027-1"
+
+
+def test_a_mail_that_is_refused_for_now_is_not_forgotten(
+    cluster: Cluster, cli: Cli, mails: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Folder.send
+
+    def send(self: Folder, message: EmailMessage) -> Answer:
+        return Answer(State.FAILED, "451 later") if "jiho" in str(message["To"]) else real(self, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "send", send)
+        code, _out, err = cli(*ALL, "--mail-dir", str(mails))
+    assert code == 1
+    assert "not mailed yet: jiho: 451 later" in err
+    assert set(read(mails)) == {"minji@example.org"}
+    assert cluster.picture()["term"] == "2026-2"
+    assert cli(*ALL, "--resume", "--mail-dir", str(mails))[0] == 0
     assert set(read(mails)) == {"minji@example.org", "jiho@example.org"}
     assert cluster.picture()["term"] == "2027-1"
 
