@@ -144,7 +144,7 @@ def _abort(reset: Reset) -> int:
         echo(one_line(f"{host}: {reason}"), err=True)
     if outcome.code:
         return int(outcome.code)
-    reset.journal.write("aborted", mailed=list(were_mailed(reset)))
+    reset.journal.write("aborted", mailed=were_mailed(reset, reset.decision.names))
     return 0
 
 

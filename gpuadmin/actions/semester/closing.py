@@ -87,7 +87,7 @@ def _refuse_failed(deliveries: Sequence[Delivery], *, later: bool) -> None:
         )
 
 
-def were_mailed(reset: Reset) -> Sequence[str]:
-    """Those who were mailed that they are locked out, or may have been."""
+def were_mailed(reset: Reset, names: Sequence[str]) -> list[str]:
+    """Given names, return those of people who were mailed that they are locked out, or may have been."""
     ledger = Ledger.of(reset.session.site.directory)
-    return closed_out(reset.decision.names, reset.decision.term, ledger, before=reset.state.closed_before)
+    return closed_out(names, reset.decision.term, ledger, before=reset.state.closed_before)

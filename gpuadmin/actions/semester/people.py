@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
@@ -14,6 +14,7 @@ from gpuadmin.accounts.requests import known
 from gpuadmin.actions.semester.closing import send_closing, were_mailed, with_closing
 from gpuadmin.actions.semester.hosts import persons
 from gpuadmin.actions.semester.phase import Outcome, Phase
+from gpuadmin.actions.semester.reset import Reset
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
@@ -180,6 +181,7 @@ class Release(Phase):
     def plan(self) -> Plan:
         builder = PlanBuilder("Let in again those who stay by now")
         builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in self.people])
+        _warn_of_mails(builder, self.reset, self.people)
         return builder.build()
 
     def users(self) -> list[User]:
@@ -209,9 +211,7 @@ class Abort(_Locks):
         people = [name for name in before if name in self.reset.decision.names]
         builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in people])
         builder.add("site", "the journal says that it was aborted; the backup, if one was made, stays")
-        mailed = were_mailed(self.reset)
-        if mailed:
-            builder.warn(f"mailed that their account has ended, so tell them that it has not: {', '.join(mailed)}")
+        _warn_of_mails(builder, self.reset, people)
         return builder.build()
 
     def hosts(self, *, check: bool) -> list[str]:
@@ -227,3 +227,10 @@ class Abort(_Locks):
     def result(self, run: RunResult) -> Outcome:
         code = ExitCode.HOST_FAILED if run.bad else ExitCode.DONE
         return Outcome({"people": list(self.reset.state.unlocked_before)}, run.bad, code)
+
+
+def _warn_of_mails(builder: PlanBuilder, reset: Reset, people: Sequence[str]) -> None:
+    """People are let in again, and gpuadmin has no mail that says so."""
+    mailed = were_mailed(reset, people)
+    if mailed:
+        builder.warn(f"mailed that their account has ended, so tell them that it has not: {', '.join(mailed)}")

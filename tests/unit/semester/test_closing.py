@@ -169,6 +169,17 @@ def test_taken_back_and_locked_again(cluster: Cluster, cli: Cli, mails: Path) ->
     }  # fmt: skip
 
 
+def test_who_stays_after_all_is_named_to_the_admin(cluster: Cluster, cli: Cli, mails: Path) -> None:
+    for phase in ("announce", "lock"):
+        assert cli("semester-reset", "--phase", phase, "--yes", "--mail-dir", str(mails))[0] == 0
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
+    code, out, err = cli("semester-reset", "--check", "--json")
+    assert code == 0, err
+    warnings = json.loads(out)["result"]["phases"]["release"]["plan"]["warnings"]
+    assert warnings == ["mailed that their account has ended, so tell them that it has not: jiho"]
+
+
 @pytest.mark.parametrize("lines", [5, 10, 12])
 def test_a_reset_that_an_older_version_began(cluster: Cluster, cli: Cli, mails: Path, lines: int) -> None:
     """That one mailed at the end; its lock is done, and nobody was mailed."""
