@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from gpuadmin import __version__
 from gpuadmin.console import echo, echo_document
-from gpuadmin.errors import ExitCode, InterruptedRun, hint_of
+from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, hint_of
 
 # Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
 # needs no import of the verbs; a contract test holds it against the modules and README.
@@ -65,6 +68,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "completion": "Print the shell completion script.",
     },
 }
+#: What a full or failing disk of this machine says.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 
 
@@ -117,11 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     try:
         # https://no-color.org; None: click looks whether the output is a terminal
         color = False if os.environ.get("NO_COLOR") else None
-        result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
+        with _signals_interrupt():
+            result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
         sys.exit(result if isinstance(result, int) else 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         echo("Interrupted.", err=True)
         _show_document(arguments, InterruptedRun("interrupted"))
         sys.exit(ExitCode.INTERRUPTED)
@@ -129,14 +135,39 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         echo(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        _show_document(arguments, error)
-        hint = hint_of(error)
-        echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
-        sys.exit(error.exit_code)
+        _fail(arguments, error)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "make room or mend the disk; what was done is done, and the same again goes on from there"
+        _fail(arguments, GpuadminError(f"{where}{error.strerror}, on this machine", hint=hint))
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """A signal that would end us interrupts as Ctrl-C does, so that what was begun is recorded; not one that whoever
+    started us had us ignore (nohup).
+    """
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _fail(arguments: Sequence[str], error: click.ClickException) -> None:
+    _show_document(arguments, error)
+    hint = hint_of(error)
+    echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
+    sys.exit(error.exit_code)
 
 
 def _show_document(arguments: Sequence[str], error: click.ClickException) -> None:

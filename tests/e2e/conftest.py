@@ -36,7 +36,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None
     return Lanes(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
-class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+class Lanes(LoadScopeScheduling):
     """Tests that share a lab go to one worker. By their ids: xdist's own groups are lost with pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:

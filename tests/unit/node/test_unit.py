@@ -249,7 +249,7 @@ class Answers:
     """Answers each command of systemctl and systemd-run as it is told; other ones succeed."""
 
     def __init__(self, *answers: tuple[int, str]) -> None:
-        self.answers, self.commands = list(answers), []  # type: ignore[var-annotated]
+        self.answers, self.commands = list(answers), []
 
     def __call__(self, command: Sequence[str]) -> Finished:
         self.commands.append(tuple(command))
