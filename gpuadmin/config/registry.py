@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -57,12 +58,12 @@ class RegistryFile:
         *,
         add: Iterable[User] = (),
         update: Iterable[User] = (),
-        retire: Iterable[str] = (),
+        retire: Mapping[str, int | None] = MappingProxyType({}),
         forget: Collection[str] = (),
         today: date | None = None,
     ) -> RegistryFile:
         """Given people to add, to update (by name), to retire, and retired ones to forget, return the new registry,
-        validated as a whole.
+        validated as a whole. `retire`: by name, the uid of those whose entry has none, where it is known.
 
         Nothing is written: `save` does that.
         """
@@ -77,12 +78,12 @@ class RegistryFile:
         for user in update:
             entry = next(item for item in entries if item["name"] == user.name)
             _merge(entry, user)
-        gone = set(retire)
         for index in reversed(range(len(entries))):
             entry = entries[index]
-            if entry["name"] in gone:
-                if entry.get("uid") is not None:
-                    tombstone = CommentedMap(name=str(entry["name"]), uid=int(entry["uid"]))
+            if entry["name"] in retire:
+                uid = retire[entry["name"]] if entry.get("uid") is None else entry["uid"]
+                if uid is not None:
+                    tombstone = CommentedMap(name=str(entry["name"]), uid=int(uid))
                     if entry.get("email") is not None:
                         tombstone["email"] = str(entry["email"])
                     tombstone["removed"] = today or date.today()
