@@ -63,11 +63,29 @@ def read_record(path: Path) -> bytes:
 def read_text(path: Path) -> str:
     """Given the path of a small file of a site, return its text; empty where there is none. Raises ConfigError."""
     try:
-        return "" if is_absent(path) else read_limited(path).decode("utf-8")
+        return "" if is_absent(path) else decoded(read_limited(path), path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="it must be a file that you can read") from None
+
+
+def decoded(raw: bytes, path: Path) -> str:
+    """Given a file's bytes, return its text; a byte order mark is left out. Raises ConfigError naming the line."""
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: is not UTF-8", hint=not_utf8(raw, path)) from None
+
+
+def not_utf8(raw: bytes, path: Path) -> str:
+    """What to do about a file that is not UTF-8: what Korean Windows writes is CP949, what Windows calls Unicode UTF-16."""
+    for encoding in ("UTF-16",) if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else ("CP949",):
+        try:
+            raw.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return f"it may be {encoding}; save it as UTF-8, or: iconv -f {encoding} -t UTF-8 {path} > {path}.utf-8"
+    return "save the file as UTF-8"
 
 
 def is_absent(path: Path) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-
 from gpuadmin.config.memory import remember
+from gpuadmin.config.rewrite import Edit, with_lists
 from gpuadmin.config.schema import Registry, Settings, User
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
@@ -37,11 +37,9 @@ class RegistryFile:
 
     @classmethod
     def of(cls, file: YamlFile, settings: Settings) -> RegistryFile:
-        for key in ("users", "retired"):
-            # `users:` with nothing below it is null in YAML and an empty list to people
-            if key in file.data and file.data[key] is None:
-                file.data[key] = CommentedSeq()
-        registry = validated(Registry, file)
+        # `users:` with nothing below it is null in YAML and an empty list to people
+        data = {key: [] if item is None and key in ("users", "retired") else item for key, item in file.data.items()}
+        registry = validated(Registry, file, data)
         problems = list(_conflicts(file, registry, settings))
         if problems:
             raise ConfigError("\n  ".join(problems), hint="correct these lines, then: gpuadmin check")
@@ -49,13 +47,17 @@ class RegistryFile:
 
     def find(self, name: str) -> User | None:
         """The person of that login name, if registered."""
-        return next((user for user in self.registry.users if user.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, User]:
+        return {user.name: user for user in self.registry.users}
 
     def changed(
         self,
         settings: Settings,
         *,
-        add: Iterable[User] = (),
+        add: Sequence[User] = (),
         update: Iterable[User] = (),
         retire: Iterable[str] = (),
         forget: Collection[str] = (),
@@ -66,40 +68,21 @@ class RegistryFile:
 
         Nothing is written: `save` does that.
         """
-        file = YamlFile.parse(self.file.path, self.file.text)
-        data = file.data
-        for key in ("users", "retired"):
-            if data.get(key) is None:
-                data[key] = CommentedSeq()
-            if not data[key]:
-                data[key].fa.set_block_style()
-        entries: CommentedSeq = data["users"]
-        for user in update:
-            entry = next(item for item in entries if item["name"] == user.name)
-            _merge(entry, user)
-        gone = set(retire)
-        for index in reversed(range(len(entries))):
-            entry = entries[index]
-            if entry["name"] in gone:
-                if entry.get("uid") is not None:
-                    tombstone = CommentedMap(name=str(entry["name"]), uid=int(entry["uid"]))
-                    if entry.get("email") is not None:
-                        tombstone["email"] = str(entry["email"])
-                    tombstone["removed"] = today or date.today()
-                    data["retired"].append(tombstone)
-                del entries[index]
-        for index in reversed(range(len(data["retired"]))):
-            if data["retired"][index]["name"] in forget:
-                del data["retired"][index]
-        for user in add:
-            # somebody who comes back is no longer retired
-            for index in reversed(range(len(data["retired"]))):
-                if data["retired"][index]["name"] == user.name:
-                    del data["retired"][index]
-            entry = CommentedMap(name=user.name)
-            _merge(entry, user)
-            entries.append(entry)
-        return RegistryFile.of(YamlFile.parse(file.path, file.dump()), settings)
+        users = self.registry.users
+        place = {user.name: index for index, user in enumerate(users)}
+        gone = [index for index in sorted(place[name] for name in set(retire) if name in place)]
+        # somebody who comes back is no longer retired
+        free = {*forget, *(user.name for user in add)}
+        people = Edit(
+            change={place[user.name]: partial(_merge, user=user) for user in update},
+            drop=gone,
+            add=[_new(user) for user in add],
+        )
+        retired = Edit(
+            drop=[index for index, entry in enumerate(self.registry.retired) if entry.name in free],
+            add=[_tombstone(users[index], today or date.today()) for index in gone if users[index].uid is not None],
+        )
+        return RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
 
     def save(self, *, forget: Collection[str] = ()) -> None:
         """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again."""
@@ -110,7 +93,7 @@ class RegistryFile:
 _DEFAULTS = User(name="x")
 
 
-def _merge(entry: CommentedMap, user: User) -> None:
+def _merge(entry: MutableMapping[str, Any], user: User) -> None:
     """Write a person's fields into their entry: what is the default is left out, what is unchanged is not touched."""
     for field in User.model_fields:
         value: Any = getattr(user, field)
@@ -119,11 +102,22 @@ def _merge(entry: CommentedMap, user: User) -> None:
                 del entry[field]
         elif field == "keys":
             if list(entry.get("keys") or []) != list(value):
-                entry["keys"] = CommentedSeq(value)
-                entry["keys"].fa.set_block_style()
+                entry["keys"] = list(value)
         elif entry.get(field) != value:
             # a copy: an object that is in the tree twice is written once, with an anchor, and then as an alias
             entry[field] = copy(value)
+
+
+def _new(user: User) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": user.name}
+    _merge(entry, user)
+    return entry
+
+
+def _tombstone(user: User, day: date) -> dict[str, Any]:
+    """What stays of somebody who is removed."""
+    address = {} if user.email is None else {"email": user.email}
+    return {"name": user.name, "uid": user.uid, **address, "removed": day}
 
 
 def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterable[str]:

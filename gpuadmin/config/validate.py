@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from gpuadmin.config.fields import TEMPLATE_MARKERS
-from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.config.yamlfile import YamlFile, kind_of
 from gpuadmin.errors import ConfigError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def validated(model: type[ModelT], file: YamlFile) -> ModelT:
-    """Given a schema and a file, return the model; raise ConfigError with a line per mistake."""
+def validated(model: type[ModelT], file: YamlFile, data: object = None) -> ModelT:
+    """Given a schema and a file, return the model; raise ConfigError with a line per mistake.
+
+    `data`: the file's, where what is validated differs from it.
+    """
     problems = [f"{file.where(path)}: {text}" for path, text in _markers(file.data)]
     if problems:
         raise ConfigError(
@@ -23,28 +27,80 @@ def validated(model: type[ModelT], file: YamlFile) -> ModelT:
             hint="template markers are refused in a site's data; write the value itself",
         )
     try:
-        return model.model_validate(file.data)
+        return model.model_validate(file.data if data is None else data)
     except ValidationError as error:
-        lines = [f"{file.where(item['loc'])}: {_message(item)}" for item in error.errors()]
+        lines = [f"{file.where(place)}: {words}" for place, words in mistakes(model, error)]
         raise ConfigError("\n  ".join(lines), hint="gpuadmin schema --reference explains every field") from None
 
 
-def _message(item: Mapping[str, Any]) -> str:
-    """pydantic's message, for an admin who does not know pydantic."""
-    given = item.get("input")
+def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+    """Given what pydantic found, return the place of each mistake and a sentence's end for somebody who does not know it."""
+    return [(item["loc"], _message(model, item)) for item in error.errors(include_url=False)]
+
+
+def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
+    given, limits = item.get("input"), item.get("ctx", {})
     match item["type"]:
         case "extra_forbidden":
-            return "there is no such field"
+            return f"there is no such field{_meant(model, item['loc'])}"
         case "missing":
             return "is missing"
         case "value_error":
             return str(item["msg"]).removeprefix("Value error, ")
-        case "model_type" | "dict_type":
-            return f"must hold fields (key: value), not {type(given).__name__}"
-    message = str(item["msg"])
-    return f"{message[0].lower()}{message[1:]}" + (
-        f" (it is {given!r})" if isinstance(given, str | int | float) else ""
-    )
+        case "invalid_key":
+            return f"a field's name must be a text; put {item['loc'][-1]} into quotes"
+        case "literal_error":
+            return f"must be {limits['expected']}, not {_shown(given)}"
+        case "greater_than_equal":
+            return f"must be {limits['ge']} or more, not {_shown(given)}"
+        case "less_than_equal":
+            return f"must be {limits['le']} or less, not {_shown(given)}"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            return f"must hold fields (key: value), not {_shown(given)}"
+        case "too_short":
+            return f"must hold at least {limits['min_length']}, and holds {limits['actual_length']}"
+        case "too_long":
+            return f"must hold at most {limits['max_length']}, and holds {limits['actual_length']}"
+    kind = str(item["type"])
+    wanted = next((words for word, words in _WANTED.items() if kind.startswith(word)), "something else")
+    return f"must be {wanted}, not {_shown(given)}"
+
+
+#: How pydantic's kinds of mistakes begin, and what is wanted there.
+_WANTED = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text (numbers and dates in quotes)",
+    "list": "a list (`- …` on lines of their own, or [a, b])",
+    "date": "a date, YYYY-MM-DD",
+}  # fmt: skip
+
+
+def _shown(given: object) -> str:
+    """What was given, if it is short."""
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, str | int | float):
+        return repr(given) if len(str(given)) <= 60 else f"{kind_of(given)} of {len(str(given))} characters"
+    return kind_of(given)
+
+
+def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
+    """For a field that there is not: the one that may be meant."""
+    inner: Any = model
+    for step in place[:-1]:
+        if isinstance(step, str):
+            inner = inner.model_fields[step].annotation
+        inner = _model_in(inner)
+        if inner is None:
+            return ""
+    close = difflib.get_close_matches(str(place[-1]), inner.model_fields, n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in `Model | None`, or in `list[Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
 
 
 def _markers(value: object, path: Sequence[str | int] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:

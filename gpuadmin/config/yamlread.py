@@ -32,9 +32,10 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
 _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|[0-9_]+|0x[0-9a-fA-F_]+)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_DAY = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
+_DAY = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)", re.ASCII)
 _TIME = re.compile(
-    r"(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d*))?(?:[ \t]*(Z|([-+])(\d\d?)(?::?(\d\d))?))?"
+    r"(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d*))?(?:[ \t]*(Z|([-+])(\d\d?)(?::?(\d\d))?))?",
+    re.ASCII,
 )
 
 
@@ -77,6 +78,8 @@ def read_yaml(text: str) -> Any:
         return _Reader(text).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if "end of stream" in f"{error.problem}" and error.context_mark:  # where the quote was opened
+            mark = error.context_mark
         raise YamlMistake(_words(error), mark.line + 1 if mark else None) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1 if isinstance(error.position, int) else None
@@ -232,14 +235,14 @@ def _plain(text: str, line: int) -> Any:
         raise YamlMistake(f"{text[:40]}: there is no such {what} (in quotes it is a text)", line) from None
 
 
-def _int(text: str, line: int) -> int:
+def _int(text: str, line: int) -> int | str:
     digits = text.replace("_", "")
     if len(digits) > LONGEST_NUMBER:
         raise YamlMistake(f"holds a number of {len(digits)} digits; a text is put into quotes", line)
     sign, digits = (-1 if digits[0] == "-" else 1), digits.lstrip("-+")
     for prefix, base in (("0b", 2), ("0o", 8), ("0x", 16)):
         if digits.startswith(prefix):
-            return sign * int(digits[2:], base)
+            return sign * int(digits[2:], base) if digits[2:] else text
     return sign * int(digits)
 
 

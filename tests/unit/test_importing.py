@@ -96,9 +96,9 @@ BAD = {
     "YAML, hostile": ("a.yml", "users:\n  - name: minji\n  - name: '../x'\n", ["a.yml:3: ", "'../x'"]),
     "YAML, unknown field": ("a.yml", "- {name: minji, groups: [sudo]}\n", ["groups"]),
     "YAML, a template": ("a.yml", "- {name: minji, uid: {{ x }}}\n", ["a.yml"]),
-    "YAML, nested deeply": ("a.yml", "[" * 4000 + "]" * 4000, ["a.yml:1: is not valid YAML: ", "depth"]),
-    "YAML, no such day": ("a.yml", "- {name: minji, expires: 2027-02-31}\n", ["a.yml: is not valid YAML: "]),
-    "YAML, many digits": ("a.yml", "- {name: minji, uid: " + "9" * 5000 + "}\n", ["a.yml: is not valid YAML: "]),
+    "YAML, nested deeply": ("a.yml", "[" * 4000 + "]" * 4000, ["a.yml:1: is not valid YAML: ", "nested too deeply"]),
+    "YAML, no such day": ("a.yml", "- {name: minji, expires: 2027-02-31}\n", ["a.yml:1: is not valid YAML: 2027-02-31: there is no such day"]),
+    "YAML, many digits": ("a.yml", "- {name: minji, uid: " + "9" * 5000 + "}\n", ["a.yml:1: is not valid YAML: ", "5000 digits"]),
     "YAML, an alias in itself": ("a.yml", "- &a [*a]\n", ["a.yml:1: is not valid YAML: ", "is in the value"]),
     "YAML, an anchor within an anchor": (
         "a.yml", "- &a {name: x, keys: [&b z, *b, *a]}\n", ["a.yml:1: is not valid YAML: "],
@@ -123,7 +123,7 @@ def bomb(levels: int = 9, breadth: int = 9) -> str:
     return "\n".join([*lines, f"users: [{{name: minji, keys: *a{levels - 1}}}]"]) + "\n"
 
 
-SMALL = 512 * 1024 * 1024  # bytes of address space; Python, ruamel.yaml and pydantic take 150 MB of it
+SMALL = 512 * 1024 * 1024  # bytes of address space; Python and pydantic take 150 MB of it
 
 READERS = {
     "--from": ("gpuadmin.accounts.importing", "read_people(sys.argv[1])"),
@@ -132,7 +132,7 @@ READERS = {
 }
 FILES = {
     "an alias bomb": (bomb, "aliases"),
-    "too many values": (lambda: "users: [" + "a," * 100_000 + "]\n", "holds more than"),
+    "too many values": (lambda: "users: [" + "a," * 250_000 + "]\n", "holds more than"),
     "too large": (lambda: "# x\n" * 5_000_000, "is larger than 16 MiB"),
 }
 
@@ -149,10 +149,8 @@ def test_no_file_takes_the_memory(tmp_path: Path, reader: str, file: str) -> Non
 import resource, sys
 from pathlib import Path
 from {module} import *
-from gpuadmin.config import yamlfile
 from gpuadmin.errors import ConfigError
 resource.setrlimit(resource.RLIMIT_AS, ({SMALL},) * 2)
-yamlfile.MOST_VALUES = 10_000  # the true one takes a test a minute
 try:
     {call}
 except ConfigError as error:

@@ -186,4 +186,4 @@ def test_people_who_share_a_value_are_written_without_anchors() -> None:
 def test_whoever_is_removed_is_remembered_by_their_address() -> None:
     file = registry("users:\n  - {name: minji, uid: 20000, email: minji@example.org}\n  - {name: jiho, uid: 20001}\n")
     gone = file.changed(SETTINGS, retire=["minji", "jiho"], today=date(2026, 6, 30)).registry.retired
-    assert [(entry.name, entry.email) for entry in gone] == [("jiho", None), ("minji", "minji@example.org")]
+    assert [(entry.name, entry.email) for entry in gone] == [("minji", "minji@example.org"), ("jiho", None)]
