@@ -6,13 +6,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from gpuadmin import __version__
 from gpuadmin.console import echo, echo_document
-from gpuadmin.errors import ExitCode, InterruptedRun, hint_of
+from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, hint_of
 
 # Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
 # needs no import of the verbs; a contract test holds it against the modules and README.
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     """Run the command line and leave with its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        _require_directory()
         # https://no-color.org; None: click looks whether the output is a terminal
         color = False if os.environ.get("NO_COLOR") else None
         result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
@@ -137,6 +139,34 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        # a file that is not ours to read or write, a full disk: what the system says, and which file
+        _leave_output()
+        refused = GpuadminError(f"{error.filename or 'the output'}: {error.strerror or error}", hint=_REFUSED)
+        _show_document(arguments, refused)
+        echo(f"Error: {refused.message}\nHint: {refused.hint}", err=True)
+        sys.exit(refused.exit_code)
+
+
+def _require_directory() -> None:
+    """Raise GpuadminError where the current directory was deleted: Ansible and relative paths need one."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise GpuadminError("the directory that you are in was deleted", hint="cd into another one") from None
+
+
+_REFUSED = "look at the file's owner and mode and at the space on its disk, then run it again; what was done is done"
+
+
+def _leave_output() -> None:
+    """Where standard output is what cannot be written (a full disk), nothing more goes there, at the end neither."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _show_document(arguments: Sequence[str], error: click.ClickException) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from gpuadmin.config.memory import remember
 from gpuadmin.config.rewrite import Edit, with_lists
 from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.config.schema.accounts import Retired
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError
 
+EntryT = TypeVar("EntryT", User, Retired)
 LOST = "restore it from version control or a copy: without it uids would be given twice; for nobody write `users: []`"
 
 
@@ -28,19 +33,28 @@ class RegistryFile:
     registry: Registry
 
     @classmethod
-    def load(cls, path: Path, settings: Settings) -> RegistryFile:
-        """Load users.yml. Raises ConfigError with every mistake, and where it is missing: that does not mean nobody."""
+    def load(cls, path: Path, settings: Settings | None) -> RegistryFile:
+        """Load users.yml. Raises ConfigError with every mistake, and where it is missing: that does not mean nobody.
+
+        `settings`: None where they could not be loaded; what they decide is not looked at.
+        """
         file = YamlFile.load(path, missing=LOST)
         if not file.data:
             raise ConfigError(f"{path}: is empty", hint=LOST)
         return cls.of(file, settings)
 
     @classmethod
-    def of(cls, file: YamlFile, settings: Settings) -> RegistryFile:
+    def of(cls, file: YamlFile, settings: Settings | None) -> RegistryFile:
+        """Given a file, return the registry. Raises ConfigError with every mistake."""
         # `users:` with nothing below it is null in YAML and an empty list to people
         data = {key: [] if item is None and key in ("users", "retired") else item for key, item in file.data.items()}
-        registry = validated(Registry, file, data)
-        problems = list(_conflicts(file, registry, settings))
+        try:
+            registry = validated(Registry, file, data)
+        except ConfigError as error:
+            # what is wrong between the others is said now, not after these are corrected
+            more = _conflicts(file, _valid(User, data.get("users")), _valid(Retired, data.get("retired")), settings)
+            raise ConfigError("\n  ".join([error.message, *more]), hint=error.hint) from None
+        problems = list(_conflicts(file, enumerate(registry.users), enumerate(registry.retired), settings))
         if problems:
             raise ConfigError("\n  ".join(problems), hint="correct these lines, then: gpuadmin check")
         return cls(file, registry)
@@ -120,14 +134,26 @@ def _tombstone(user: User, day: date) -> dict[str, Any]:
     return {"name": user.name, "uid": user.uid, **address, "removed": day}
 
 
-def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterable[str]:
+def _valid(model: type[EntryT], entries: object) -> Iterator[tuple[int, EntryT]]:
+    """Those entries of a list that are right by themselves, with their positions."""
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        with suppress(ValidationError):
+            yield index, model.model_validate(entry)
+
+
+def _conflicts(
+    file: YamlFile,
+    users: Iterable[tuple[int, User]],
+    retirees: Iterable[tuple[int, Retired]],
+    settings: Settings | None,
+) -> Iterable[str]:
     """What no single field shows: names, uids and keys that appear twice, uids outside the range."""
-    accounts = settings.accounts
     names: dict[str, str] = {}
     uids: dict[int, str] = {}
     keys: dict[str, str] = {}
-    reserved = {settings.admin.user, accounts.group, "root"}
-    for index, user in enumerate(registry.users):
+    accounts = None if settings is None else settings.accounts
+    reserved = {"root"} if settings is None else {settings.admin.user, settings.accounts.group, "root"}
+    for index, user in users:
         where = ("users", index)
         if user.name in names:
             yield f"{file.where((*where, 'name'))}: '{user.name}' appears twice"
@@ -135,10 +161,10 @@ def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterab
             yield f"{file.where((*where, 'name'))}: '{user.name}' is the cluster's own admin account or group"
         names[user.name] = user.name
         if user.uid is None:
-            if accounts.source == "registry":
+            if accounts is not None and accounts.source == "registry":
                 yield f"{file.where(where)}: '{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
         else:
-            if not accounts.uid_first <= user.uid <= accounts.uid_last:
+            if accounts is not None and not accounts.uid_first <= user.uid <= accounts.uid_last:
                 yield (
                     f"{file.where((*where, 'uid'))}: {user.uid} is outside the site's range "
                     f"{accounts.uid_first}-{accounts.uid_last} (accounts.uid_first, accounts.uid_last)"
@@ -152,7 +178,7 @@ def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterab
                 owner = "the same person" if keys[blob] == user.name else f"'{keys[blob]}'"
                 yield f"{file.where((*where, 'keys', position))}: this ssh key is already {owner}'s"
             keys[blob] = user.name
-    for index, retired in enumerate(registry.retired):
+    for index, retired in retirees:
         if retired.uid in uids:
             yield (
                 f"{file.where(('retired', index, 'uid'))}: {retired.uid} is taken by '{uids[retired.uid]}'; "

@@ -20,17 +20,19 @@ def validated(model: type[ModelT], file: YamlFile, data: object = None) -> Model
 
     `data`: the file's, where what is validated differs from it.
     """
-    problems = [f"{file.where(path)}: {text}" for path, text in _markers(file.data)]
-    if problems:
-        raise ConfigError(
-            "\n  ".join(problems),
-            hint="template markers are refused in a site's data; write the value itself",
-        )
+    found = [(path, text) for path, text in _markers(file.data)]
+    hints = ["template markers are refused in a site's data; write the value itself"] if found else []
+    valid = None
     try:
-        return model.model_validate(file.data if data is None else data)
+        valid = model.model_validate(file.data if data is None else data)
     except ValidationError as error:
-        lines = [f"{file.where(place)}: {words}" for place, words in mistakes(model, error)]
-        raise ConfigError("\n  ".join(lines), hint="gpuadmin schema --reference explains every field") from None
+        wrong = mistakes(model, error)
+        marked = {path for path, _ in found}
+        found += [(path, text) for path, text in wrong if path not in marked]
+        hints += ["gpuadmin schema --reference explains every field"] * (len(found) > len(marked))
+    if found or valid is None:
+        raise ConfigError("\n  ".join(f"{file.where(path)}: {text}" for path, text in found), hint="; ".join(hints))
+    return valid
 
 
 def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
@@ -51,6 +53,8 @@ def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
             return f"a field's name must be a text; put {item['loc'][-1]} into quotes"
         case "literal_error":
             return f"must be {limits['expected']}, not {_shown(given)}"
+        case "greater_than_equal" | "less_than_equal" if item["loc"][-1:] == ("uid",):
+            return f"{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
         case "greater_than_equal":
             return f"must be {limits['ge']} or more, not {_shown(given)}"
         case "less_than_equal":

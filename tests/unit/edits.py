@@ -58,9 +58,17 @@ FILES = (
     *("gpuadmin.yml",) * 5, *("users.yml",) * 6, *("inventory/hosts.yml",) * 3, "inventory/group_vars/gpu.yml",
     "inventory/host_vars/node1.yml", *("known_hosts",) * 2, "runs/uids.json", f"runs/{RUN['id']}/run.json",
     f"runs/{RUN['id']}/result.json", "mails.jsonl", "runs/term-2026-2/journal.jsonl",
-    "templates/mail/reminder.en.j2", "image_signing_key.pub", "people.csv", "people.yml", "form.csv", "members.csv",
+    "templates/mail/notice.en.j2", "image_signing_key.pub", "people.csv", "people.yml", "form.csv", "members.csv",
 )  # fmt: skip
-DIRECTORIES = (".", "runs", "inventory", "inventory/group_vars", "templates/mail", "runs/term-2026-2", f"runs/{RUN['id']}")
+DIRECTORIES = (
+    ".",
+    "runs",
+    "inventory",
+    "inventory/group_vars",
+    "templates/mail",
+    "runs/term-2026-2",
+    f"runs/{RUN['id']}",
+)
 
 
 def good_site(directory: Path) -> Path:
@@ -78,7 +86,7 @@ def good_site(directory: Path) -> Path:
         f"runs/{RUN['id']}/log.txt": "=== x\n",
         "mails.jsonl": json.dumps(MAILED) + "\n",
         "runs/term-2026-2/journal.jsonl": '{"at": "2026-11-01T01:03:03+00:00", "who": "a@b", "event": "aborted"}\n',
-        "templates/mail/reminder.en.j2": "Subject: The end\n\nDear {{ name }},\nuntil {{ deadline }}\n",
+        "templates/mail/notice.en.j2": "Subject: The end\n\nDear {{ items[0].account }},\n{{ days }} days\n",
         "image_signing_key": "x\n",
         "image_signing_key.pub": f"{public_key('images')}\n",
         "people.csv": f"name,email,key,expires\nyuna,yuna@example.org,{public_key('yuna')},2027-02-28\n",

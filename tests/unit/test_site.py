@@ -58,7 +58,10 @@ SETTINGS_MISTAKES = {
     "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
     "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
     "name: x\naccounts:\n  source: ldap\n": ["gpuadmin.yml:3: accounts.source: ", "'registry' or 'directory'"],
-    "name: x\naccounts:\n  uid_first: many\n": ["gpuadmin.yml:3: accounts.uid_first: ", "must be a whole number, not 'many'"],
+    "name: x\naccounts:\n  uid_first: many\n": [
+        "gpuadmin.yml:3: accounts.uid_first: ",
+        "must be a whole number, not 'many'",
+    ],
     "name: '{{ x }}'\n": ["gpuadmin.yml:1: name: holds the template marker '{{'"],
     "name: x\nterm: {name: 2026-2, deadline: soon}\n": ["gpuadmin.yml:2: term.deadline: 'soon' is not a date"],
     "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
