@@ -78,7 +78,7 @@ def decoded(raw: bytes, path: Path) -> str:
 
 
 def not_utf8(raw: bytes, path: Path) -> str:
-    """What to do about a file that is not UTF-8: what Korean Windows writes is CP949, what Windows calls Unicode UTF-16."""
+    """What to do about a file that is not UTF-8: Korean Windows writes CP949, and UTF-16 is what it calls Unicode."""
     for encoding in ("UTF-16",) if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else ("CP949",):
         try:
             raw.decode(encoding)

@@ -28,7 +28,7 @@ def check(site: str | None, *, as_json: bool) -> int:
         unread.append(error)
     loaded = None if unread else parts.site()
     found = findings_of_parts(parts) if loaded is None else [*findings(loaded), *_templates(loaded)]
-    errors = unread or [finding for finding in found if finding.level == "error"]
+    errors = len(unread) + sum(finding.level == "error" for finding in found)
     if as_json:
         body = document(
             "check",
@@ -47,8 +47,8 @@ def check(site: str | None, *, as_json: bool) -> int:
         raise together(unread)
     people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
     counts = (
-        counted(hosts, "host"), counted(people, "person", "people"), counted(len(errors), "error"),
-        counted(len(found) - len(errors), "warning"),
+        counted(hosts, "host"), counted(people, "person", "people"), counted(errors, "error"),
+        counted(len(found) - errors, "warning"),
     )  # fmt: skip
     echo(f"{loaded.directory}: {', '.join(counts)}")
     return ExitCode.USAGE if errors else ExitCode.DONE

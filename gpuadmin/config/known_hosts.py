@@ -23,7 +23,7 @@ def pinned_keys(known_hosts: str, name: str) -> dict[str, set[str]]:
 
 
 def no_keys(known_hosts: str) -> list[int]:
-    """Given the text of a known_hosts file, return the lines, counted from 1, that ssh would pass over: they hold no key."""
+    """Given the text of a known_hosts file, return the lines, from 1, that hold no key: ssh passes over them."""
     return [number for number, line in enumerate(known_hosts.splitlines(), start=1) if not _is_whole(line)]
 
 

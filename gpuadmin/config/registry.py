@@ -84,7 +84,7 @@ class RegistryFile:
         """
         users = self.registry.users
         place = {user.name: index for index, user in enumerate(users)}
-        gone = [index for index in sorted(place[name] for name in set(retire) if name in place)]
+        gone = sorted(place[name] for name in set(retire) if name in place)
         # somebody who comes back is no longer retired
         free = {*forget, *(user.name for user in add)}
         people = Edit(

@@ -1,7 +1,8 @@
 """Changing a YAML file: what a verb means changes, and comments, order and everything else stay as they were.
 
-ruamel.yaml keeps them, and takes seconds for five thousand people. So it is given only the entries that change, and the rest of
-the text is not touched. What came of it is read back: where it is not what was meant, the whole file goes through ruamel.yaml.
+ruamel.yaml keeps them, and takes seconds for five thousand people. So it is given only the entries that change, and the
+rest of the text is not touched. What came of it is read back: where it is not what was meant, the whole file goes
+through ruamel.yaml.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _round_trip(text: str, change: Callable[[Any], None]) -> str | None:
 
 
 def _spliced(file: YamlFile, edits: Mapping[str, Edit]) -> str | None:
-    """A text whose changed entries are replaced, and everything else is as it was; None where its form does not allow it."""
+    """A text whose changed entries are replaced, and the rest is as it was; None where its form does not allow it."""
     lines = file.text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         return None

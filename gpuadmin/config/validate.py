@@ -36,44 +36,42 @@ def validated(model: type[ModelT], file: YamlFile, data: object = None) -> Model
 
 
 def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
-    """Given what pydantic found, return the place of each mistake and a sentence's end for somebody who does not know it."""
+    """Given what pydantic found, return the place of each mistake and what is wrong, for who does not know pydantic."""
     return [(item["loc"], _message(model, item)) for item in error.errors(include_url=False)]
 
 
 def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
-    given, limits = item.get("input"), item.get("ctx", {})
-    match item["type"]:
-        case "extra_forbidden":
-            return f"there is no such field{_meant(model, item['loc'])}"
-        case "missing":
-            return "is missing"
-        case "value_error":
-            return str(item["msg"]).removeprefix("Value error, ")
-        case "invalid_key":
-            return f"a field's name must be a text; put {item['loc'][-1]} into quotes"
-        case "literal_error":
-            return f"must be {limits['expected']}, not {_shown(given)}"
-        case "greater_than_equal" | "less_than_equal" if item["loc"][-1:] == ("uid",):
-            return f"{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
-        case "greater_than_equal":
-            return f"must be {limits['ge']} or more, not {_shown(given)}"
-        case "less_than_equal":
-            return f"must be {limits['le']} or less, not {_shown(given)}"
-        case "model_type" | "dict_type" | "model_attributes_type":
-            return f"must hold fields (key: value), not {_shown(given)}"
-        case "too_short":
-            return f"must hold at least {limits['min_length']}, and holds {limits['actual_length']}"
-        case "too_long":
-            return f"must hold at most {limits['max_length']}, and holds {limits['actual_length']}"
-    kind = str(item["type"])
-    wanted = next((words for word, words in _WANTED.items() if kind.startswith(word)), "something else")
-    return f"must be {wanted}, not {_shown(given)}"
+    kind, place = str(item["type"]), item["loc"]
+    if kind == "extra_forbidden":
+        return f"there is no such field{_meant(model, place)}"
+    if kind == "value_error":
+        return str(item["msg"]).removeprefix("Value error, ")
+    words = _WORDS.get(kind) or next(
+        (f"must be {wanted}, not {{given}}" for start, wanted in _WANTED.items() if kind.startswith(start)),
+        "must be something else than {given}",
+    )
+    if place[-1:] == ("uid",) and kind in ("greater_than_equal", "less_than_equal"):
+        words = "{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
+    return words.format(
+        given=_shown(item.get("input")), name=str(place[-1])[:60] if place else "", **item.get("ctx", {})
+    )
 
 
-#: How pydantic's kinds of mistakes begin, and what is wanted there.
+#: What pydantic's kinds of mistakes are in an admin's words.
+_WORDS = {
+    "missing": "is missing",
+    "invalid_key": "a field's name must be a text; put {name} into quotes",
+    "literal_error": "must be {expected}, not {given}",
+    "greater_than_equal": "must be {ge} or more, not {given}",
+    "less_than_equal": "must be {le} or less, not {given}",
+    "model_type": "must hold fields (key: value), not {given}",
+    "too_short": "must hold at least {min_length}, and holds {actual_length}",
+    "too_long": "must hold at most {max_length}, and holds {actual_length}",
+}
+#: For the others: how their names begin, and what is wanted there.
 _WANTED = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text (numbers and dates in quotes)",
-    "list": "a list (`- …` on lines of their own, or [a, b])",
+    "int": "a whole number", "float": "a number", "bool": "true or false",
+    "string": "a text (numbers and dates in quotes)", "list": "a list (`- …` on lines of their own, or [a, b])",
     "date": "a date, YYYY-MM-DD",
 }  # fmt: skip
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.appending import sync_directory
-from gpuadmin.config.yamlread import Fields, Items, YamlMistake, read_yaml
+from gpuadmin.config.yamlread import Fields, Items, read_yaml
+from gpuadmin.config.yamlvalues import YamlMistake
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import decoded, read_limited
 
@@ -63,15 +64,13 @@ class YamlFile:
 
     def where(self, path: Sequence[str | int]) -> str:
         """Given a path such as `("users", 3, "uid")`, return `users.yml:12: users[3].uid`."""
-        line, node = 1, self.data
+        node: Any = self.data
+        line = 1
         for step in path:
-            if isinstance(node, Items) and isinstance(step, int) and step < len(node):
-                line = node.lines[step] + 1
-            elif isinstance(node, Fields) and step in node:
-                line = node.lines[step] + 1
-            else:
+            inside = step in node if isinstance(node, Fields) else isinstance(node, Items) and step in range(len(node))
+            if not inside:
                 break
-            node = node[step]
+            line, node = node.lines[step] + 1, node[step]
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
         return f"{self.path.name}:{line}: {place.lstrip('.')}" if place else f"{self.path.name}"
 

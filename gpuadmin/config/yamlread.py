@@ -1,21 +1,17 @@
-"""Reading YAML: the parser in C, values as YAML 1.2 has them, and the line of each. Five thousand people take half a second.
+"""Reading YAML: the parser in C, values as YAML 1.2 has them, and the line of each.
 
-What is written goes through ruamel.yaml, which keeps comments and order (yamlfile.py); a test holds the two together.
+What is written goes through ruamel.yaml, which keeps comments and order (rewrite.py); a test holds the two together.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Hashable, Iterator
-from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import yaml
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
-    Event,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
@@ -23,28 +19,11 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from gpuadmin.config.yamlvalues import YamlMistake, value_of
+
 MOST_VALUES = 200_000  # in one file: more than ten thousand people have
 MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together: 400 bytes of them can stand for 10^9
 DEEPEST = 50
-LONGEST_NUMBER = 100  # digits
-
-_NULL = frozenset(("", "~", "null", "Null", "NULL"))
-_BOOL = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
-_INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|[0-9_]+|0x[0-9a-fA-F_]+)")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_DAY = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)", re.ASCII)
-_TIME = re.compile(
-    r"(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d*))?(?:[ \t]*(Z|([-+])(\d\d?)(?::?(\d\d))?))?",
-    re.ASCII,
-)
-
-
-class YamlMistake(Exception):
-    """What is wrong with a text, as a sentence's end, and the line, counted from 1; None where it is not known."""
-
-    def __init__(self, problem: str, line: int | None) -> None:
-        super().__init__(problem)
-        self.problem, self.line = problem, line
 
 
 class Fields(dict[Any, Any]):
@@ -91,7 +70,7 @@ def read_yaml(text: str) -> Any:
 class _Reader:
     def __init__(self, text: str) -> None:
         loader = getattr(yaml, "CLoader", yaml.Loader)  # a PyYAML that was built without libyaml is slower, no more
-        self._events: Iterator[Event] = yaml.parse(text, Loader=loader)
+        self._events: Iterator[Any] = yaml.parse(text, Loader=loader)
         self._anchors: dict[str, tuple[Any, int]] = {}  # a value, and how many values it holds
         self._open: set[str] = set()  # anchors of what is not complete yet
         self._values = self._by_alias = 0
@@ -100,28 +79,28 @@ class _Reader:
     def document(self) -> Any:
         data, seen = None, False
         for event in self._events:
+            line = event.start_mark.line + 1
             if isinstance(event, DocumentStartEvent):
                 if seen:
-                    raise YamlMistake("begins a second document (---); only one is read", event.start_mark.line + 1)
+                    raise YamlMistake("begins a second document (---); only one is read", line)
                 seen = True
                 data = self._value(next(self._events), 0)
         return data
 
-    def _value(self, event: Event, depth: int) -> Any:
-        line = event.start_mark.line + 1
+    def _value(self, event: Any, depth: int) -> Any:
+        anchor, line, end = event.anchor, event.start_mark.line + 1, event.end_mark
         if isinstance(event, AliasEvent):
-            return self._alias(event.anchor, event, line)
+            return self._alias(anchor, event, line)
         before = self._values
         self._count(1, line)
         if depth > DEEPEST:
             raise YamlMistake(f"is nested too deeply: {DEEPEST} levels are enough", line)
-        anchor = event.anchor
         if anchor is not None:
             self._anchors.pop(anchor, None)
             self._open.add(anchor)
         if isinstance(event, ScalarEvent):
-            value = _scalar(event, line)
-            self._last = event.end_mark.line + (1 if event.end_mark.column else 0)
+            value = value_of(event, line)
+            self._last = end.line + (1 if end.column else 0)
         elif isinstance(event, SequenceStartEvent):
             value = self._items(event, depth)
         else:
@@ -132,7 +111,7 @@ class _Reader:
             self._anchors[anchor] = (value, self._values - before)
         return value
 
-    def _items(self, start: SequenceStartEvent, depth: int) -> Items:
+    def _items(self, start: Any, depth: int) -> Items:
         items = Items(block=not start.flow_style)
         for event in self._events:
             if isinstance(event, SequenceEndEvent):
@@ -144,7 +123,7 @@ class _Reader:
             self._last = event.end_mark.line + 1
         return items
 
-    def _fields(self, start: MappingStartEvent, depth: int) -> Fields:
+    def _fields(self, start: Any, depth: int) -> Fields:
         fields, merged = Fields(), []
         for event in self._events:
             if isinstance(event, MappingEndEvent):
@@ -168,7 +147,7 @@ class _Reader:
             self._last = event.end_mark.line + 1
         return fields
 
-    def _alias(self, anchor: str, event: Event, line: int) -> Any:
+    def _alias(self, anchor: str, event: Any, line: int) -> Any:
         if anchor in self._open:
             raise YamlMistake(f"the alias *{anchor} is in the value that it stands for", line)
         if anchor not in self._anchors:
@@ -198,108 +177,41 @@ def _merge(fields: Fields, value: Any, line: int) -> None:
                 fields.lines[key] = line
 
 
-_TAG = "tag:yaml.org,2002:"
-
-
-def _scalar(event: ScalarEvent, line: int) -> Any:
-    text, tag = event.value, event.tag
-    if tag is not None and tag != "!":
-        return _tagged(text, tag, line)
-    if tag == "!" or not event.implicit[0]:  # quoted, or a text of several lines
-        return text
-    return _plain(text, line)
-
-
-def _plain(text: str, line: int) -> Any:
-    """Given what stands in a file without quotes, return the value that it means: YAML 1.2.2, 10.3.2, and dates."""
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
-    if text[0] not in "-+.0123456789":
-        return text
-    if _INT.fullmatch(text) and any(character.isdigit() for character in text):
-        return _int(text, line)
-    if _FLOAT.fullmatch(text):
-        return _float(text)
-    day, time = _DAY.fullmatch(text), _TIME.fullmatch(text)
-    if day is None and time is None:
-        return text
-    try:
-        if day is not None:
-            return date(*(int(part) for part in day.groups()))
-        assert time is not None
-        return _time(time)
-    except (ValueError, OverflowError):
-        what = "day" if day is not None else "time"
-        raise YamlMistake(f"{text[:40]}: there is no such {what} (in quotes it is a text)", line) from None
-
-
-def _int(text: str, line: int) -> int | str:
-    digits = text.replace("_", "")
-    if len(digits) > LONGEST_NUMBER:
-        raise YamlMistake(f"holds a number of {len(digits)} digits; a text is put into quotes", line)
-    sign, digits = (-1 if digits[0] == "-" else 1), digits.lstrip("-+")
-    for prefix, base in (("0b", 2), ("0o", 8), ("0x", 16)):
-        if digits.startswith(prefix):
-            return sign * int(digits[2:], base) if digits[2:] else text
-    return sign * int(digits)
-
-
-def _float(text: str) -> float:
-    plain = text.replace("_", "").lower()
-    if plain.endswith((".inf", ".nan")):
-        return math.nan if plain.endswith("nan") else -math.inf if plain[0] == "-" else math.inf
-    return float(plain)
-
-
-def _time(match: re.Match[str]) -> datetime:
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
-    fraction = int(((match[7] or "") + "000000")[:6])
-    zone = None
-    if match[8] == "Z":
-        zone = UTC
-    elif match[8]:
-        ahead = timedelta(hours=int(match[10]), minutes=int(match[11] or 0))
-        zone = timezone(-ahead if match[9] == "-" else ahead)
-    return datetime(year, month, day, hour, minute, second, fraction, zone)
-
-
-def _tagged(text: str, tag: str, line: int) -> Any:
-    """A value whose kind is written before it, such as `!!str 1`. What another program's tag means is not known here."""
-    kind = tag.removeprefix(_TAG)
-    if kind in ("str", tag):
-        return text
-    value = _plain(text, line) if text else None
-    fits = {"int": int, "float": int | float, "bool": bool, "null": type(None), "timestamp": date}.get(kind)
-    if fits is None or not isinstance(value, fits):
-        raise YamlMistake(f"{text[:40]!r} is no {kind[:40]}, as the tag before it says; leave the tag out", line)
-    return value
-
-
 #: What libyaml says, and how an admin would.
 _WORDS = (
-    ("found character that cannot start any token", "begins with a tab, or with one of @ ` %: put blanks there, or quotes "
-     "around the text"),
+    (
+        "found character that cannot start any token",
+        "begins with a tab, or with one of @ ` %: put blanks there, or quotes around the text",
+    ),
     ("tab character", "has a tab where blanks have to be"),
-    ("mapping values are not allowed", "has a second `: ` in one line, or is indented too far; a text with `: ` is put into "
-     "quotes"),
+    (
+        "mapping values are not allowed",
+        "has a second `: ` in one line, or is indented too far; a text with `: ` is put into quotes",
+    ),
     ("block sequence entries are not allowed", "has a list item (`- `) where none may be; look at the line before it"),
     ("did not find expected ',' or", "has brackets that are not closed, or a comma is missing"),
     ("did not find expected node content", "has a value missing, or a bracket or comma too many"),
-    ("did not find expected key", "is indented otherwise than the lines around it, or a quote or bracket is not closed"),
+    (
+        "did not find expected key",
+        "is indented otherwise than the lines around it, or a quote or bracket is not closed",
+    ),
     ("did not find expected '-' indicator", "is indented otherwise than the items (`- `) around it"),
-    ("could not find expected ':'", "has no `: ` between a field and its value; look at the line before it, too"),
+    (
+        "could not find expected ':'",
+        "has no `: ` between a field and its value; look at the line before it, too",
+    ),
     ("found unexpected end of stream", "a quote is opened and not closed"),
     ("found unexpected document indicator", "a quote is opened and not closed"),
-    ("did not find expected <document start>", "is text behind the end of the content; look at how it is indented"),
+    (
+        "did not find expected <document start>",
+        "is text behind the end of the content; look at how it is indented",
+    ),
     ("did not find expected alphabetic", "has `*` or `&` at the start of a text; put the text into quotes"),
-    ("found unknown escape character", 'has a backslash between double quotes; use single quotes'),
+    ("found unknown escape character", "has a backslash between double quotes; use single quotes"),
     ("found undefined tag handle", "begins with `!`, which is a tag in YAML; put the text into quotes"),
-    ("found duplicate", "has something twice"),
-)  # fmt: skip
+)
 
 
 def _words(error: yaml.MarkedYAMLError) -> str:
-    said = f"{error.problem or ''}"
-    return next((words for problem, words in _WORDS if problem in said), said or "cannot be read")
+    text = error.problem or ""
+    return next((words for problem, words in _WORDS if problem in text), text or "cannot be read")

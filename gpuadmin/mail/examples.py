@@ -77,7 +77,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
 
 
 def template_mistakes(settings: Settings, site: Path) -> list[str]:
-    """What is wrong with a site's own templates of mails: each is rendered with an example. None where it sends none."""
+    """What is wrong with a site's own templates of mails, each of which is rendered with an example."""
     if settings.mail is None or not (site / "templates" / "mail").is_dir():
         return []
     renderer, found = Renderer(settings, site), []

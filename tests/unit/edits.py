@@ -1,5 +1,5 @@
-"""A good site, and random edits of it: bytes, lines, fields, modes, kinds of file. What an admin's slip, a bad disk, an editor or a
-copy from another system leaves.
+"""A good site, and random edits of it: bytes, lines, fields, modes, kinds of file. What an admin's slip, a bad disk, an
+editor or a copy from another system leaves.
 """
 
 from __future__ import annotations
@@ -106,18 +106,19 @@ def good_site(directory: Path) -> Path:
 
 # What stands in place of a value, or of anything: what editors, spreadsheets and slips leave, and what breaks parsers.
 _TOKENS = (
-    "", "~", "null", "[]", "{}", "-1", "0", "1", "0o17", "0x1F", "017", "1_000", "99999999999999999999", "1e400", ".nan",
-    "yes", "on", "true", "2027-02-30", "2027-13-01", "2027-02-28", "25:00:00", "2027-02-28T25:61:61", "2027-02-28 10:00",
-    "2027-02-28T10:00:00+99:99", "0000-00-00", "12:30", "[1, [2, [3]]]", "{a: {b: c}}", "'", '"', "\t", "a\tb", "x: y",
-    "- x", "*a", "&a b", "!x y", "!!python/object:os.system x", "!!timestamp x", "!!int x", "!!binary x", "!vault |", "|",
-    ">-", "%", "@", "`", "{{ x }}", "{% x %}", "# x", "---", "...", "? x", "<<: 1", "조교", "\u202e", "\ufeff", "\x00",
-    "\x1b[2J", "\x85", "\u2028", "\ud7ff", "node1", "gpu", "minji", "20000", "a" * 5000, "/", "../..", "~/x", "localhost",
-    "a@b", "a b", "1" * 5000, "9" * 400 + ".5", "-0.0", "[", "{", "]", "&a [*a]", "0b101", "1.0", "20000.0", "'20000'",
+    "", "~", "null", "[]", "{}", "-1", "0", "1", "0o17", "0x1F", "017", "1_000", "99999999999999999999", "1e400",
+    ".nan", "yes", "on", "true", "2027-02-30", "2027-13-01", "2027-02-28", "25:00:00", "2027-02-28T25:61:61",
+    "2027-02-28 10:00", "2027-02-28T10:00:00+99:99", "0000-00-00", "12:30", "[1, [2, [3]]]", "{a: {b: c}}", "'", '"',
+    "\t", "a\tb", "x: y", "- x", "*a", "&a b", "!x y", "!!python/object:os.system x", "!!timestamp x", "!!int x",
+    "!!binary x", "!vault |", "|", ">-", "%", "@", "`", "{{ x }}", "{% x %}", "# x", "---", "...", "? x", "<<: 1",
+    "조교", "\u202e", "\ufeff", "\x00", "\x1b[2J", "\x85", "\u2028", "\ud7ff", "node1", "gpu", "minji", "20000",
+    "a" * 5000, "/", "../..", "~/x", "localhost", "a@b", "a b", "1" * 5000, "9" * 400+".5", "-0.0", "[", "{", "]",
+    "&a [*a]", "0b101", "1.0", "20000.0", "'20000'",
 )  # fmt: skip
 _BYTES = (
-    b"\xff", b"\x00", b"\xc0\xaf", "김민지".encode("cp949"), b"\xef\xbb\xbf", "x".encode("utf-16"), b"\r", b"\r\n", b"\t",
-    b"\x1b", b"\xed\xa0\x80", b"\x80", b'"', b"'", b":", b"-", b" ", b"\n", b"{", b"}", b"[", b"]", b"#", b"&", b"*", b"!",
-    b"|", b",", b"%", b"\xc2\x85",
+    b"\xff", b"\x00", b"\xc0\xaf", "김민지".encode("cp949"), b"\xef\xbb\xbf", "x".encode("utf-16"), b"\r", b"\r\n",
+    b"\t", b"\x1b", b"\xed\xa0\x80", b"\x80", b'"', b"'", b":", b"-", b" ", b"\n", b"{", b"}", b"[", b"]", b"#", b"&",
+    b"*", b"!", b"|", b",", b"%", b"\xc2\x85",
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import os
 import random
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,8 +66,8 @@ NO_SITE = {"init", "lab", "schema", "completion"}
 
 #: What is Python's or a library's, and says nothing to an admin.
 LIBRARY = re.compile(
-    r"Traceback|NoneType|Commented|ruamel|pydantic|Errno|<class|object at 0x|yaml\.|datetime\.|DateTime|ValidationError|"
-    r"Input should|input should|ScalarFloat|ScalarInt|PosixPath|\[WARNING\]|codec can't|unhashable|not iterable|str object"
+    r"Traceback|NoneType|Commented|ruamel|pydantic|Errno|<class|object at 0x|yaml\.|datetime\.|DateTime|Validation"
+    r"Error|[Ii]nput should|Scalar(Float|Int)|PosixPath|\[WARNING\]|codec can't|unhashable|not iterable|str object"
 )
 
 

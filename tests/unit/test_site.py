@@ -142,7 +142,7 @@ CHECKS = {
         {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["s", "n1"])},
         "error", "inventory/hosts.yml: s", "is in gpu and in storage",
     ),
-    "no pinned key": ({}, "warning", "known_hosts: node1", "not pinned"),
+    "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
     "a server that is none": (
         {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "no host of group storage",
     ),
@@ -207,7 +207,8 @@ def test_the_last_day_still_counts(site: Path) -> None:
 
 
 def test_pinned_hosts(site: Path) -> None:
-    (site / "known_hosts").write_text("[127.0.0.1]:1 ssh-ed25519 x\n[127.0.0.1]:2,[127.0.0.1]:3 ssh-ed25519 x\n")
+    key = public_key("host", comment="")
+    (site / "known_hosts").write_text(f"[127.0.0.1]:1 {key}\n[127.0.0.1]:2,[127.0.0.1]:3 {key}\n")
     assert list(findings(load_site(str(site)), today=TODAY)) == []
 
 
