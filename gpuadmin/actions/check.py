@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from gpuadmin.config.check import Finding, findings, findings_of_parts
 from gpuadmin.config.find import find_site
-from gpuadmin.config.load import Site, load_parts, together
+from gpuadmin.config.load import Site, load_parts
 from gpuadmin.config.memory import recall
 from gpuadmin.console import echo, echo_document
-from gpuadmin.errors import ConfigError, ExitCode
+from gpuadmin.errors import ConfigError, ExitCode, together
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.examples import template_mistakes
 from gpuadmin.mail.render import HINT as TEMPLATE_HINT

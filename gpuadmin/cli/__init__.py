@@ -6,8 +6,9 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -134,18 +135,17 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         _show_document(arguments, error)
         hint = hint_of(error)
         echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
         # a file that is not ours to read or write, a full disk: what the system says, and which file
-        _leave_output()
         refused = GpuadminError(f"{error.filename or 'the output'}: {error.strerror or error}", hint=_REFUSED)
         _show_document(arguments, refused)
         echo(f"Error: {refused.message}\nHint: {refused.hint}", err=True)
-        sys.exit(refused.exit_code)
+        _leave(refused.exit_code)
 
 
 def _require_directory() -> None:
@@ -159,14 +159,13 @@ def _require_directory() -> None:
 _REFUSED = "look at the file's owner and mode and at the space on its disk, then run it again; what was done is done"
 
 
-def _leave_output() -> None:
-    """Where standard output is what cannot be written (a full disk), nothing more goes there, at the end neither."""
+def _leave(code: int) -> NoReturn:
+    """Leave with an exit code, also where the rest of the output cannot be written: Python would make it 120."""
     try:
         sys.stdout.flush()
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        os._exit(code)
+    sys.exit(code)
 
 
 def _show_document(arguments: Sequence[str], error: click.ClickException) -> None:
@@ -174,4 +173,5 @@ def _show_document(arguments: Sequence[str], error: click.ClickException) -> Non
     if "--json" in arguments:
         from gpuadmin.report import error_document
 
-        echo_document(error_document(arguments, error))
+        with suppress(OSError):  # a full disk below standard output is perhaps what the error is about
+            echo_document(error_document(arguments, error))

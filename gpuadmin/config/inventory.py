@@ -19,7 +19,7 @@ from ansible.vars.manager import VariableManager
 
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, together
 from gpuadmin.reading import read_limited, refuse_irregular
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
@@ -133,13 +133,13 @@ def _load(folder: Path) -> Any:
     # of its warnings is checked below and in check.py.
     with _in_words(folder):
         _refuse_irregular(folder)
-        for source in sorted(folder.iterdir()):
-            if source.suffix in (".yml", ".yaml") and source.is_file():
-                YamlFile.load(source)
+        sources = [one for one in sorted(folder.iterdir()) if one.suffix in (".yml", ".yaml")]
         for name in ("group_vars", "host_vars"):
-            for source in sorted((folder / name).rglob("*")):
-                if source.is_file() and source.suffix in ("", ".yml", ".yaml", ".json"):
-                    _check_variables(source)
+            below = sorted((folder / name).rglob("*"))
+            sources += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
+        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one)) is not None]
+        if mistakes:
+            raise together(mistakes)
         return InventoryManager(loader=DataLoader(), sources=[str(content_path("inventory")), str(folder)])
 
 
@@ -150,7 +150,7 @@ def _in_words(folder: Path) -> Iterator[None]:
         with contextlib.redirect_stderr(io.StringIO()), _silent():
             yield
     except AnsibleError as error:
-        text = " ".join(str(error).split())
+        text = re.sub(r"\[Errno \d+\] ", "", " ".join(str(error).split()))
         raise ConfigError(
             f"{folder}: Ansible cannot read it: {text}", hint="gpuadmin check, once it is corrected"
         ) from None
@@ -172,10 +172,14 @@ def _silent() -> Iterator[None]:
         display.display = said
 
 
-def _check_variables(source: Path) -> None:
-    """A file of variables: Ansible's own error about it is a parser's. A vault is Ansible's alone."""
-    if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
-        YamlFile.load(source)
+def _mistake(source: Path) -> ConfigError | None:
+    """What is wrong with a YAML file, in words: Ansible's own error is a parser's. A vault is Ansible's alone."""
+    try:
+        if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
+            YamlFile.load(source)
+    except ConfigError as error:
+        return error
+    return None
 
 
 def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:

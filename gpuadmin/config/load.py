@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,7 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, together
 from gpuadmin.reading import read_text
 
 __all__ = ["SETTINGS_FILE", "USERS_FILE", "Site", "find_site", "load_settings", "load_site"]
@@ -80,12 +80,6 @@ def load_parts(directory: Path) -> Parts:
     inventory = tried(lambda: load_inventory(directory))
     tried(lambda: read_text(directory / KNOWN_HOSTS))  # ssh would wait for ever at a named pipe
     return Parts(directory, settings, registry, inventory, tuple(mistakes))
-
-
-def together(mistakes: Sequence[ConfigError]) -> ConfigError:
-    """Several errors as one, with what to do about each."""
-    hints = dict.fromkeys(error.hint for error in mistakes if error.hint)
-    return ConfigError("\n  ".join(error.message for error in mistakes), hint="\n      ".join(hints) or None)
 
 
 def load_settings(directory: Path) -> Settings:

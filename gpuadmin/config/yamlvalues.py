@@ -54,20 +54,21 @@ def _plain(text: str, line: int) -> Any:
     elif _FLOAT.fullmatch(text):
         value = _float(text)
     else:
-        value = _day(text, line)
+        value = _day(text)
     return value
 
 
-def _day(text: str, line: int) -> Any:
-    """A day or a time, if a text is one."""
+def _day(text: str) -> Any:
+    """A day or a time, if a text is one. What looks like one and is none (2027-02-30) is a text: its field refuses it,
+    together with what else is wrong in the file.
+    """
     day, time = _DAY.fullmatch(text), _TIME.fullmatch(text)
     try:
         if day is not None:
             return date(*(int(part) for part in day.groups()))
         return text if time is None else _time(time)
     except (ValueError, OverflowError):
-        what = "day" if day is not None else "time"
-        raise YamlMistake(f"{text[:40]}: there is no such {what} (in quotes it is a text)", line) from None
+        return text
 
 
 def _int(text: str, line: int) -> int | str:

@@ -137,11 +137,12 @@ def test_no_edit_gives_a_traceback(
     for number in range(lot, EDITS, LOTS):
         seed = SEED * 1_000_000 + number
         chance = random.Random(seed)
-        site = tmp_path / "site"
+        site = tmp_path / f"site{number}"  # Ansible remembers which files it found
         shutil.copytree(good, site)
         done = edit(site, chance)
         hosts["now"] = hosts[chance.choice(("away", "well"))]
-        for call in ("check", calls[number % len(calls)]):
+        # check is what an admin runs after an edit: every fourth time, too
+        for call in dict.fromkeys((*(("check",) if number % 4 == 0 else ()), calls[number % len(calls)])):
             arguments = [call.split(" ")[0], *(part.format(site=site) for part in CALLS[call]), "--site", str(site)]
             arguments += ["--json"] if chance.random() < 0.3 and "--preview" not in arguments else []
             fault = _fault(cli, arguments)
