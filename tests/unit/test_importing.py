@@ -90,7 +90,8 @@ BAD = {
     "bad date": ("a.csv", "name,expires\nminji,28.2.2027\n", ["a.csv:2: ", "expires", "not a date"]),
     "no name in a row": ("a.csv", "name,uid\n,20000\n", ["a.csv:2: ", "no user name"]),
     "an open quote": ("a.csv", 'name\n"minji\n', ["is not valid CSV"]),
-    "not UTF-8": ("a.csv", "name\n민지\n".encode("euc-kr"), ["is not UTF-8"]),
+    "neither UTF-8 nor CP949": ("a.csv", b"name\n\xff\xff\n", ["is neither of utf-8, cp949"]),
+    "YAML in CP949": ("a.yml", "- name: a\n  note: 민지\n".encode("cp949"), ["a.yml:2: is not UTF-8"]),
     "YAML, no list": ("a.yml", "people: []\n", ["must hold a list of people"]),
     "YAML, not a person": ("a.yml", "users: [minji]\n", ["must be a person with fields"]),
     "YAML, hostile": ("a.yml", "users:\n  - name: minji\n  - name: '../x'\n", ["a.yml:3: ", "'../x'"]),
@@ -162,6 +163,18 @@ except ConfigError as error:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "people.yml" in done.stdout
     assert words in done.stdout
+
+
+def test_a_table_as_korean_excel_writes_it(tmp_path: Path) -> None:
+    (person,) = read(tmp_path, "a.csv", "name,note\r\nminji,김민지\r\n".encode("cp949"))
+    assert person.note == "김민지"
+
+
+def test_a_row_shows_all_that_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, "a.csv", "name,email,expires\nMinji,nowhere,2027-02-30\n")
+    for word in ("a.csv:2: ", "no user name", "not an e-mail address", "does not exist"):
+        assert word in caught.value.message
 
 
 def test_few_aliases_are_what_they_stand_for(tmp_path: Path) -> None:
