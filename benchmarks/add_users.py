@@ -28,13 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "scale")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "tests" / "scale"))
 
-import wiki  # noqa: E402
-from hosts import Cluster, cluster  # noqa: E402
-from outcome import outcome  # noqa: E402
-from people import gpuadmin, site  # noqa: E402
+import wiki
+from hosts import Cluster, cluster
+from outcome import outcome
+from people import gpuadmin, site
+
+ROOT = Path(__file__).resolve().parents[1]
 
 Row = dict[str, Any]
 

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "gpuadmin" / "collections")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "gpuadmin" / "collections"))
 
-from tests.unit.images.conftest import Node, World, confirm, make_node, run  # noqa: E402
+from tests.unit.node.images.conftest import Node, World, confirm, make_node, run
 
 
 def shell(command: str) -> None:

@@ -182,7 +182,7 @@ def measure(place: Path, counts: Sequence[int], megabytes: int, mbit: int) -> bo
         command += ["-d", str(place)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
             try:
-                time.sleep(1)
+                time.sleep(1)  # the server needs a moment until it listens
                 one = seconds(place, 1, size, chain=False)
                 print(f"{megabytes} MB at {mbit} Mbit/s: one node {one:.2f} s")
                 last = 1.0

@@ -24,11 +24,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "gpuadmin" / "collections"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpuadmin" / "collections"))
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
+
+ROOT = Path(__file__).resolve().parents[1]
 
 LIMIT = 1 / 20
 ADMIN = "admin"

@@ -1,17 +1,21 @@
-"""The record of runs: `runs/<id>/` with run.json, result.json and log.txt; readable by its owner only."""
+"""The record of runs: `runs/<id>/` with run.json, result.json and log.txt; readable by its owner only.
+
+While a run goes on it holds a lock on `runs/<id>/running`, so that another one, which tidies up, leaves its record.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import IO, Any, TypeGuard
 
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
@@ -22,6 +26,7 @@ from gpuadmin.who import who
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
 _RUN = {"id": str, "verb": str, "arguments": list, "check": bool, "who": str, "started": str, "plan": dict}
 _RESULT = {"status": str, "exit_code": int, "ended": str}
+_RUNNING = "running"
 _PLAN = {"title": str, "steps": list, "warnings": list}
 
 
@@ -32,6 +37,7 @@ class Record:
     id: str
     directory: Path
     started: str
+    _running: IO[str] = field(repr=False, compare=False)
 
     @classmethod
     def begin(cls, runs: Path, verb: str, *, arguments: Sequence[str], check: bool, plan: Mapping[str, Any]) -> Record:
@@ -42,12 +48,14 @@ class Record:
         try:
             runs.mkdir(mode=0o700, exist_ok=True)
             directory.mkdir(mode=0o700)
-        except OSError as error:
+        except (PermissionError, FileExistsError, FileNotFoundError, NotADirectoryError) as error:
             raise ConfigError(
                 f"{error.filename}: {error.strerror}, so nothing can be recorded",
                 hint="runs/ must be a directory that whoever runs gpuadmin can write into; nothing was done",
             ) from None
-        record = cls(identity, directory, now.isoformat(timespec="seconds"))
+        running = open(directory / _RUNNING, "x", encoding="ascii", opener=_private)  # noqa: SIM115 - held while it runs
+        fcntl.flock(running, fcntl.LOCK_EX)
+        record = cls(identity, directory, now.isoformat(timespec="seconds"), running)
         record._write(
             "run.json",
             {
@@ -69,9 +77,11 @@ class Record:
         self._write("run.json", {**run, "plan": dict(plan)})
 
     def finish(self, document: Mapping[str, Any], exit_code: int) -> None:
-        """Write the outcome."""
+        """Write the outcome. The run is over then; its record may be deleted when it is old enough."""
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         self._write("result.json", {**document, "exit_code": exit_code, "ended": ended})
+        (self.directory / _RUNNING).unlink(missing_ok=True)
+        self._running.close()
 
     @property
     def log(self) -> Path:
@@ -80,8 +90,7 @@ class Record:
 
     def heading(self, text: str) -> None:
         """Begin a part of the log: the output of a playbook follows."""
-        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        with open(self.log, "a", encoding="utf-8", opener=_private) as stream:
             stream.write(f"=== {text}\n")
 
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
@@ -147,11 +156,31 @@ def _log(path: Path) -> str:
 
 
 def prune_runs(runs: Path, keep: int) -> list[str]:
-    """Delete the oldest run directories beyond `keep`; return the ids deleted. Other files in runs/ stay."""
-    old = sorted(_directories(runs), reverse=True)[keep:]
+    """Delete the oldest run directories beyond `keep`; return the ids deleted. Other files in runs/ stay.
+
+    So does the record of a run that goes on, and what cannot be deleted, because it is somebody else's or another run
+    deletes it, too: the next run tries again.
+    """
+    old = [one for one in sorted(_directories(runs), reverse=True)[keep:] if not _goes_on(one)]
     for directory in old:
-        shutil.rmtree(directory)
-    return [directory.name for directory in old]
+        shutil.rmtree(directory, ignore_errors=True)
+    return [directory.name for directory in old if not directory.exists()]
+
+
+def _goes_on(directory: Path) -> bool:
+    """Whether the run of a record has not ended; the lock of one that was killed went with it."""
+    try:
+        with (directory / _RUNNING).open("r+", encoding="ascii") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _directories(runs: Path) -> list[Path]:

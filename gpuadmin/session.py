@@ -23,7 +23,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.memory import recall, refuse_contradictions, remember
 from gpuadmin.config.registry import RegistryFile
-from gpuadmin.console import agree, ask
+from gpuadmin.console import agree, ask, echo
 from gpuadmin.display import Progress, make_console, show_hosts, show_plan
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
 from gpuadmin.lock import site_lock
@@ -175,8 +175,7 @@ class Session:
         self.console.print("Looking what would change on each host…")
         found = self.run(playbook, hosts, variables, check=True)
         show_hosts(self.console, found.hosts, check=True)
-        if found.interrupted:
-            raise InterruptedRun("interrupted while looking; nothing was changed")
+        self.whole(found, "interrupted while looking; nothing was changed")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
@@ -250,5 +249,9 @@ def opened(
 
 def _ended(session: Session, code: int, message: str, *, refused: bool = False) -> None:
     """Something was done, and then an error came: the record says so."""
-    if session.record is not None:
+    if session.record is None:
+        return
+    try:
         session.settle(code, {**session.result, "error": message}, status="refused" if refused else "failed")
+    except OSError as problem:  # a full disk is not to hide what the error was
+        echo(f"Note: how this run ended could not be recorded: {problem.strerror}", err=True)

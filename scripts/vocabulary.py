@@ -134,9 +134,9 @@ def lowered(text: str, counts: Mapping[tuple[str, str], int]) -> str:
             word = name[1]
         elif number := re.fullmatch(r"code = (\d+)", line):
             now = min(int(number[1]), counts[kind, word])
-            if not now:
-                continue
-            line = f"code = {now}"  # noqa: PLW2901
+            if now:
+                lines.append(f"code = {now}")
+            continue
         lines.append(line)
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -25,6 +26,7 @@ from gpuadmin.display import show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
+from gpuadmin.results import RunResult
 from gpuadmin.semester.names import WIPE
 from gpuadmin.semester.plans import of_decision
 from gpuadmin.semester.report import document, show, write
@@ -55,28 +57,53 @@ def semester_reset(options: Options, mail: MailOptions, **given: Any) -> int:
 
 def _go(reset: Reset, names: list[str]) -> int:
     """Do phases until one cannot be done now. Returns the exit code."""
-    reset.planned("decision", of_decision(reset.decision, reset.facts.waiting()).build())
+    head = of_decision(reset.decision, reset.facts.waiting())
+    if reset.check and (reason := _waits(reset, names)):
+        head.warn(reason)
+    reset.planned("decision", head.build())
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
-    for phase in [] if code else [phase(reset) for phase in PHASES if phase.name in names]:
+    asked = [code]
+    for phase in [] if code and not reset.check else [phase(reset) for phase in PHASES if phase.name in names]:
         if reset.check:
-            _check(reset, phase)
+            asked.append(_check(reset, phase))
         elif code := _do(reset, phase):
             return code
-    if not reset.check and not code:
+    if reset.check:
+        return _of_check(reset, asked)
+    if not code:
         _finish(reset)
-    if reset.check and reset.facts.silent:  # what is shown is not all that would be done
-        return ExitCode.HOST_UNREACHABLE
     return code
 
 
-def _check(reset: Reset, phase: Phase) -> None:
-    """Show what a phase is about to do, and what the hosts themselves say of it."""
+def _waits(reset: Reset, names: Sequence[str]) -> str | None:
+    """Why the run of these phases would not get to its end today; None where it would."""
+    try:
+        for name in names:
+            refuse_early(reset, name, date.today())
+    except RefusedError as error:
+        return error.message
+    return None
+
+
+def _of_check(reset: Reset, codes: Sequence[int]) -> int:
+    """The exit code of a check, given those of its phases: what is shown is all that would be done, or it is not."""
+    if ExitCode.HOST_FAILED in codes:
+        return ExitCode.HOST_FAILED
+    return max([*codes, ExitCode.HOST_UNREACHABLE if reset.facts.silent else ExitCode.DONE])
+
+
+def _check(reset: Reset, phase: Phase) -> int:
+    """Show what a phase is about to do, and what the hosts themselves say of it. Returns the exit code."""
     reset.planned(phase.name, phase.plan())
     hosts = phase.predicted.hosts
     show_hosts(reset.session.console, hosts, check=True)
     reset.phases[phase.name]["foreseen"] = {name: host.changed for name, host in hosts.items()}
+    run = RunResult(dict(hosts))
+    for host, reason in run.bad.items():
+        echo(one_line(f"{phase.name}: {host}: {reason}"), err=True)
+    return int(run.code)
 
 
 def _do(reset: Reset, phase: Phase) -> int:
@@ -121,8 +148,7 @@ def _release(reset: Reset) -> int:
     if not phase.people:
         return 0
     if reset.check:
-        _check(reset, phase)
-        return 0
+        return _check(reset, phase)
     outcome = _confirmed(reset, phase)
     reset.journal.write("released", names=phase.people, pending=dict(outcome.pending))
     return int(outcome.code)
@@ -137,8 +163,7 @@ def _abort(reset: Reset) -> int:
         )
     phase = Abort(reset)
     if reset.check:
-        _check(reset, phase)
-        return 0
+        return _check(reset, phase)
     outcome = _confirmed(reset, phase)
     for host, reason in outcome.pending.items():
         echo(one_line(f"{host}: {reason}"), err=True)

@@ -14,7 +14,7 @@ from gpuadmin.session import opened
 def verify_backup(options: Options, name: str | None, users: Sequence[str]) -> int:
     """Verify the named backup, or the newest, and in it the homes of these users, or all. Returns the exit code."""
     with opened("verify-backup", options) as session:
-        builder = PlanBuilder(f"Verify the backup {name or 'that is the newest'}")
+        builder = PlanBuilder(f"Verify the backup {name}" if name else "Verify the newest backup")
         whom = ", ".join(users) or "every home"
         builder.add_all(session.storage(), [f"read {whom} and compare with the manifest"])
         session.plan(builder.build())

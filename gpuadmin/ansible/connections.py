@@ -17,7 +17,10 @@ def directory(known_hosts: Path) -> Path:
     """
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     ours = base / f"gpuadmin-{os.getuid()}"
-    ours.mkdir(mode=0o700, exist_ok=True)
+    try:
+        ours.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:  # a file of somebody's has that name, or the directory above is not there
+        raise GpuadminError(f"{ours}: {error.strerror}", hint="delete it, or set XDG_RUNTIME_DIR") from None
     status = ours.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or ours.is_symlink():
         raise GpuadminError(

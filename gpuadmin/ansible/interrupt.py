@@ -33,8 +33,10 @@ def handed_on() -> Iterator[list[int]]:
             for timer in timers:
                 timer.start()
 
+    # what we were started to ignore (nohup, a job in the background) stays ignored
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {name: signal.signal(name, handler) for name in names}
+    heard = [name for name in names if signal.getsignal(name) is not signal.SIG_IGN]
+    before = {name: signal.signal(name, handler) for name in heard}
     try:
         yield received
     finally:

@@ -47,8 +47,8 @@ def run(
         else content_path("playbooks", f"{invocation.playbook}.yml")
     )
     collector = Collector(on_task=on_task, on_host=on_host)
-    private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     control = connections.directory(invocation.known_hosts)
+    private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
         (private / "tmp").mkdir()
         # an empty one, so that none of the current directory, the home or /etc is read

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,6 +69,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "completion": "Print the shell completion script.",
     },
 }
+#: What a full or failing disk of this machine says.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 
 
@@ -120,11 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         _require_directory()
         # https://no-color.org; None: click looks whether the output is a terminal
         color = False if os.environ.get("NO_COLOR") else None
-        result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
+        with _signals_interrupt():
+            result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
         sys.exit(result if isinstance(result, int) else 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         echo("Interrupted.", err=True)
         _show_document(arguments, InterruptedRun("interrupted"))
         sys.exit(ExitCode.INTERRUPTED)
@@ -132,20 +137,40 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         echo(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        _show_document(arguments, error)
-        hint = hint_of(error)
-        echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
-        _leave(error.exit_code)
+        _fail(arguments, error)
     except BrokenPipeError:
         # The reader of our output has gone (`gpuadmin runs | head`); nothing is left to say.
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        # a file that is not ours to read or write, a full disk: what the system says, and which file
-        refused = GpuadminError(f"{error.filename or 'the output'}: {error.strerror or error}", hint=_REFUSED)
-        _show_document(arguments, refused)
-        echo(f"Error: {refused.message}\nHint: {refused.hint}", err=True)
-        _leave(refused.exit_code)
+        if error.errno not in _DISK and error.filename is None:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        what = "make room or mend the disk" if error.errno in _DISK else "look at what it is, its owner and its mode"
+        hint = f"{what}; what was done is done, and the same again goes on from there"
+        _fail(arguments, GpuadminError(f"{where}{error.strerror}, on this machine", hint=hint))
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """A signal that would end us interrupts as Ctrl-C does, so that what was begun is recorded; not one that whoever
+    started us had us ignore (nohup).
+    """
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _fail(arguments: Sequence[str], error: click.ClickException) -> NoReturn:
+    _show_document(arguments, error)
+    hint = hint_of(error)
+    echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
+    _leave(error.exit_code)
 
 
 def _require_directory() -> None:
@@ -154,9 +179,6 @@ def _require_directory() -> None:
         Path.cwd()
     except FileNotFoundError:
         raise GpuadminError("the directory that you are in was deleted", hint="cd into another one") from None
-
-
-_REFUSED = "look at the file's owner and mode and at the space on its disk, then run it again; what was done is done"
 
 
 def _leave(code: int) -> NoReturn:

@@ -75,7 +75,9 @@ def status(as_json: bool, name: str) -> int:
 @click.option("--identity", "-i", type=click.Path(path_type=Path), help="The private key to log in with.")
 @NAME
 def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | None, name: str) -> int:
-    """Log in to a host as the admin, or run a command there (`sudo` needs no password).
+    """Log in to a host as the admin, or run a command there.
+
+    `sudo` needs no password there.
 
     Options for gpuadmin come before HOST.
     """
@@ -122,7 +124,10 @@ def save(snapshot: str, name: str, as_json: bool) -> int:
 @json_option
 @NAME
 def restore(snapshot: str, name: str, as_json: bool) -> int:
-    """Bring all hosts back to a saved moment, whether they run or not. Takes seconds."""
+    """Bring all hosts back to a saved moment.
+
+    Whether they run or not; it takes seconds.
+    """
     from gpuadmin.actions import lab
 
     return lab.restore(name, snapshot, as_json=as_json)

@@ -17,6 +17,7 @@ from gpuadmin.lab.commands import Command, search_path
 from gpuadmin.lab.paths import cache_directory
 
 Accel = Literal["kvm", "tcg"]
+ACCELS: dict[str, Accel] = {"kvm": "kvm", "tcg": "tcg"}
 
 #: Seconds. Under working KVM the trial takes about one; loaded machines and nested KVM get some more.
 TRIAL_LIMIT = 15.0
@@ -43,8 +44,8 @@ def choose(kernel: Path) -> Accel:
     The trial's answer is remembered until the machine is booted again.
     """
     override = os.environ.get("GPUADMIN_LAB_ACCEL", "")
-    if override in ("kvm", "tcg"):
-        return override  # type: ignore[return-value]
+    if override in ACCELS:
+        return ACCELS[override]
     if override:
         raise GpuadminError(f"GPUADMIN_LAB_ACCEL is {override!r}", hint="use kvm or tcg")
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -53,8 +54,8 @@ def choose(kernel: Path) -> Accel:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     if remembered.is_file():
         parts = remembered.read_text().split()
-        if len(parts) == 2 and parts[0] == boot and parts[1] in ("kvm", "tcg"):
-            return parts[1]  # type: ignore[return-value]
+        if len(parts) == 2 and parts[0] == boot and parts[1] in ACCELS:
+            return ACCELS[parts[1]]
     answer: Accel = "kvm" if kvm_runs(kernel) else "tcg"
     remembered.parent.mkdir(parents=True, exist_ok=True)
     remembered.write_text(f"{boot} {answer}\n")

@@ -39,7 +39,7 @@ def set_over_ssh(lab: Lab, host: Host) -> None:
     command = ("sudo", "sh", "-c", "'echo ready; read now; exec date --utc --set @$now'")
     output = ""
     for attempt in range(5):
-        time.sleep(attempt)
+        time.sleep(attempt)  # a guest that has just been resumed may not answer at once
         with subprocess.Popen(
             ssh_command(lab, host, command, batch=True),
             stdin=subprocess.PIPE,

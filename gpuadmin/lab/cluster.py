@@ -182,4 +182,4 @@ def _shut_down(lab: Lab, host: Host) -> None:
     machines.power_off(lab, host)
     deadline = time.monotonic() + SHUTDOWN_LIMIT
     while machines.running_pid(lab, host) is not None and time.monotonic() < deadline:
-        time.sleep(0.2)
+        time.sleep(0.2)  # no child of this process: nothing tells of its end

@@ -95,7 +95,7 @@ def kill(lab: Lab, host: Host, *, how: signal.Signals = signal.SIGKILL, limit: f
     while Path(f"/proc/{pid}").exists() and not _is_zombie(pid):
         if time.monotonic() > deadline:
             raise GpuadminError(f"process {pid} of {host.name} does not end", hint=f"kill -9 {pid}")
-        time.sleep(0.02)
+        time.sleep(0.02)  # no child of this process: nothing tells of its end
     return True
 
 

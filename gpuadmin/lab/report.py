@@ -73,6 +73,6 @@ def console(name: str, host_name: str, *, follow: bool) -> Iterator[str]:
             if text:
                 yield text
             elif follow:
-                time.sleep(0.2)
+                time.sleep(0.2)  # a file tells nobody that it has grown
             else:
                 return

@@ -79,7 +79,7 @@ def wait(lab: Lab, host: Host, limit: float = BOOT_LIMIT) -> float:
                 return time.monotonic() - begin
         if b"Reached target \x1b[0;1;39memergency.target" in output_since(console, old):
             raise GpuadminError(f"{host.name} came up in emergency mode:\n{machines.last_output(lab, host)}")
-        time.sleep(0.3)
+        time.sleep(0.3)  # between two attempts to log in
     end = machines.last_output(lab, host)
     raise UnreachableError(f"{host.name} did not answer ssh within {limit:.0f} s; its console ends with:\n{end}")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lab import disk
@@ -126,12 +126,12 @@ def save(lab: Lab) -> None:
     part.replace(lab.directory / "lab.json")
 
 
-def from_json(data: dict[str, object]) -> Lab:
+def from_json(data: dict[str, Any]) -> Lab:
     """Given what `save` wrote, return the lab."""
-    fields: dict[str, object] = dict(data)
-    fields["hosts"] = tuple(Host(**host) for host in data["hosts"])  # type: ignore[attr-defined]
-    fields["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}  # type: ignore[attr-defined]
-    return Lab(**fields)  # type: ignore[arg-type]
+    fields = dict(data)
+    fields["hosts"] = tuple(Host(**host) for host in data["hosts"])
+    fields["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}
+    return Lab(**fields)
 
 
 def all_labs() -> list[Lab]:

@@ -62,7 +62,7 @@ class _Handing:
 
     def data(self, msg: Any) -> tuple[int, bytes]:
         self.handed = True
-        return super().data(msg)  # type: ignore[misc, no-any-return]
+        return super().data(msg)  # type: ignore[misc, no-any-return]  # smtplib's class, which it is mixed into, has it
 
 
 class _Plain(_Handing, smtplib.SMTP):

@@ -13,7 +13,7 @@ from gpuadmin.text import counted, size_words
 
 def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
     """Who leaves, who stays, what is kept: the head of every plan of a reset. ``waiting``: what wipes left."""
-    builder = PlanBuilder(f"End of {decision.term}: {len(decision.leaving)} leave, {len(decision.staying)} stay")
+    builder = PlanBuilder(f"End of {decision.term}: leaving: {len(decision.leaving)}, staying: {len(decision.staying)}")
     for one in decision.leaving:
         home = {True: "", False: ", no home to wipe", None: ", whether there is a home is not known"}[one.home]
         builder.add("leaves", f"{one.name} (uid {one.uid}){home}")
@@ -32,9 +32,9 @@ def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
 
 def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Sequence[str] = ()) -> Plan:
     builder = PlanBuilder(f"Lock out those who leave at the end of {decision.term}")
-    if registry:
+    if registry and decision.names:
         builder.add("site", f"users.yml: lock {', '.join(decision.names)}")
-    else:
+    elif not registry:
         builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
     if untold:
         builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")

@@ -51,7 +51,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("gpuadmin/semester/facts.py", "import subprocess"),
         (f"{NODE}/fields.py", "from gpuadmin import text as of_the_controller"),
         (f"{NODE}/fields.py", "from . import cli"),
-        ("gpuadmin/text.py", "import ansible_collections.gpuadmin.node.plugins.module_utils.words"),
+        ("gpuadmin/text.py", "import ansible_collections.gpuadmin.node.plugins.module_utils.text"),
     ],
 )
 def test_an_import_that_breaks_a_rule_is_found(copy: Path, file: str, line: str) -> None:

@@ -1,4 +1,4 @@
-"""The code that runs on nodes has one way for each effect."""
+"""The code that runs on nodes: one way for each effect, and a test for each file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 PLUGINS = Path(__file__).parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
+TESTS = Path(__file__).parents[1]
 
 #: What imports a module of the effect, and why it does not go through the one helper.
 EFFECTS = {
@@ -54,3 +55,90 @@ def test_who_imports(module: str) -> None:
 @pytest.mark.parametrize("words", WORDS)
 def test_who_does(words: str) -> None:
     assert {name for name, text in sources().items() if words in text} == WORDS[words]
+
+
+#: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
+TESTED_BY = {
+    "accounts/docker.py": ("unit/node/accounts/test_compute.py", "a part of the decision on accounts"),
+    "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
+    "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),
+    "arguments.py": ("contract/test_collection.py", "held against the modules' documentation"),
+    "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
+    "backups/confined.py": ("unit/node/backups/test_receiving.py", "what it keeps out comes in by a stream"),
+    "backups/copy_server.py": ("unit/node/backups/test_receiving.py", "asked as a storage host asks it"),
+    "backups/jobs.py": ("unit/node/test_unit.py", "begun in a unit"),
+    "backups/pour.py": ("unit/node/backups/test_receiving.py", "bounds of what a sender may send"),
+    "backups/pruning.py": ("unit/node/backups/test_receiving.py", "of what a sender has sent"),
+    "backups/received.py": ("unit/node/backups/test_receiving.py", "what a sender tells of a set"),
+    "backups/restore_plan.py": (
+        "unit/node/backups/test_transfer.py",
+        "where a backup is: here or elsewhere",
+    ),
+    "cli.py": ("unit/node/test_modules.py", "run as a node runs it"),
+    "commands.py": ("unit/node/accounts/test_converge.py", "the boot command, on a whole host"),
+    "errors.py": ("unit/node/test_answer.py", "one class without code"),
+    "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
+    "images/chain_door.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
+    "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
+    "images/follower.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
+    "images/observe.py": ("unit/node/images/test_switch.py", "what a node says before and after a switch"),
+    "images/preflight.py": ("unit/node/images/test_switch.py", "what keeps a switch from beginning"),
+    "images/publish.py": ("unit/node/images/test_build.py", "the end of a build"),
+    "images/records.py": ("unit/node/images/test_trial.py", "read by what judges a trial"),
+    "images/stream.py": ("unit/node/images/test_switch.py", "streams of real images"),
+    "paths.py": ("contract/test_repository.py", "written once, and nowhere else"),
+    "report.py": ("unit/node/test_answer.py", "a report is how a module ends"),
+    "wipe/jobs.py": ("unit/node/test_ship.py", "that the shipped code has them; what they call has tests of its own"),
+}
+
+
+def utilities() -> list[str]:
+    found = PLUGINS.joinpath("module_utils").rglob("*.py")
+    names = [str(path.relative_to(PLUGINS / "module_utils")) for path in found if path.name != "__init__.py"]
+    assert len(names) > 80, "this is where it is"
+    return sorted(names)
+
+
+def mirrored(name: str) -> Path:
+    path = Path(name)
+    return TESTS / "unit/node" / path.parent / f"test_{path.name}"
+
+
+def imports(test: Path, name: str) -> bool:
+    """Whether a test imports the module, or something of its package: what one file decides, another carries out."""
+    path = Path(name)
+    wanted = {path.stem, path.parent.name} - {""}
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and bool(wanted & {*(node.module or "").split("."), *(alias.name for alias in node.names)})
+        for node in ast.walk(ast.parse(test.read_text()))
+    )
+
+
+@pytest.mark.parametrize("name", utilities())
+def test_each_node_file_has_its_test(name: str) -> None:
+    at = mirrored(name)
+    if name in TESTED_BY:
+        assert not at.is_file(), f"{name} has its own test: its line in TESTED_BY goes"
+        return
+    assert at.is_file(), f"{at.relative_to(TESTS.parent)} is missing; or {name} in TESTED_BY says which test it has"
+    assert "def test_" in at.read_text()
+    assert imports(at, name), f"{at.name} does not import {name}"
+
+
+def test_what_is_tested_elsewhere_is_there() -> None:
+    for name, (test, reason) in TESTED_BY.items():
+        assert (PLUGINS / "module_utils" / name).is_file(), f"{name} is gone, and its line in TESTED_BY goes"
+        assert (TESTS / test).is_file(), f"{name}: there is no {test}"
+        assert len(reason.split()) >= 3, f"{name}: why is its test elsewhere?"
+        # a program that is run, and data that is held against pages or code
+        assert name in ("cli.py", "arguments.py", "paths.py") or imports(TESTS / test, name), (
+            f"{test} does not import {name}"
+        )
+
+
+def test_a_test_is_named_after_what_is_there() -> None:
+    """A test of a package is of a file in it."""
+    for path in (TESTS / "unit/node").glob("*/test_*.py"):
+        name = f"{path.parent.name}/{path.name.removeprefix('test_')}"
+        assert (PLUGINS / "module_utils" / name).is_file(), f"{path.name} is named after nothing in {path.parent.name}"

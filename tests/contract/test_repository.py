@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from itertools import chain
 from pathlib import Path
 
@@ -159,3 +161,66 @@ def test_the_steps_of_the_switch_are_in_the_docs() -> None:
     documented = [(row[0], row[2]) for row in rows if row[0] in {step.name for step in STEPS}]
     assert documented == [(step.name, step.cut_leaves) for step in STEPS]
     assert all(step.name in page.partition("```mermaid")[2].partition("```")[0] for step in STEPS)
+
+
+def test_the_places_of_a_node_are_written_down_once() -> None:
+    """Guard, which stands alone, has them a second time: a root that one opens, the other must find."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(NODE_CODE.parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and re.match(r"(/var/lib|/run)/gpuadmin(/|$)", str(node.value)):
+                found.setdefault(path.relative_to(NODE_CODE.parent).as_posix(), []).append(str(node.value))
+    both = ["/var/lib/gpuadmin", "/run/gpuadmin"]
+    assert found == {"module_utils/paths.py": both, "module_utils/root/guard.py": both}
+
+
+MARK = re.compile(r"#\s*(noqa\b(: *[A-Z]+[0-9]+(, *[A-Z]+[0-9]+)*)?|type: *ignore(\[[a-z, -]*\])?|pragma: *no cover)")
+
+
+def without_reason(text: str) -> list[int]:
+    """The lines that switch a check off, or sleep, without a reason: a comment after the code, or in the line above."""
+    comments = {
+        token.start[0]: token.string
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    }
+    lines = text.splitlines()
+    marked = {number for number, comment in comments.items() if MARK.search(comment)}
+    marked |= {node.lineno for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and sleeps(node.func)}
+    found = []
+    for number in sorted(marked):
+        above = comments.get(number - 1, "") if lines[number - 2].lstrip().startswith("#") else ""
+        reasons = MARK.sub("", comments.get(number, "")) + MARK.sub("", above)
+        if not re.search(r"\w", reasons):
+            found.append(number)
+    return found
+
+
+def sleeps(called: ast.expr) -> bool:
+    return isinstance(called, ast.Attribute) and ast.unparse(called) == "time.sleep"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("x = 1  # noqa: E501\n", [1]),
+        ("x = 1  # noqa: E501  why\n", []),
+        ("x = 1  # type: ignore[a, b-c]  # why\n", []),
+        ("# why\nx = 1  # type: ignore[misc]\n", []),
+        ("y = 1  # why\nx = 1  # type: ignore\n", [2]),
+        ("import time\n\ntime.sleep(1)\ntime.sleep(2)  # why\n", [3]),
+        ("x = 'time.sleep(1)  # noqa'\n", []),
+    ],
+)
+def test_an_exception_without_a_reason_is_found(text: str, lines: list[int]) -> None:
+    assert without_reason(text) == lines
+
+
+def test_each_exception_and_each_sleep_has_its_reason_beside_it() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked()
+        if path.suffix == ".py"
+        for number in without_reason(path.read_text())
+    ]
+    assert found == []

@@ -155,4 +155,4 @@ def test_the_virtual_cluster_has_a_process_of_its_own(
         for one in items
     }
     assert {name: lane(nodeid) for name, nodeid in ids.items()} == lanes
-    assert Lanes._split_scope(None, ids["on the virtual cluster"]) == "virtual"  # type: ignore[arg-type]
+    assert Lanes._split_scope(None, ids["on the virtual cluster"]) == "virtual"

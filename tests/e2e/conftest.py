@@ -30,12 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
     """For two workers (`--dist loadgroup`): one has the virtual cluster, the other all else."""
     return Lanes(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
-class Lanes(LoadScopeScheduling):  # type: ignore[misc]
+class Lanes(LoadScopeScheduling):
     """Tests that share a lab go to one worker. By their ids: xdist's own groups are lost with pytest 9.2."""
 
     def _split_scope(self, nodeid: str) -> str:

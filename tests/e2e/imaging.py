@@ -182,7 +182,7 @@ def wait_for_fault(
     while f"gpuadmin-fault: {point}".encode() not in console.read_bytes()[since:]:
         assert process is None or process.poll() is None, f"push ended before {point}: {process.communicate()}"
         assert time.monotonic() < end, f"{host} did not come to {point} in {seconds} s"
-        time.sleep(0.5)
+        time.sleep(0.5)  # the console is a file: nothing tells of a new line
 
 
 def console_of(cluster: Cluster, host: str) -> Path:

@@ -92,7 +92,7 @@ def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> No
     )
     cluster.wait(lambda: cluster.ssh("admin", "node1", "test $(cat /tmp/said) -gt 5 && echo yes"))
     cluster.lab("power-cut", "storage1")
-    time.sleep(5)
+    time.sleep(5)  # what was under way comes to its end, or to none
     written = int(cluster.admin("node1", "cat /tmp/said"))
     # nobody who needs no home is held up
     assert cluster.ssh("admin", "node1", "uptime").returncode == 0
@@ -126,7 +126,7 @@ def test_power_cut_while_accounts_are_written(cluster: Cluster, delay: float) ->
     with moment_of_writing(cluster, "node1") as wait:
         process = cluster.start("add-user", "--from", people, "--yes", "--json")
         wait()
-        time.sleep(delay)
+        time.sleep(delay)  # the moment of the cut is the parameter
         os.kill(qemu, signal.SIGKILL)  # what `lab power-cut` does, without the time that a command takes to begin
     out, err = process.communicate(timeout=600)
     # a second later the accounts may have been written already
@@ -148,7 +148,7 @@ def test_two_admins_at_once(cluster: Cluster) -> None:
     deadline = time.monotonic() + 60
     while not (lock.exists() and "add-user" in lock.read_text()):
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.05)  # the lock is a file: nothing tells that it is taken
     second = cluster.add("jiho", code=5)
     assert second["status"] == "refused"
     assert "runs add-user since" in second["result"]["error"]
@@ -175,7 +175,7 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
         deadline = time.monotonic() + 60
         while playbooks_of(cluster):
             assert time.monotonic() < deadline, "ansible-playbook outlived its controller"
-            time.sleep(0.5)
+            time.sleep(0.5)  # no children of this process: nothing tells of their end
     again = cluster.gpuadmin("add-user", "--from", people, "--yes")
     assert again["status"] == "ok"
     rows = cluster.gpuadmin("list-users")["result"]["users"]
@@ -221,7 +221,7 @@ def test_passwords_leave_no_trace(cluster: Cluster) -> None:
     output = ""
     while child.isalive():
         output += subprocess.run(["ps", "axww", "-o", "args"], check=True, capture_output=True, text=True).stdout
-        time.sleep(0.5)
+        time.sleep(0.5)  # between two looks at all processes
     assert child.exitstatus == 0, child.read()
     assert "ansible-playbook" in output
     assert "correct-horse" not in output

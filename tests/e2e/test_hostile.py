@@ -152,7 +152,7 @@ class Attack:
         stop = "add-me-to-docker-user & pid=$!; sleep 0.3; kill -STOP $pid; sleep 90; kill -CONT $pid"
         self.cluster.ssh("mallory", node, f"({stop}) >/dev/null 2>&1 < /dev/null &")
         self.verb("lock-user", "mallory", "--yes")
-        time.sleep(self.dice.choice([0, 5]))
+        time.sleep(self.dice.choice([0, 5]))  # at once, or after what was under way
         for one in NODES:
             assert self.cluster.ssh("mallory", one, "true").returncode == 255, f"seed {SEED}: mallory got in on {one}"
             shadow = self.cluster.admin(one, "getent shadow mallory").split(":")
@@ -302,6 +302,6 @@ def test_push_image_while_somebody_hostile_is_logged_in(imaged: Cluster) -> None
     for node in NODES:
         attack.install(node, ["person.py"])
         attack.start("minji", node)
-    time.sleep(20)
+    time.sleep(20)  # the attack is in full swing
     imaged.gpuadmin("push-image", "one", "--yes")
     whole.check("one")

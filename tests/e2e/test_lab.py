@@ -169,7 +169,7 @@ def test_interrupted_up_leaves_nothing_that_down_does_not_find(tmp_path: Path) -
     ) as process:
         deadline = time.monotonic() + 60
         while not status()["running"] and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two looks at a lab that starts
         process.send_signal(2)
         assert process.wait(timeout=60) == 130
     running = status()

@@ -221,7 +221,7 @@ def test_what_nfs_clients_see(people: Cluster) -> None:
         done = people.ssh(STAYING, "node1", "date >> diary && cat thesis && ls data")
         if done.returncode != 0 or STAYING not in done.stdout:
             failed.append(done.stderr)
-        time.sleep(1)
+        time.sleep(1)  # somebody at work does a thing a second
     _out, err = keep.communicate()
     assert keep.returncode == 0, err
     assert failed == []

@@ -48,13 +48,13 @@ def content(handle: int, size: int) -> str:
 
 def attributes(name: object) -> dict[str, str]:
     try:
-        names = os.listxattr(name, follow_symlinks=False) if isinstance(name, bytes) else os.listxattr(name)  # type: ignore[arg-type]
+        names = os.listxattr(name, follow_symlinks=False) if isinstance(name, bytes) else os.listxattr(name)
     except OSError:
         return {}
     found = {}
     for one in sorted(names):
         if one != "security.selinux":
-            value = os.getxattr(name, one, follow_symlinks=False) if isinstance(name, bytes) else os.getxattr(name, one)  # type: ignore[arg-type]
+            value = os.getxattr(name, one, follow_symlinks=False) if isinstance(name, bytes) else os.getxattr(name, one)
             found[one] = hashlib.sha256(value).hexdigest()
     return found
 
@@ -69,7 +69,7 @@ def opened(name: bytes) -> int:
         except BlockingIOError:
             if time.monotonic() > end:
                 raise
-            time.sleep(1)
+            time.sleep(1)  # a lease is broken by the kernel, which tells nobody when
 
 
 def one(name: bytes, path: bytes, first: dict[tuple[int, int], str]) -> Facts:

@@ -424,7 +424,7 @@ def open_for_ever(me: Me) -> None:
                 number += 1
                 with contextlib.suppress(OSError):
                     Path(f"late{number % 5}").write_bytes(b"late")
-                time.sleep(0.01)
+                time.sleep(0.01)  # a hundred times a second
 
     me.child(write)
 
@@ -480,7 +480,7 @@ def home_mode(me: Me) -> None:
     """The home itself, closed for a moment, then open for all, then as it was."""
     for mode in (0o000, 0o777, 0o700):
         os.chmod(me.home, mode)
-        time.sleep(0.01)
+        time.sleep(0.01)  # each mode is there for a moment
 
 
 def flags(me: Me) -> None:
@@ -662,7 +662,7 @@ def own_mounts(me: Me) -> None:
             os.makedirs("fuse", exist_ok=True)
             mount("dead", "fuse", "fuse", 0, f"fd={handle},rootmode=40000,user_id=0,group_id=0")
         os.write(said, b"1")
-        time.sleep(seconds)
+        time.sleep(seconds)  # it is there as long as that
 
     me.child(work)
     os.close(said)
@@ -683,7 +683,7 @@ def forks(me: Me) -> None:
         while time.monotonic() < end:
             if os.fork():
                 os._exit(0)
-            time.sleep(0.005)
+            time.sleep(0.005)  # as many as the limit of processes bears
 
     me.child(work)
 
@@ -711,7 +711,7 @@ def deaf(me: Me) -> None:
                 signal.signal(number, signal.SIG_IGN)
         os.setsid()
         while time.monotonic() < end:
-            time.sleep(0.2)
+            time.sleep(0.2)  # it only has to be there
 
     me.child(work)
 
@@ -723,7 +723,7 @@ def named(me: Me) -> None:
 
     def work() -> None:
         LIBC.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-        time.sleep(seconds)
+        time.sleep(seconds)  # it only has to be there
 
     def program() -> None:
         os.execv("/bin/sleep", [name, str(seconds)])
@@ -778,11 +778,11 @@ def docker_self(me: Me) -> None:
         process = subprocess.Popen(
             [path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        time.sleep(me.random.random())
+        time.sleep(me.random.random())  # at any moment of what the program does
         for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL):
             with contextlib.suppress(OSError):  # what is root's cannot be signalled, what is ours can
                 os.kill(process.pid, number)
-            time.sleep(0.3)
+            time.sleep(0.3)  # stopped, and going on, for a while
 
     me.child(work)
 
@@ -877,7 +877,7 @@ def work(given: argparse.Namespace, number: int, report: int) -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
         with contextlib.suppress(OSError):
             os.chmod(me.home, 0o700)
-        time.sleep(given.pause)
+        time.sleep(given.pause)  # how much of the machine the attack may have
     os.write(report, (json.dumps([done, skipped]) + "\n").encode())
 
 
@@ -909,7 +909,7 @@ def end_all() -> None:
                 pass
         except ChildProcessError:
             return
-        time.sleep(0.02)
+        time.sleep(0.02)  # between two looks for children that have ended
 
 
 def limits(given: argparse.Namespace) -> None:

@@ -192,7 +192,7 @@ class Scene:
                 for pid in left:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
-                time.sleep(0.05)
+                time.sleep(0.05)  # those that are killed need a moment to end
         for process in self.running.values():
             process.kill()
             process.wait()

@@ -124,4 +124,4 @@ def test_a_subvolume_that_no_snapshot_was_made_of(storage: Storage, monkeypatch:
     storage.home(*JIHO)
     monkeypatch.setattr(making.btrfs, "nested", lambda *_: iter(()))
     others_are_saved(storage)
-    assert "minji" not in backup_set.load(str(storage.directory), FIRST).homes  # type: ignore[union-attr]
+    assert "minji" not in backup_set.load(str(storage.directory), FIRST).homes

@@ -79,7 +79,7 @@ def test_told_to_linger_it_does_and_is_ended(stage: Scene) -> None:
     assert plan.conflicts == []
     end = time.monotonic() + 10
     while processes_of(uid) and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.05)  # those that are killed need a moment to end
     assert processes_of(uid) == []
 
 

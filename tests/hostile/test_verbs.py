@@ -121,7 +121,7 @@ def restoring(it: Scene) -> None:
 
 def wanted(it: Scene, user: str, **more: object) -> restore.Request:
     request = restore.Request(str(it.storage.root), str(it.storage.directory), user, FIRST, mountpoint=str(it.point))
-    return replace(request, **more)  # type: ignore[arg-type]
+    return replace(request, **more)
 
 
 def mode_for_others(path: Path) -> int:

@@ -187,7 +187,7 @@ def _wait(hosts: Sequence[SshHost], seconds: float = 60.0) -> None:
                 if host.process.poll() is not None or time.monotonic() > deadline:
                     log = (host.directory / "log").read_text(errors="replace").strip()
                     raise GpuadminError(f"the cheap host {host.name} did not start: {log or 'no answer'}") from None
-                time.sleep(0.05)
+                time.sleep(0.05)  # sshd does not tell when it listens
 
 
 def _free_network() -> str:

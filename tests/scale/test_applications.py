@@ -99,7 +99,7 @@ def test_a_controller_that_is_killed(
         [sys.executable, "-m", "gpuadmin", *line, "--site", str(directory)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    time.sleep(seconds)
+    time.sleep(seconds)  # the moment of the kill is the parameter
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = {"exit_code": -1}
@@ -107,7 +107,7 @@ def test_a_controller_that_is_killed(
         done = gpuadmin(directory, *line)
         if done["exit_code"] == 0:
             break
-        time.sleep(1)
+        time.sleep(1)  # for what the killed one left to end
     assert done["exit_code"] == 0, done
     got = recipients(taken)
     assert len(got) == len(set(got))

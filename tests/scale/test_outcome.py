@@ -41,7 +41,7 @@ def first(running: Cluster, directory: Path) -> dict[str, object]:
 
 def test_the_first_run_changes_every_host(first: dict[str, object]) -> None:
     assert first["exit_code"] == 0, first["stderr"]
-    assert {host["status"] for host in first["hosts"].values()} == {"changed"}  # type: ignore[attr-defined]
+    assert {host["status"] for host in first["hosts"].values()} == {"changed"}
 
 
 @pytest.mark.usefixtures("first")
@@ -137,7 +137,7 @@ def test_connections_wait_for_the_next_run_and_end_when_asked(directory: Path, s
     connections.close(control)
     deadline = time.monotonic() + 10
     while masters(short_directory) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        time.sleep(0.1)  # no children of this process: nothing tells of their end
     assert masters(short_directory) == []
     assert list(control.iterdir()) == []
 

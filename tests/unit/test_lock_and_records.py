@@ -19,8 +19,8 @@ PLAN = {"title": "Add minji", "steps": [], "warnings": [], "destroys": False}
 
 def _hold(runs: Path, ready: object, seconds: float) -> None:
     with site_lock(runs, "add-user"):
-        ready.set()  # type: ignore[attr-defined]
-        time.sleep(seconds)
+        ready.set()
+        time.sleep(seconds)  # it holds the lock as long as that
 
 
 def held_elsewhere(runs: Path, seconds: float = 60) -> multiprocessing.Process:
@@ -30,7 +30,7 @@ def held_elsewhere(runs: Path, seconds: float = 60) -> multiprocessing.Process:
     process = context.Process(target=_hold, args=(runs, ready, seconds), daemon=True)
     process.start()
     assert ready.wait(10)
-    return process  # type: ignore[return-value]
+    return process
 
 
 def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) -> None:
@@ -132,6 +132,47 @@ def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:
     left = {path.name for path in runs.iterdir()}
     assert left == {*names[6:], "notes", "20261101T000000.txt", "20260101T000000-add-user-0000"}
     assert (elsewhere / "thesis").exists()
+
+
+def test_the_record_of_a_run_that_goes_on_stays(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    going = record(runs, "a-reset")
+    for _ in range(3):
+        record(runs, "list-users").finish({"status": "ok"}, 0)
+    assert going.id not in prune_runs(runs, 1)
+    going.heading("the second phase")
+    going.plan(PLAN)
+    going.finish({"status": "ok"}, 0)
+    going.finish({"status": "failed"}, 1)  # an error may come after it was finished
+    record(runs, "list-users").finish({"status": "ok"}, 0)
+    assert going.id in prune_runs(runs, 1)
+
+
+def test_a_killed_run_is_pruned(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    killed = os.fork()
+    if not killed:
+        held = record(runs, "a-reset")
+        os.kill(os.getpid(), 9)
+        held.finish({}, 0)
+    os.waitpid(killed, 0)
+    (name,) = [path.name for path in runs.iterdir()]
+    record(runs).finish({"status": "ok"}, 0)
+    assert prune_runs(runs, 1) == [name]
+
+
+def test_two_who_tidy_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = tmp_path / "runs"
+    for _ in range(3):
+        record(runs).finish({"status": "ok"}, 0)
+    unlink = os.unlink
+
+    def other_was_faster(*given: object, **more: object) -> None:
+        unlink(*given, **more)  # type: ignore[arg-type]  # handed on as it came
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "unlink", other_was_faster)
+    assert len(prune_runs(runs, 1)) == 2
 
 
 def test_damaged_records_do_not_hide_the_others(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +14,14 @@ from typing import Any
 import click
 import pytest
 
+from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
+from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_image_verbs import B, manifest, node
 from tests.unit.support import UIDS, make_site
-from tests.unit.test_image_verbs import B, manifest, node
 
 Cli = Callable[..., tuple[int, str, str]]
 HOSTS = ("storage1", "node1", "node2")
@@ -134,6 +139,16 @@ def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, mo
     assert [one.check for one in ansible.asked] == [True]
 
 
+def test_nobody_is_asked_where_it_is_not_known_what_would_happen(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: RunResult({}, error="no such role"))
+    code, _, err = cli("restore-home", "minji")
+    assert (code, "Error: no such role" in err) == (ExitCode.ERROR, True)
+
+
 def test_who_leaves_at_the_password_has_changed_nothing(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,3 +184,57 @@ def test_what_ends_a_verb_in_the_middle_is_in_its_record(
     assert (record["status"], record["exit_code"]) == ("failed", ExitCode.ERROR)
     assert record["result"]["error"] == "ZeroDivisionError: a defect"
     assert "Error: ZeroDivisionError: a defect" in cli("runs", record["id"])[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_between_two_playbooks_is_an_interruption_too(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr(RegistryFile, "save", lambda *_given, **_more: os.kill(os.getpid(), number))
+    code, _, err = cli("add-user", "jiho", "--yes")
+    assert (code, err.splitlines()[-1]) == (ExitCode.INTERRUPTED, "Interrupted.")
+    (record,) = ansible.records
+    assert (record["status"], record["exit_code"]) == ("failed", ExitCode.INTERRUPTED)
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_what_was_to_be_ignored_is_ignored(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `nohup gpuadmin …` has it."""
+
+    def save(*_given: object, **_more: object) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        with handed_on() as received:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert received == []
+
+    monkeypatch.setattr(RegistryFile, "save", save)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert cli("add-user", "jiho", "--yes")[0] == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_full_disk_is_an_error_in_words(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Record, "finish", full)
+    code, out, err = cli("lock-user", "minji", "--yes", "--json")
+    assert code == ExitCode.ERROR
+    assert "Error: No space left on device, on this machine\nHint: make room" in err
+    assert json.loads(out)["status"] == "failed"
+
+
+def test_a_full_disk_does_not_hide_what_ended_a_run(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Record, "finish", full)
+    ansible.cut = 0
+    code, _, err = cli("push-image", "b", "--yes")
+    assert code == ExitCode.INTERRUPTED
+    assert "Note: how this run ended could not be recorded: No space left on device" in err
+    assert "Error: interrupted while looking; nothing was changed" in err

@@ -33,7 +33,8 @@ class Reopen(Phase):
     def retiring(self) -> list[str]:
         """Those who go for good: registered, with nothing of theirs pending or kept."""
         state = self.reset.state
-        kept = set(state.done.get(names.WIPE, {}).get("kept", {}))
+        # a user's name has no dot; what a restore made beside the home has one
+        kept = {name.partition(".")[0] for name in state.done.get(names.WIPE, {}).get("kept", {})}
         if state.pending.get(names.WIPE) or not self.reset.by_registry:
             return []
         return [one.name for one in self.reset.decision.leaving if one.name not in kept]

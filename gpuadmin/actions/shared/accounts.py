@@ -73,13 +73,15 @@ def converge(
             session.named("storage"),
             [f"home {settings.homes.export}/{user.name}, if there is none" for user in users],
         )
-    nodes = session.named("gpu")
+    # where no home is made, the storage host's part is the account alone, as it is on a node
+    hosts = session.named("gpu") if homes else session.named("gpu", "storage")
     for user in users:
-        builder.add_all(nodes, describe(user, session))
+        builder.add_all(hosts, describe(user, session))
+    rest = "Docker data stays" if archive_homes else "home and Docker data stay"
     for name, uid in absent:
         builder.add_all(
             session.named("gpu", "storage"),
-            [f"remove the account {name} (uid {uid}); home and Docker data stay"],
+            [f"remove the account {name} (uid {uid}); {rest}"],
         )
         if archive_homes:
             home = f"{settings.homes.export}/{name}"
@@ -175,7 +177,8 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                 if uids.get(int(uid)) in names:
                     raise RefusedError(
                         f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {carrier}",
-                        hint="a uid is forgotten when nothing carries it any more: gpuadmin remove-user --archive-home",
+                        hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"
+                        " home; an archive is yours to move away or to delete",
                     )
 
 

@@ -51,7 +51,7 @@ def end(lab: Lab, host: Host) -> None:
     (top / "cgroup.kill").write_text("1")
     deadline = time.monotonic() + 30
     while "populated 1" in (top / "cgroup.events").read_text() and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.02)  # until the kernel has ended what was killed
     for directory, _, _ in os.walk(top, topdown=False):
         Path(directory).rmdir()
 
@@ -114,7 +114,7 @@ def _wait_for_systemd(process: subprocess.Popen[bytes], limit: float = 60.0) -> 
         pid = first_process(process)
         if pid is not None and Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
             return pid
-        time.sleep(0.02)
+        time.sleep(0.02)  # until its first process has become systemd
     process.kill()
     raise SystemExit("systemd did not begin")
 
@@ -195,8 +195,7 @@ def main(lab_name: str, host_name: str) -> int:
     connect(lab, host, pid)
     Forwarder(host.ssh_port, pid)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGRTMIN + 4))  # systemd's word for power off
-    while process.poll() is None:
-        time.sleep(0.1)
+    process.wait()
     end(lab, host)
     pid_file.unlink(missing_ok=True)
     return 0

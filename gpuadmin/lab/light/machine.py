@@ -43,7 +43,7 @@ def start(lab: Lab, host: Host) -> None:
             process.kill()
             launcher.end(lab, host)
             raise GpuadminError(f"{host.name} did not start:\n{last_output(lab, host)}")
-        time.sleep(0.02)
+        time.sleep(0.02)  # between two looks at a host that starts
 
 
 def kill(lab: Lab, host: Host) -> bool:

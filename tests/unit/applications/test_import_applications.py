@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_verbs import Ansible, Cli
 from tests.unit.mail.conftest import Server, StartServer
 from tests.unit.support import public_key
-from tests.unit.test_verbs import Ansible, Cli
 
 DEADLINE = date.today() + timedelta(days=100)
 USERS = f"""\
@@ -262,7 +262,7 @@ def test_a_mail_that_may_have_been_sent_is_said(
     assert [mail["state"] for mail in json.loads(out)["result"]["mails"]] == ["unknown", "failed", "failed", "failed"]
     second = serve(shared="both", answers={"yuna@example.org": "550 5.1.1 no such user"})
     prepare(ansible, second)
-    (ansible.site / "users.yml").write_text(ansible.users_yml[0])  # type: ignore[operator]
+    (ansible.site / "users.yml").write_text(ansible.users_yml[0])
     cli("import-applications", *files, "--apply", "--yes")
     assert second.recipients == [f"{name}@example.org" for name in ("minji", "old", "seo")]
     code, out, err = cli("import-applications", *files, "--apply", "--yes", "--json")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_verbs import ansible
+from tests.unit.actions.test_verbs import ansible
 
 __all__ = ["ansible"]
 

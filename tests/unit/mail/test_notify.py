@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.actions.test_verbs import Ansible, Cli
 from tests.unit.mail.conftest import Server, StartServer
-from tests.unit.test_verbs import Ansible, Cli
 
 DEADLINE = date.today() + timedelta(days=5)
 USERS = """\

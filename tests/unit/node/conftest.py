@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 
-COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
-if str(COLLECTIONS) not in sys.path:
-    sys.path.insert(0, str(COLLECTIONS))
-
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host  # noqa: E402
+from tests.unit.node.storage import Storage, mounted
 
 PASSWD = """root:x:0:0:root:/root:/bin/bash
 # kept: a comment
@@ -64,3 +60,20 @@ def host(tmp_path: Path) -> Host:
 def etc(host: Host) -> Callable[[str], str]:
     """Given a file's name, return its text."""
     return lambda name: (Path(host.root) / "etc" / name).read_text()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    """A storage host on a btrfs of its own, for tests of the mark `btrfs`."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        yield Storage(point)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small tree, with files beside and below directories."""
+    top = tmp_path / "top"
+    for path in ("a/b/c", "a/z", "other/secret", "z"):
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_bytes(b"x")
+    return top

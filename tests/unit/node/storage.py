@@ -6,15 +6,18 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making, restore
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
 
 from tests.machine import cannot_mount
 
 FIRST = "20261221T010203Z-reset-2026-2"
+SECOND = "20261228T010203Z-daily"
+MINJI, JIHO = ("minji", 20001), ("jiho", 20002)
 
 
 def run(*command: str | Path) -> str:
@@ -84,3 +87,30 @@ class Storage:
     @property
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir())
+
+
+def wanted(storage: Storage, **more: object) -> restore.Request:
+    """A request to restore minji's home from the newest backup that has it."""
+    request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
+    return replace(request, **more)
+
+
+def flip(home: str, name: str = "thesis", content: bytes = b"Precious\n") -> None:
+    """Change a byte of a snapshot, leaving size and times."""
+    volume = str(Path(home).parent)
+    run("btrfs", "property", "set", "-f", "-ts", volume, "ro", "false")
+    path = Path(home, name)
+    facts = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    run("btrfs", "property", "set", "-ts", volume, "ro", "true")
+
+
+def leftover(storage: Storage) -> Path:
+    """A file that a wipe left out of sight, with what somebody wrote meanwhile."""
+    trash = storage.root / homes.TRASH
+    for path in (trash, trash / FIRST):
+        path.mkdir(mode=0o700)
+    (trash / FIRST / "minji").mkdir()
+    (trash / FIRST / "minji/late").write_bytes(b"work")
+    return trash / FIRST / "minji/late"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from tests.unit.node.storage import mounted
 
-pytestmark = pytest.mark.btrfs
 
-
+@pytest.mark.btrfs
 def test_what_is_a_subvolume(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
         btrfs.create(str(point / "own"))
@@ -33,6 +33,35 @@ def test_what_is_a_subvolume(tmp_path: Path) -> None:
             btrfs.create(str(point / "own"))
 
 
+@pytest.mark.btrfs
+def test_the_subvolume_that_a_directory_is_in(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        btrfs.create(str(point / "own"))
+        (point / "own/homes").mkdir()
+        bound = tmp_path / "bound"
+        bound.mkdir()
+        assert btrfs.holder(f"{point}/own/homes/") == str(point / "own")
+        assert btrfs.holder(str(point)) == str(point)
+        with pytest.raises(NodeError, match="is not on btrfs"):
+            btrfs.holder(str(tmp_path))
+        subprocess.run(["mount", "--bind", point / "own/homes", bound], check=True)
+        try:
+            with pytest.raises(NodeError, match="the subvolume it is in is not mounted as a whole"):
+                btrfs.holder(str(bound))
+        finally:
+            subprocess.run(["umount", bound], check=True)
+
+
+@pytest.mark.btrfs
+def test_a_subvolume_that_is_written_to_is_the_same_one(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        before = btrfs.inspect(str(point))
+        (point / "file").write_text("")
+        os.sync()
+        assert btrfs.inspect(str(point)) == before
+
+
+@pytest.mark.btrfs
 def test_snapshots(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
         source = str(point / "source")
@@ -57,6 +86,7 @@ def test_snapshots(tmp_path: Path) -> None:
         assert not (point / "other").exists()
 
 
+@pytest.mark.btrfs
 def test_deleting(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
         for name in ("one", "two", "three"):
@@ -66,3 +96,17 @@ def test_deleting(tmp_path: Path) -> None:
         assert list(point.iterdir()) == []
         with pytest.raises(NodeError, match=r"one is not deleted: .*\(command: btrfs subvolume delete"):
             btrfs.delete([str(point / "one")])
+
+
+def test_a_link_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    os.close(btrfs.open_directory(str(tmp_path / "real")))
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        btrfs.open_directory(str(tmp_path / "link"))
+    top = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "real/inner").mkdir()
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        btrfs.open_deep("link/inner", top)
+    os.close(btrfs.open_deep("real/inner", top))
+    os.close(top)

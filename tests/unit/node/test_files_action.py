@@ -54,6 +54,12 @@ def test_what_a_directory_becomes(source: Path) -> None:
             expand({**WHOLE, "path": wrong}, str)
 
 
+def test_a_file_that_is_no_text_is_named(source: Path) -> None:
+    (source / "sub/check").write_bytes(b"\x7fELF\xff")
+    with pytest.raises(ValueError, match=r"sub/check is not text in UTF-8 \(byte 4\)"):
+        expand({**WHOLE, "path": str(source)}, str)
+
+
 def test_all_of_the_node_side_code_is_installed() -> None:
     """Its packages, too. A node without one of them has no boot unit, no timer and no self-service that works."""
     tasks = yaml.safe_load((COLLECTIONS.parents[1] / "roles/node_state/tasks/main.yml").read_text())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError, program, run, run_command
@@ -49,3 +53,17 @@ def test_a_program_that_hangs() -> None:
 def test_a_program_as_a_job() -> None:
     words = {"command": ["sh", "-c", "echo $WORD; echo no >&2; exit 4"], "environment": {"WORD": "yes"}}
     assert program(words) == {"status": 4, "output": "yes\nno\n"}
+
+
+def test_what_a_job_leaves_behind_is_not_waited_for() -> None:
+    """A package's script that starts a daemon: the daemon has the script's output, and does not end."""
+    begun = time.monotonic()
+    done = program({"command": ["sh", "-c", "echo E: no >&2; sleep 60 & echo $!"]})
+    assert time.monotonic() - begun < 30
+    os.kill(int(done["output"].splitlines()[-1]), signal.SIGKILL)
+    assert done["output"].startswith("E: no\n"), "in the order in which it was printed"
+
+
+def test_a_job_that_opens_its_output_once_more() -> None:
+    done = program({"command": ["sh", "-c", "echo begun; echo no >/dev/stderr; echo ended"]})
+    assert done["output"] == "no\nended\n", "no bytes of zero where the file was emptied"

@@ -201,7 +201,7 @@ def test_a_result_stays_until_the_next_one(tmp_path: Path) -> None:
 def test_other_work_is_not_disturbed(tmp_path: Path) -> None:
     systemd = Systemd()
     attend(job(systemd, tmp_path, HANGS), "a push")
-    with pytest.raises(NodeError, match=r"x\.service is still runs another job \(push one\)"):
+    with pytest.raises(NodeError, match=r"x\.service still runs another job \(push one\)"):
         attend(job(systemd, tmp_path, QUICK, "two"), "b push")
     systemd.kill()
 
@@ -249,7 +249,7 @@ class Answers:
     """Answers each command of systemctl and systemd-run as it is told; other ones succeed."""
 
     def __init__(self, *answers: tuple[int, str]) -> None:
-        self.answers, self.commands = list(answers), []  # type: ignore[var-annotated]
+        self.answers, self.commands = list(answers), []
 
     def __call__(self, command: Sequence[str]) -> Finished:
         self.commands.append(tuple(command))

@@ -1,6 +1,6 @@
 """A cluster whose storage host is a real btrfs and whose hosts' roots are directories.
 
-What Ansible would be asked is done by the nodes' own code, here and now: accounts, login access, sessions, backups, wiping.
+What Ansible would be asked is done by the nodes' own code, here and now: accounts, logins, sessions, backups, wiping.
 What is played is the kernel's and systemd's part in sessions: processes are a table, out of which `systemctl kill`
 takes people; nobody is warned on terminals, and nothing waits for the grace.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge, plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import settings_from
@@ -21,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actio
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
+from ansible_collections.gpuadmin.node.plugins.modules import wipe_homes, wipe_scratch
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_settings
@@ -193,17 +195,22 @@ class Cluster:
         if host == "storage1":
             if not term.get("wipe"):
                 return [], {}, []
+            given = as_module(
+                wipe_homes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
+            )
             request = homes.Request(
-                str(self.storage.root), str(self.storage.directory), term["backup"], term["wipe"],
-                str(self.storage.point),
-            )  # fmt: skip
+                given["root"], given["directory"], given["backup"], given["users"], given["mountpoint"]
+            )
             plan = homes.converge(request, check=check)
             report = plan.report()
             if not check:
                 report["deleted"] = {name: one.as_dict() for name, one in homes.empty_trash(request).items()}
             return plan.operations, report, plan.conflicts
-        items = term.get("scratch", {}).get(host, [])
-        request_ = scratch.Request(items, [str(self.docker(host))], people.parse(term["people"]))
+        given = as_module(
+            wipe_scratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
+            directories=[str(self.docker(host))],
+        )  # fmt: skip
+        request_ = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
         if check:
             plan_ = scratch.observe_and_compute(request_)
             return plan_.operations, plan_.report(), plan_.conflicts
@@ -235,6 +242,14 @@ class Cluster:
             "users": (self.site / "users.yml").read_text(),
             "term": current_term(load_settings(self.site)).name,
         }  # fmt: skip
+
+
+def as_module(module: Any, **arguments: Any) -> dict[str, Any]:
+    """Given what a role hands to a module, return what the module gets; it refuses what it does not know."""
+    checked = ArgumentSpecValidator(module.ARGUMENTS).validate(arguments)
+    if checked.error_messages:
+        raise NodeError("; ".join(checked.error_messages))
+    return dict(checked.validated_parameters)
 
 
 def make_root(root: Path) -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
-if str(COLLECTIONS) not in sys.path:
-    sys.path.insert(0, str(COLLECTIONS))
-
-from tests.unit.node.storage import Storage, mounted  # noqa: E402
-from tests.unit.semester.cluster import Cluster, make_cluster  # noqa: E402
+from tests.unit.node.storage import Storage, mounted
+from tests.unit.semester.cluster import Cluster, make_cluster
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.ansible.runner import Invocation
 from gpuadmin.results import RunResult
@@ -103,6 +104,28 @@ def test_only_those_backups_are_deleted_that_were_shown(cluster: Cluster, cli: C
     assert phase["result"]["deleted"] == {"storage1": [OLD]}
     asked = [one for one in cluster.asked if one.variables["gpuadmin_phase"] == PRUNE]
     assert [one.check for one in asked] == [True, False], "hosts are asked once which are old"
+
+
+def test_a_check_in_which_a_host_fails(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown is not what the run would do: a script must not take the check for a good one."""
+
+    def fail(*_: object) -> None:
+        raise NodeError("no")
+
+    monkeypatch.setattr(cluster, "_wipe", fail)
+    code, out, err = cli("semester-reset", "--check", "--json")
+    assert (code, json.loads(out)["status"]) == (3, "failed")
+    assert "wipe: node1: no" in err
+
+
+def test_a_check_says_that_the_day_has_not_come(cluster: Cluster, cli: Cli) -> None:
+    settings = cluster.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("2026-01-31", "2098-01-31"))
+    note = "2026-2 ends on 2098-01-31; lock waits for that day"
+    code, out, err = cli("semester-reset", "--check")
+    assert code == 0, err
+    assert note in out
+    assert note not in cli("semester-reset", "--check", "--early")[1]
 
 
 @pytest.mark.parametrize("how", ["extended", "aborted"])

@@ -434,6 +434,23 @@ def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
     assert {one["name"]: one["uid"] for one in asked[1]["people"]} == {"minji": 20000, "jiho": 20001}
 
 
+def test_who_has_something_left_beside_the_home_keeps_the_account_too(cluster: Cluster, cli: Cli) -> None:
+    copy = "minji.restored-20261221T010203Z"
+    cluster.storage.home(copy, 20000, {"draft": b"12345"})
+
+    def write(phase: str) -> None:
+        if phase == "wipe":
+            (cluster.storage.root / copy / "draft").write_bytes(b"one more line")
+
+    cluster.before_phase = write
+    code, out, err = cli(*ALL)
+    assert code == 0, err
+    report = json.loads(out)["result"]["report"]
+    assert {one["name"]: one["home"] for one in report["leaving"]} == {"minji": "wiped", copy: "kept", "jiho": "wiped"}
+    done = {entry["phase"]: entry["result"] for entry in journal(cluster).entries() if entry["event"] == "done"}
+    assert done["reopen"]["retired"] == ["jiho"]
+
+
 def test_what_the_backup_lacks_is_reported_until_it_is_cleared(cluster: Cluster, cli: Cli) -> None:
     """minji's program still wrote into an open file when the backup was made."""
 
@@ -486,7 +503,7 @@ def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, m
 
     class Later(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        def now(cls, tz: tzinfo | None = None) -> datetime:
             return datetime.now(tz) + timedelta(hours=1)
 
     monkeypatch.setattr(module, "datetime", Later)

@@ -38,7 +38,10 @@ def expand(source: Mapping[str, Any], render: Render) -> tuple[list[dict[str, ob
         if source["template"]:
             relative = relative.with_name(relative.name.removesuffix(".j2"))
         above.update(os.path.join(source["target"], parent) for parent in relative.parents)
-        text = render(path) if source["template"] else path.read_bytes().decode()
+        try:
+            text = render(path) if source["template"] else path.read_bytes().decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not text in UTF-8 (byte {error.start})") from None
         files.append({
             "path": os.path.join(source["target"], relative),
             "content": text,

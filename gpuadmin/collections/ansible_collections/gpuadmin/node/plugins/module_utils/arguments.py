@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import paths
+from .ship import PACKAGE
+
+# People of whom each is checked by itself: Ansible, which would refuse the whole call, is not told of what is in it.
+EACH: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
 BACKUPS: dict[str, Any] = {"directory": {"type": "path", "required": True}}
 HOMES: dict[str, Any] = {"root": {"type": "path", "required": True}, "mountpoint": {"type": "path"}}
 PEOPLE: dict[str, Any] = {
@@ -49,10 +54,15 @@ SOURCE: dict[str, Any] = {
         },
     }
 }
-STATE: dict[str, Any] = {"state_directory": {"type": "path", "default": "/var/lib/gpuadmin"}}
+STATE: dict[str, Any] = {"state_directory": {"type": "path", "default": paths.STATE}}
 UNIT: dict[str, Any] = {
-    "code": {"type": "path", "default": "/var/lib/gpuadmin/lib/gpuadmin_node"},
+    "code": {"type": "path", "default": f"{paths.STATE}/lib/{PACKAGE}"},
     "python": {"type": "path", "default": "/usr/bin/python3"},
 }
 # A node's place in a chain of relays: addresses, empty at its ends.
-LINK: dict[str, Any] = {"port": {"type": "int"}, "previous": {"type": "str"}, "next": {"type": "str"}}
+LINK: dict[str, Any] = {
+    "link": {
+        "type": "dict",
+        "options": {"port": {"type": "int"}, "previous": {"type": "str"}, "next": {"type": "str"}},
+    }
+}

@@ -39,7 +39,6 @@ class Subvolume:
     """A subvolume; uuids are lower-case text, empty where btrfs has none."""
 
     id: int
-    generation: int
     read_only: bool
     uuid: str
     parent_uuid: str
@@ -59,8 +58,8 @@ def subvolume_of(handle: int) -> Subvolume | None:
         if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
             return None
         raise
-    tree, _name, _parent, _directory, generation, flags, own, parent, received = _INFO.unpack_from(buffer)
-    return Subvolume(tree, generation, bool(flags & _READ_ONLY), _uuid(own), _uuid(parent), _uuid(received))
+    tree, _name, _parent, _directory, _generation, flags, own, parent, received = _INFO.unpack_from(buffer)
+    return Subvolume(tree, bool(flags & _READ_ONLY), _uuid(own), _uuid(parent), _uuid(received))
 
 
 def open_directory(path: str | bytes, at: int | None = None) -> int:
@@ -101,9 +100,10 @@ def holder(path: str) -> str:
     found = subvolume(here)
     if found is None:
         raise NodeError(f"{path} is not on btrfs: there are no snapshots of it")
-    while os.lstat(here).st_ino != SUBVOLUME_INODE:
+    while os.lstat(here).st_ino != SUBVOLUME_INODE and here != "/":
         here = os.path.dirname(here)
-    if subvolume(here) != found:  # a file system mounted in between, whose root has that inode too
+    # a directory of a subvolume that is mounted by itself, or a file system in between, whose root has that inode too
+    if inspect(here) != found:
         raise NodeError(f"{path}: the subvolume it is in is not mounted as a whole")
     return here
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from .btrfs import PLACEHOLDER_INODE, open_directory, subvolume_of
@@ -80,7 +80,7 @@ def walk(
     leaving: bool = False,
     budget: Budget | None = None,
     skip: Skip | None = None,
-) -> Iterator[Entry]:
+) -> Generator[Entry, None, None]:
     """Everything below the directory ``top`` (which stays open), each directory's names in the order of their bytes.
 
     ``enter(directory, facts of its parent)`` says whether to go into it. With ``leaving`` a directory that was entered

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
 STAMP = r"[0-9]{8}T[0-9]{6}Z"
 NAME = re.compile(LOGIN + r"\Z")
+# A uuid as btrfs.Subvolume has it.
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 FIRST_HUMAN_UID = 1000
 KEY_TYPES = (
     "ssh-ed25519",

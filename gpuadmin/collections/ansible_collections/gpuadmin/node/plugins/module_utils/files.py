@@ -20,16 +20,18 @@ LOCK_SECONDS = 30.0
 def read_bytes(path: str) -> bytes | None:
     """The content of a regular file; None if there is none. A symlink is refused: replacing it would cut it."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # O_NONBLOCK: to open a named pipe would wait for somebody who writes into it
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NodeError(f"{path} is a symbolic link; gpuadmin does not follow it") from error
         raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NodeError(f"{path} is not a regular file")
     with os.fdopen(handle, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise NodeError(f"{path} is not a regular file")
         return stream.read()
 
 
@@ -152,7 +154,7 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     message = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
                     raise NodeError(message) from None
-                time.sleep(0.05)
+                time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
         yield
     finally:
         os.close(handle)
@@ -188,7 +190,7 @@ def _lock_link(path: str, deadline: float) -> None:
                 holder = "a process"
             if time.monotonic() > deadline:
                 raise NodeError(f"{lock} is held by {holder}")
-            time.sleep(0.1)
+            time.sleep(0.1)  # a file of the shadow tools: nothing tells that it is gone
     finally:
         os.unlink(mine)
 
@@ -213,7 +215,7 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                         f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
                     )
                     raise NodeError(message) from error
-                time.sleep(0.1)
+                time.sleep(0.1)  # asked again: fcntl(2) that waits has no deadline
         for name in names:
             _lock_link(os.path.join(etc, name), deadline)
             held.append(os.path.join(etc, f"{name}.lock"))

@@ -5,6 +5,7 @@ What else starts a process has a reason, which tests/contract/test_node_code.py 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import subprocess
@@ -78,6 +79,19 @@ def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None 
 
 
 def program(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A job (unit.py) that is one program: {"command": […], "environment": {…}} → {"status": …, "output": …}."""
-    done = run_command(arguments["command"], environment=arguments.get("environment"))
-    return {"status": done.returncode, "output": done.stdout + done.stderr}
+    """A job (unit.py) that is one program: {"command": […], "environment": {…}} → {"status": …, "output": …}.
+
+    Its output goes to a file in memory: what it leaves behind (a package's daemon) would hold a pipe open for ever.
+    """
+    with os.fdopen(os.memfd_create("output"), "w+b") as output:
+        fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)  # where a script opens /dev/stderr once more
+        done = subprocess.run(
+            tuple(arguments["command"]),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(arguments.get("environment") or {})},
+            check=False,
+        )
+        output.seek(0)
+        return {"status": done.returncode, "output": _text(output.read())}

@@ -23,10 +23,10 @@ from typing import Any
 
 from .errors import NodeError
 from .files import flocked, read_bytes, write_atomic
+from .paths import RUN
 from .run import Runner, failure, run_command
 from .ship import PACKAGE, ship_package
 
-RUN = "/run/gpuadmin"
 REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
 FORMAT = 2  # of request and result; jobs of another one are not ours
 PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
@@ -63,7 +63,7 @@ def state(unit: str, run: Runner = run_command) -> str:
             return "inactive"
         if time.monotonic() > end:
             raise failure(command, done, f"it is not known whether {unit} works")
-        time.sleep(POLL)
+        time.sleep(POLL)  # between two questions to systemd
 
 
 def working(unit: str, run: Runner = run_command) -> bool:
@@ -110,7 +110,7 @@ def start(
         reason = done.stderr.strip() or f"status {done.returncode}"
         if "already loaded" not in reason or time.monotonic() > end:
             raise NodeError(f"{unit} could not be started: {reason} (command: {shlex.join(arguments)})")
-        time.sleep(POLL)
+        time.sleep(POLL)  # between two questions to systemd
 
 
 def stop(unit: str, run: Runner = run_command) -> None:
@@ -295,7 +295,7 @@ def _ended(job: Job, wait: float | None) -> bool:
     while working(job.unit, job.run):
         if deadline is not None and time.monotonic() > deadline:
             return False
-        time.sleep(POLL)
+        time.sleep(POLL)  # between two questions to systemd
     return True
 
 

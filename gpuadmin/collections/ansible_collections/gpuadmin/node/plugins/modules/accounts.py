@@ -18,10 +18,7 @@ description:
   - Users in conflict are left alone and reported; the module fails at the end, after the others are done.
 options:
   users:
-    description:
-      - The accounts to have.
-      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
-        fields are not looked at.
+    description: The accounts to have.
     type: list
     elements: dict
     default: []
@@ -65,22 +62,7 @@ options:
         type: bool
         default: true
   absent:
-    description:
-      - The accounts to remove; homes and Docker data stay.
-      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
-        fields are not looked at.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Login name.
-        type: str
-        required: true
-      uid:
-        description: User id that it must have.
-        type: int
-        required: true
+    description: The accounts to remove, if they have that uid; homes and Docker data stay.
   refused:
     description:
       - Whom the storage host made no home for. They get no new account, and are reported.
@@ -139,6 +121,8 @@ attributes:
     support: full
 extends_documentation_fragment:
   - gpuadmin.node.attributes
+  - gpuadmin.node.each
+  - gpuadmin.node.each.absent
   - gpuadmin.node.state
 author:
   - The gpuadmin authors
@@ -187,11 +171,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, STATE
 
 ARGUMENTS = {
-    "users": {"type": "list", "elements": "dict", "default": []},
-    "absent": {"type": "list", "elements": "dict", "default": []},
+    "users": EACH,
+    "absent": EACH,
     "refused": {
         "type": "list",
         "elements": "dict",

@@ -19,10 +19,7 @@ options:
   mountpoint:
     description: Mount point that must be mounted. Without it the mount of O(root) must not be the root file system.
   users:
-    description:
-      - The homes to have.
-      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
-        fields are not looked at.
+    description: The homes to have.
     type: list
     elements: dict
     default: []
@@ -46,41 +43,14 @@ options:
     type: bool
     default: false
   archive:
-    description:
-      - Homes to archive and delete.
-      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
-        fields are not looked at.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Login name.
-        type: str
-        required: true
-      uid:
-        description: Owner that the home must have.
-        type: int
-        required: true
+    description: Homes to archive and delete, if they are that uid's.
   archive_directory:
     description: Where archives go. Needed when O(archive) is not empty.
     type: path
   remember:
     description:
       - Whose uids these are; the host remembers it, whatever becomes of the site.
-      - An entry that has no name and number is not remembered, and the others are. Other fields are not looked at.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Login name.
-        type: str
-        required: true
-      uid:
-        description: User id.
-        type: int
-        required: true
+      - An entry that has no name and number is not remembered.
   forget:
     description: Names whose uids are free again; one that a home or an archive carries is not forgotten.
     type: list
@@ -96,6 +66,9 @@ attributes:
     support: full
 extends_documentation_fragment:
   - gpuadmin.node.attributes
+  - gpuadmin.node.each
+  - gpuadmin.node.each.archive
+  - gpuadmin.node.each.remember
   - gpuadmin.node.homes
   - gpuadmin.node.homes.mountpoint
 author:
@@ -145,20 +118,21 @@ from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import STATE, keep, of_others
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import keep, of_others
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import HOMES
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Request, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 
 ARGUMENTS = {
     **HOMES,
-    "users": {"type": "list", "elements": "dict", "default": []},
+    "users": EACH,
     "skeleton": {"type": "path", "default": "/etc/skel"},
     "subvolume": {"type": "bool", "default": False},
-    "archive": {"type": "list", "elements": "dict", "default": []},
+    "archive": EACH,
     "archive_directory": {"type": "path"},
     "archive_timeout": {"type": "int", "default": 7200},
-    "remember": {"type": "list", "elements": "dict", "default": []},
+    "remember": EACH,
     "forget": {"type": "list", "elements": "str", "default": []},
 }
 

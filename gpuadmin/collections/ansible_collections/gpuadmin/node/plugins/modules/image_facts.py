@@ -44,13 +44,14 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting import mounted
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import observe
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, load_settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import RUN
 
 ARGUMENTS = {"manifest": {"type": "str", "no_log": True}}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    places = Places(top="/run/gpuadmin/look")
+    places = Places(top=f"{RUN}/look")
     try:
         settings = load_settings(places)
         text = module.params["manifest"]

@@ -20,6 +20,8 @@ options:
   name:
     description: The image.
     type: str
+  link:
+    description: The node's place in the chain, for O(action=push); without it there is none.
   options:
     description: What else the action needs.
     type: dict
@@ -31,19 +33,6 @@ options:
       deadline:
         description: Seconds that a trial may take, for O(action=push) and O(action=rollback).
         type: int
-      link:
-        description: The node's place in a chain of relays, for O(action=push); without it there is none.
-        type: dict
-        suboptions:
-          port:
-            description: The port that a relay listens on; none for no chain.
-            type: int
-          previous:
-            description: Address of the node before; empty for the first.
-            type: str
-          next:
-            description: Address of the node after it; empty for the last.
-            type: str
       keep:
         description: How many images stay, for O(action=prune).
         type: int
@@ -87,6 +76,7 @@ attributes:
     support: partial
 extends_documentation_fragment:
   - gpuadmin.node.attributes.look
+  - gpuadmin.node.link
 author:
   - The gpuadmin authors
 """
@@ -139,13 +129,13 @@ ARGUMENTS = {
         "choices": ["push", "rollback", "prune", "build", "finish", "seal", "publish"],
     },
     "name": {"type": "str"},
+    **LINK,
     "options": {
         "type": "dict",
         "default": {},
         "options": {
             "full": {"type": "bool"},
             "deadline": {"type": "int"},
-            "link": {"type": "dict", "options": LINK},
             "keep": {"type": "int"},
             "packages": {"type": "list", "elements": "str"},
             "upgrade": {"type": "bool"},
@@ -165,7 +155,8 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
-    options = {key: value for key, value in given["options"].items() if value is not None}
+    asked = {**given["options"], "link": given["link"]}
+    options = {key: value for key, value in asked.items() if value is not None}
     job = jobs.job({"action": given["action"], "name": given["name"], **options})
     if module.check_mode:
         module.exit_json(changed=True, finished=True, operations=[job.title], report={})

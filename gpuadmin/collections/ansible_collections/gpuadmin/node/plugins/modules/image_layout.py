@@ -84,6 +84,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
     read_json,
     write_json,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import RUN
 
 ARGUMENTS = {
     "settings": {
@@ -105,7 +106,7 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     wanted = {"format": FORMAT, **module.params["settings"]}
-    places = Places(top="/run/gpuadmin/look")
+    places = Places(top=f"{RUN}/look")
     known = {key: value for key, value in wanted.items() if key in ImageSettings.__dataclass_fields__}
     settings = ImageSettings(**{**known, "identity": tuple(wanted.get("identity") or ())})
     try:

@@ -19,19 +19,7 @@ options:
     type: str
     required: true
   link:
-    description: The node's place in the chain.
-    type: dict
     required: true
-    suboptions:
-      port:
-        description: The port that a relay listens on; none for no chain.
-        type: int
-      previous:
-        description: Address of the node before; empty for the first.
-        type: str
-      next:
-        description: Address of the node after it; empty for the last.
-        type: str
   key:
     description: The private key and the certificate of this push, in PEM.
     type: str
@@ -41,6 +29,7 @@ attributes:
     description: Starts nothing, and writes no key.
 extends_documentation_fragment:
   - gpuadmin.node.attributes.look
+  - gpuadmin.node.link
   - gpuadmin.node.unit
 author:
   - The gpuadmin authors
@@ -71,7 +60,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 
 ARGUMENTS = {
     "name": {"type": "str", "required": True},
-    "link": {"type": "dict", "required": True, "options": LINK},
+    "link": {**LINK["link"], "required": True},
     "key": {"type": "str", "required": True, "no_log": True},
     **UNIT,
 }

@@ -118,7 +118,7 @@ def wait_for_another(timeout: int) -> None:
     while unit.working(name):
         if time.monotonic() > deadline:
             raise NodeError(f"{name} of an earlier run has not ended in {timeout} seconds; look at it with systemctl")
-        time.sleep(1)
+        time.sleep(1)  # between two questions to systemd
 
 
 def last_words(text: str) -> str:

@@ -82,7 +82,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES, REMOTE
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import fetch_backup, remote_of, restore_home
-from ansible_collections.gpuadmin.node.plugins.module_utils.words import counted
+from ansible_collections.gpuadmin.node.plugins.module_utils.text import counted
 
 ARGUMENTS = {
     **HOMES,

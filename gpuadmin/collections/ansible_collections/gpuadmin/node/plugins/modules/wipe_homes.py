@@ -20,10 +20,7 @@ options:
     type: str
     required: true
   users:
-    description:
-      - What goes.
-      - An entry is checked by itself. One that is refused is reported as that person's, and the others go on. Other
-        fields are not looked at.
+    description: What goes.
     type: list
     elements: dict
     required: true
@@ -39,6 +36,7 @@ options:
 extends_documentation_fragment:
   - gpuadmin.node.attributes
   - gpuadmin.node.backups
+  - gpuadmin.node.each
   - gpuadmin.node.homes
   - gpuadmin.node.homes.mountpoint
 author:

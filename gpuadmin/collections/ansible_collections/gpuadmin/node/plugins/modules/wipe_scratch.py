@@ -41,6 +41,12 @@ options:
         description: Whose it is, one of O(people).
         type: str
         required: true
+      kind:
+        description: What it was when it was reported. Nothing is decided from it.
+        type: str
+      bytes:
+        description: How large a file was when it was reported. Nothing is decided from it.
+        type: int
   directories:
     description: The directories in which anything may go at all.
     type: list
@@ -106,6 +112,8 @@ ARGUMENTS = {
             "uid": {"type": "int", "required": True},
             "inode": {"type": "int", "required": True},
             "user": {"type": "str", "required": True},
+            "kind": {"type": "str"},
+            "bytes": {"type": "int"},
         },
     },
     "directories": {"type": "list", "elements": "path", "required": True},

@@ -1,4 +1,4 @@
-"""One account: whether it may be touched, and its lines in passwd, shadow, group and gshadow. Pure, as plan.py is."""
+"""One account: may it be touched, and its lines in passwd, shadow, group and gshadow. Pure, as compute.py is."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ def conflict(user: User, data: Databases, settings: Settings) -> str | None:
     if others:
         return f"gid {user.uid} belongs to the group '{others[0]}' here"
     return None
+
+
+def identify(user: User, observed: Observed, settings: Settings, entry: UserReport) -> User | None:
+    """Directory mode: the user as NSS knows it, or None."""
+    found = observed.identities.get(user.name)
+    if found is None:
+        entry.status, entry.problem = "unknown", "the directory does not know this user on this host yet"
+        return None
+    if found[0] < settings.uid_first:
+        entry.status, entry.problem = (
+            "conflict",
+            f"uid {found[0]} is below {settings.uid_first}: a system account",
+        )
+        return None
+    return replace(user, uid=found[0], gid=found[1])
 
 
 def validity(expiry: str) -> str:

@@ -19,14 +19,15 @@ from .. import mounts
 from ..errors import NodeError
 from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, write_atomic
 from ..lookup import Lookup, system_lookup
+from ..paths import STATE
 from ..root.guard import RootError, inspect, open_root
 from ..textdb import decode, encode, split_lines
+from .compute import compute
 from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
 from .desired import DesiredState, Settings, load, save
 from .observed import Observed
-from .plan import Plan, Request, compute
+from .plan import Plan, Request
 
-STATE = "/var/lib/gpuadmin"
 LOCK_SECONDS = 120.0  # a pass over thousands of accounts takes seconds
 
 

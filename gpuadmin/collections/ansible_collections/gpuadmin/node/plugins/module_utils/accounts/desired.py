@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from ..errors import NodeError
 from ..fields import User, parse_user, quoted, valid_name, whole_number
@@ -55,14 +56,14 @@ class DesiredState:
 
 def settings_from(raw: Mapping[str, object]) -> Settings:
     """Given a mapping, return checked settings; errors name the key."""
-    known = {key: raw[key] for key in asdict(Settings()) if key in raw}
+    known: dict[str, Any] = {key: raw[key] for key in asdict(Settings()) if key in raw}
     for key in ("uid_first", "uid_last", "gid", "subid_base", "subid_size"):
         if key in known:
             number = whole_number(known[key])
             if number is None:
                 raise NodeError(f"{key}: {quoted(known[key])} is not a number")
             known[key] = number
-    settings = replace(Settings(), **known)  # type: ignore[arg-type]
+    settings = replace(Settings(), **known)
     if settings.source not in ("registry", "directory"):
         raise NodeError(f"source: {quoted(settings.source)} is neither registry nor directory")
     if not valid_name(settings.group):

@@ -169,7 +169,7 @@ def serve(listener: socket.socket, host: Host, *, idle: float = IDLE, life: floa
                 status, text = 1, "Docker could not be set up. Ask the admins."
                 print(f"uid {uid}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             answer(connection, status, text)
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # people who ask again and again wait, and the node does not
         last = time.monotonic()
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from ..errors import NodeError
 from ..fields import LOGIN, STAMP, quoted, valid_name, whole_number
 from ..files import flocked, read_bytes, write_atomic
+from ..paths import STATE
 
-STATE = "/var/lib/gpuadmin"
 _ARCHIVE = re.compile(rf"({LOGIN})-([0-9]{{1,10}})-{STAMP}\.")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from .. import unit
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
-from ..words import counted
+from ..text import counted
 from . import backup_set, making, pruning
 from .backup_set import Backup
 from .jobs import copy_backup, make_backup, prune_backups, verify_backup

@@ -22,12 +22,13 @@ from .. import btrfs
 from ..errors import NodeError
 from ..fields import STAMP, quoted, whole_number
 from ..files import flocked, read_bytes, sync_directory, write_atomic
+from ..paths import RUN
 
 FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
 UNFINISHED = "unfinished.json"
 NAME = re.compile(STAMP + r"-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
-LOCK = "/run/gpuadmin/backups.lock"
-RECORDS = "/run/gpuadmin/backup-records.lock"  # held for as long as a backup.json is read and written
+LOCK = f"{RUN}/backups.lock"
+RECORDS = f"{RUN}/backup-records.lock"  # held for as long as a backup.json is read and written
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from typing import IO
 
 from ..btrfs import SUBVOLUME_INODE
 from ..errors import NodeError
+from ..paths import RUN
 
-ROOT = "/run/gpuadmin/confined"  # where the tree is put together; outside of the namespace it stays an empty directory
+ROOT = f"{RUN}/confined"  # where the tree is put together; outside of the namespace it stays an empty directory
 TOP = "/top"  # where the subvolume is in it
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 

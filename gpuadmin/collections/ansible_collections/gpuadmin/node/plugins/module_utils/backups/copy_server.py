@@ -19,12 +19,12 @@ from datetime import timedelta
 
 from .. import btrfs
 from ..errors import NodeError
-from ..fields import home_owner
+from ..fields import UUID, home_owner
 from ..files import flocked, write_atomic
 from . import backup_set, making, pruning, received, receiving
 from .backup_set import Backup
 from .pour import BOUNDS, Bounds, pour
-from .received import PART, UUID, parts
+from .received import PART, parts
 from .retention import moment, view
 from .transfer import send_command
 

@@ -8,10 +8,11 @@ from typing import Any
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..files import flocked
+from ..paths import RUN
 from . import backup_set, making, pruning, restore, restore_plan, transfer
 from .verifying import Limits
 
-COPY_LOCK = "/run/gpuadmin/backup-copy.lock"
+COPY_LOCK = f"{RUN}/backup-copy.lock"
 
 
 def make_backup(arguments: Mapping[str, Any]) -> object:

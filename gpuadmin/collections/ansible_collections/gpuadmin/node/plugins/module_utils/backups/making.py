@@ -17,7 +17,7 @@ from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
-from ..words import counted
+from ..text import counted
 from . import home_manifest
 from .backup_set import (
     LOCK,

@@ -15,13 +15,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from ..errors import NodeError
-from ..fields import CONTROL, home_owner, quoted
+from ..fields import CONTROL, UUID, home_owner, quoted
 from ..files import read_bytes
 from . import backup_set, home_manifest
 from .backup_set import Backup, Home
 from .retention import moment
 
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
 PART = re.compile(r"(homes|nested/[0-9]{1,6})\Z")
 SUM = re.compile(r"[0-9a-f]{64}\Z")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..homes import directories
-from ..words import counted
+from ..text import counted
 from . import backup_set, home_manifest, transfer
 from .backup_set import Backup
 

@@ -6,11 +6,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..files import read_bytes
-from ..words import counted
+from ..text import counted
 from . import jobs, making, pruning
 
 FILE = "backups.json"
@@ -30,7 +32,7 @@ def main(state: str) -> int:
     return 0
 
 
-def make(settings: dict[str, object], name: str | None = None) -> str:
+def make(settings: Mapping[str, Any], name: str | None = None) -> str:
     """Make an ordinary set; nothing is read twice. Returns its name."""
     directory = str(settings["directory"])
     name = name or time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
@@ -47,7 +49,7 @@ def make(settings: dict[str, object], name: str | None = None) -> str:
     gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))
     print(f"deleted: {', '.join(gone) or 'none'}")
     if settings.get("remote"):
-        remote = dict(settings["remote"], directory=directory, backup=name)  # type: ignore[call-overload]
+        remote = dict(settings["remote"], directory=directory, backup=name)
         jobs.copy_backup(remote)
         print(f"copied to {remote['host']}")
     return name

@@ -19,9 +19,10 @@ from typing import IO
 
 from .. import btrfs
 from ..errors import NodeError
+from ..fields import UUID
 from . import backup_set, receiving
 from .backup_set import Backup
-from .received import DOCUMENT, TIME, UUID, parse, parts
+from .received import DOCUMENT, TIME, parse, parts
 
 ANSWER = 2 * DOCUMENT  # bytes of the longest answer: a backup.json as a string of JSON
 SECONDS = {"verify": 3 * 86400.0, "commit": 86400.0, "manifest": 86400.0}  # how long the other host may take

@@ -13,12 +13,13 @@ from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 from ..files import flocked, make_directory, sync_directory, sync_filesystem
 from ..lookup import Lookup, system_lookup
+from ..paths import RUN
 from ..report import UserReport
 from ..run import Runner, run_command
 from . import archiving
 
 NEW = ".gpuadmin-new"
-LOCK = "/run/gpuadmin/homes.lock"  # whoever makes, archives or wipes homes holds it
+LOCK = f"{RUN}/homes.lock"  # whoever makes, archives or wipes homes holds it
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _moment() -> int:
     """
     now = time.time_ns()
     while time.clock_gettime_ns(_COARSE) <= now:
-        time.sleep(0.001)
+        time.sleep(0.001)  # until the next tick of that clock
     return now + 1
 
 

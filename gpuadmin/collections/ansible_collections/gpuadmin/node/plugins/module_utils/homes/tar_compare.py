@@ -11,7 +11,7 @@ import math
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from decimal import Decimal
 from typing import IO, Any
@@ -28,7 +28,7 @@ _KINDS = {stat.S_IFDIR: "isdir", stat.S_IFREG: "isreg", stat.S_IFLNK: "issym", s
           stat.S_IFCHR: "ischr", stat.S_IFBLK: "isblk"}  # fmt: skip
 
 
-def members(path: str) -> Iterator[tuple[bytes, Entry]]:
+def members(path: str) -> Generator[tuple[bytes, Entry], None, None]:
     """What an archive of ``path`` has, sorted as tar does it: names there, and entries. Sockets it leaves out.
 
     Raises OverBudget where it is more than a home may hold: of a directory all names are held at once, by tar as well.
@@ -43,7 +43,7 @@ def members(path: str) -> Iterator[tuple[bytes, Entry]]:
             return
         handle = btrfs.open_directory(name, at)
         try:
-            with closing(walk(handle, same_mount, budget=budget)) as entries:  # type: ignore[type-var]
+            with closing(walk(handle, same_mount, budget=budget)) as entries:
                 for entry in entries:
                     if not stat.S_ISSOCK(entry.facts.st_mode):
                         yield b"./" + name + b"/" + entry.path, entry
@@ -63,11 +63,11 @@ def compare(stream: IO[bytes], path: str, tick: Callable[[], None]) -> None:
         with tarfile.open(
             fileobj=stream, mode="r|", bufsize=BLOCK, encoding="utf-8", errors="surrogateescape"
         ) as archive:
-            with closing(members(path)) as entries:  # type: ignore[type-var]
+            with closing(members(path)) as entries:
                 for name, entry in entries:
                     tick()
                     member = archive.next()
-                    archive.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
+                    archive.members.clear()  # type: ignore[attr-defined]  # typeshed has no members; it would keep all of them
                     if member is None or _bytes(member.name) != name:
                         raise NodeError(f"the archive lacks {os.fsdecode(name)!r}")
                     difference = _difference(archive, member, name, entry, first, tick)

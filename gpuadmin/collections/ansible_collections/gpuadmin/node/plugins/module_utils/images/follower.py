@@ -86,7 +86,7 @@ class Follower:
             except (OSError, NodeError):
                 if time.monotonic() > self._until or (self._ended and self._there < self._size):
                     raise
-                time.sleep(0.2)
+                time.sleep(0.2)  # the next node may not listen yet
 
     def _pass_on(self, connection: SSLSocket) -> None:
         with self._moved:

@@ -14,8 +14,9 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..files import flocked
-from ..unit import RUN, Job, progress_writer
-from ..words import size_words
+from ..paths import RUN
+from ..text import size_words
+from ..unit import Job, progress_writer
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
 from .observe import rollback_target

@@ -14,14 +14,15 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import NodeError
+from ..fields import UUID
 from ..run import run_command
 from .places import FORMAT, check_name
 
 NAMESPACE = "gpuadmin-image"
 PRINCIPAL = "gpuadmin"
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 FILE = re.compile(r"[a-z0-9._-]+\.btrfs\.zst")
 
 
@@ -48,7 +49,7 @@ class Manifest:
     kernel: str
     size: int
     streams: tuple[Stream, ...]
-    raw: Mapping[str, object]
+    raw: Mapping[str, Any]
 
 
 def _parent(value: object) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Any
 from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_users, people
-from ..words import counted
+from ..text import counted
 from . import prune, subvolumes
 from .grubenv import read
 from .manifest import Manifest, choose_stream
@@ -60,7 +60,7 @@ def drift(places: Places) -> list[str]:
     manifest = known_manifests(places).get(image_of(places, subvolumes.running_root(places).name))
     if manifest is None:
         return found
-    wanted, there = dict(manifest.raw["packages"]), packages(places.root)  # type: ignore[call-overload]
+    wanted, there = dict(manifest.raw["packages"]), packages(places.root)
     other = sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
     if other:
         listed = ", ".join(other[:5]) + (" …" if len(other) > 5 else "")

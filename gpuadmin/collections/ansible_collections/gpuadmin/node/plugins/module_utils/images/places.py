@@ -7,9 +7,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import NodeError
 from ..files import read_bytes, write_atomic
+from ..paths import RUN, STATE
 
 # An image's name becomes a path, a word in grubenv and a kernel argument. `+` is not in it: roots/NAME+2 is the second
 # root made from an image.
@@ -34,13 +36,13 @@ class Running:
 class Places:
     """Paths on a node. Tests put them elsewhere and say which root "runs"."""
 
-    top: str = "/run/gpuadmin/top"
+    top: str = f"{RUN}/top"
     root: str = "/"
     var: str = "/var"
-    state: str = "/var/lib/gpuadmin"
+    state: str = STATE
     boot: str = "/boot/grub"
-    store: str = "/run/gpuadmin/store"
-    run: str = "/run/gpuadmin"
+    store: str = f"{RUN}/store"
+    run: str = RUN
     early_deadline: str = "/run/gpuadmin-trial.pid"
     running: Running | None = None
     boot_id: str | None = None
@@ -74,7 +76,7 @@ def check_name(name: object, what: str = "image") -> str:
     return name
 
 
-def read_json(path: str) -> dict[str, object] | None:
+def read_json(path: str) -> dict[str, Any] | None:
     """The object in a file; None if there is no file. Damage is an error, never an empty record."""
     data = read_bytes(path)
     if data is None:
@@ -106,7 +108,7 @@ def load_settings(places: Places) -> ImageSettings:
     known = {key: raw[key] for key in ("store", "signers", "deadline", "settle", "uid_first", "uid_last") if key in raw}
     identity = raw.get("identity") or []
     assert isinstance(identity, list)
-    return ImageSettings(**known, identity=tuple(str(path) for path in identity))  # type: ignore[arg-type]
+    return ImageSettings(**known, identity=tuple(str(path) for path in identity))
 
 
 def boot_id(places: Places) -> str:

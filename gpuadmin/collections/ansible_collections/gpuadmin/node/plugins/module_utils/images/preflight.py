@@ -9,7 +9,7 @@ from .. import btrfs
 from ..accounts.desired import load as load_accounts
 from ..errors import NodeError
 from ..run import run
-from ..words import size_words
+from ..text import size_words
 from . import grubenv, identity, subvolumes
 from .manifest import Manifest, Stream, choose_stream
 from .places import ImageSettings, Places, boot_id

@@ -83,7 +83,7 @@ def send(
     if old is not None and old.get("uuid") != (found.received_uuid or found.uuid):
         raise NodeError(f"the store has another image {name}; choose another name")
     streams: dict[str, Mapping[str, object]] = {}
-    for item in (old or {}).get("streams") or []:  # type: ignore[attr-defined]
+    for item in (old or {}).get("streams") or []:
         streams[str(item["file"])] = item
     wanted: list[str | None] = [*parents, *([None] if full else [])]
     for parent in wanted:

@@ -186,7 +186,7 @@ def await_listening(places: Places, seconds: float) -> None:
             return
         if time.monotonic() > end:
             raise NodeError(f"the relay does not listen (journalctl -u {UNIT} tells more)")
-        time.sleep(0.1)
+        time.sleep(0.1)  # it says so in a file, and a file tells nobody that it has changed
 
 
 def active() -> bool:
@@ -202,7 +202,7 @@ def await_end(progress: Progress, path: str, size: int) -> None:
         if there >= size or not running:
             return
         progress(f"getting {there / 1e6:.1f} of {size / 1e6:.1f} MB along the chain")
-        time.sleep(1)
+        time.sleep(1)  # between two lines of progress
 
 
 def adopt(places: Places, stream: Stream) -> bool:

@@ -16,7 +16,7 @@ from ..errors import NodeError
 from ..files import sync_directory
 from ..root import guard
 from ..run import run
-from ..words import size_words
+from ..text import size_words
 from . import subvolumes
 from .manifest import Manifest, Stream
 from .places import Places

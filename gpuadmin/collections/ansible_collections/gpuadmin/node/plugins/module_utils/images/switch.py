@@ -15,7 +15,7 @@ from .. import btrfs, faults
 from ..errors import NodeError
 from ..files import flocked
 from ..root import guard
-from ..words import size_words
+from ..text import size_words
 from . import chain_key, grubenv, identity, relay, subvolumes
 from .follower import Follower
 from .manifest import Manifest, Stream

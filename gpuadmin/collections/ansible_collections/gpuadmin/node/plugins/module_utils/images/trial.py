@@ -122,7 +122,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
         failed = run_checks(scripts)
         if not failed or time.monotonic() > end:
             break
-        time.sleep(2)
+        time.sleep(2)  # a service may still be starting
     if failed:
         summary = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
         give_up(places, f"a required check failed on {running}: {summary}")
@@ -192,7 +192,7 @@ def deadline(places: Places, settings: ImageSettings) -> None:
     if not on_trial(places) or grubenv_current(places) == subvolumes.running_root(places).name:
         return
     seconds = int(str(journal(places).get("deadline") or settings.deadline))
-    time.sleep(seconds)
+    time.sleep(seconds)  # this process is the deadline
     # what GRUB knows decides: the record of it may not have been written, on a disk that is full
     if on_trial(places) and grubenv_current(places) != subvolumes.running_root(places).name:
         give_up(places, f"{journal(places).get('root')} was not confirmed within {seconds} s", hard=True)

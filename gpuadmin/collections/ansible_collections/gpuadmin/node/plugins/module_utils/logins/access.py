@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError
 from ..files import flocked, read_bytes, sync_directory, sync_filesystem, write_atomic
+from ..paths import STATE
 from ..people import Person
 from ..report import Reports, UserReport
 from ..run import Runner, failure, run_command
@@ -32,7 +33,7 @@ class Host:
     """``group``: where accounts come from a directory, the group whose members may log in."""
 
     root: str = "/"
-    state: str = "/var/lib/gpuadmin"
+    state: str = STATE
     group: str | None = None
     run: Runner = run_command
 

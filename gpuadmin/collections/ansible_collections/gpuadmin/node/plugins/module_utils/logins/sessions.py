@@ -13,7 +13,7 @@ from ..files import sync_directory
 from ..people import Person, owner
 from ..report import Reports, UserReport
 from ..run import Runner, run_command
-from ..words import counted
+from ..text import counted
 from . import terminals
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
@@ -137,7 +137,7 @@ def _wait(people: Sequence[Person], host: Host, seconds: float) -> bool:
     while any(of_people(people, host.processes()).values()):
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL)
+        time.sleep(POLL)  # of processes that are not its children nobody is told when they end
     return True
 
 
@@ -169,7 +169,7 @@ def _kill_rest(people: Sequence[Person], host: Host) -> None:
             return
         for process in rest:
             _kill(process, people)
-        time.sleep(POLL)
+        time.sleep(POLL)  # those that are killed need a moment to end
 
 
 def _kill(process: Process, people: Sequence[Person]) -> None:

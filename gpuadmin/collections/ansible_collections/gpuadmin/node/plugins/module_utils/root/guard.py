@@ -151,7 +151,7 @@ def _wait(lock: int, run: str, seconds: float) -> None:
             if time.monotonic() > deadline:
                 message = f"{run}/root.lock has been held for {seconds:.0f} seconds by {holder_of(lock)}"
                 raise RootError(message) from None
-            time.sleep(0.05)
+            time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
 
 
 def _private(run: str) -> None:

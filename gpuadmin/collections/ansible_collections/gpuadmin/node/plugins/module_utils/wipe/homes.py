@@ -23,7 +23,7 @@ from ..homes.directories import LOCK
 from ..homes.trash import TRASH
 from ..purge import Purged, Twin, purge
 from ..report import Reports, UserReport
-from ..words import counted
+from ..text import counted
 
 
 @dataclass(frozen=True)

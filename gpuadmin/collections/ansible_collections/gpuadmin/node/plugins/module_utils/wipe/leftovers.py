@@ -23,7 +23,7 @@ from ..homes import directories, packing
 from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
 from ..purge import Purged
-from ..words import counted
+from ..text import counted
 
 COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
 

@@ -19,7 +19,7 @@ from ..files import sync_filesystem
 from ..people import Person
 from ..purge import Purged, owned_by, purge
 from ..report import Reports, UserReport
-from ..words import counted
+from ..text import counted
 
 MOST_ITEMS = 2000  # of one person in one directory: who makes a million does not fill everybody's report
 TRIES = 3  # where somebody moves what is being deleted

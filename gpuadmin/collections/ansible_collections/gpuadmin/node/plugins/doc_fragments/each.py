@@ -1,0 +1,35 @@
+"""Lists of people of whom each is checked by itself."""
+
+from __future__ import annotations
+
+# A module adds what the list is for. Suboptions cannot be merged into those of another option, hence one text for each.
+_NAMED = r"""
+options:
+  {option}:
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Login name.
+        type: str
+        required: true
+      uid:
+        description: User id.
+        type: int
+        required: true
+"""
+
+
+class ModuleDocFragment:
+    # Ansible takes no fragment that has no options.
+    DOCUMENTATION = r"""
+options: {}
+notes:
+  - In lists of people an entry is checked by itself. One that is refused is reported as that person's, and the others
+    go on. Other fields are not looked at.
+"""
+
+    ABSENT = _NAMED.format(option="absent")
+    ARCHIVE = _NAMED.format(option="archive")
+    REMEMBER = _NAMED.format(option="remember")

@@ -1,0 +1,645 @@
+"""The verbs, from their command line to what Ansible would be asked, the files, the document and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.cli import VERBS
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.support import UIDS, make_site, public_key
+
+KEY, OTHER = public_key("minji"), public_key("jiho")
+USERS = f"""# People.
+users:
+  - name: minji  # first
+    uid: 20000
+    keys:
+      - {KEY}
+    expires: 2027-02-28
+  - name: jiho
+    uid: 20001
+    locked: true
+retired:
+  - {{name: old, uid: 20002, removed: 2026-02-01}}
+"""
+
+
+@dataclass
+class Ansible:
+    """Stands where ansible-runner is: remembers what it was asked, and answers what a test says."""
+
+    asked: list[Invocation] = field(default_factory=list)
+    users_yml: list[str] = field(default_factory=list)
+    site: Path | None = None
+    answer: RunResult = field(
+        default_factory=lambda: RunResult({name: HostResult("ok") for name in ("storage1", "node1", "node2")})
+    )
+
+    #: What the storage host says before a uid is given, and how often it was asked.
+    uids: HostResult = field(default_factory=lambda: HostResult("ok", reports={"uids": dict(UIDS)}))
+    looked: int = 0
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        if invocation.playbook == "list-users" and invocation.limit == "storage1":
+            assert invocation.check
+            self.looked += 1
+            return RunResult({"storage1": self.uids})
+        self.asked.append(invocation)
+        assert self.site is not None
+        self.users_yml.append((self.site / "users.yml").read_text())
+        return self.answer
+
+
+@pytest.fixture
+def ansible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ansible:
+    fake = Ansible(site=make_site(tmp_path / "site", USERS))
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(fake.site))
+    return fake
+
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def users(ansible: Ansible) -> str:
+    assert ansible.site is not None
+    return (ansible.site / "users.yml").read_text()
+
+
+# verb and arguments -> names of the people that the nodes are told of, names of the absent
+CALLS: dict[str, tuple[list[str], list[str], list[str]]] = {
+    "add": (["add-user", "yuna", "--key", OTHER], ["yuna"], []),
+    "add many": (["add-user", "yuna", "seo"], ["yuna", "seo"], []),
+    "add again": (["add-user", "minji"], ["minji"], []),
+    "add somebody who was here": (["add-user", "old"], ["old"], []),
+    "remove": (["remove-user", "minji"], [], ["minji"]),
+    "remove again": (["remove-user", "old"], [], ["old"]),
+    "lock": (["lock-user", "minji"], ["minji"], []),
+    "unlock": (["unlock-user", "jiho"], ["jiho"], []),
+    "extend": (["extend-user", "minji", "--expires", "2028-02-28"], ["minji"], []),
+    "extend without an end": (["extend-user", "minji", "--expires", "never"], ["minji"], []),
+    "sync": (["sync-users"], ["minji", "jiho"], ["old"]),
+    "provision": (["provision"], ["minji", "jiho"], ["old"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "people", "absent"), CALLS.values(), ids=CALLS.keys())
+def test_what_ansible_is_asked(
+    ansible: Ansible, cli: Cli, arguments: list[str], people: list[str], absent: list[str]
+) -> None:
+    code, _, err = cli(*arguments, "--yes", "--limit", "gpu,storage")
+    assert code == 0, err
+    (invocation,) = ansible.asked
+    assert invocation.playbook == arguments[0]
+    assert invocation.limit == "gpu,storage"
+    assert invocation.hosts == 3
+    assert not invocation.check
+    assert [user["name"] for user in invocation.variables["gpuadmin_users"]] == people
+    assert [user["name"] for user in invocation.variables["gpuadmin_absent"]] == absent
+    assert invocation.variables["gpuadmin_site"]["name"] == "test"
+    assert set(invocation.variables) == {"gpuadmin_site", "gpuadmin_users", "gpuadmin_absent"}
+
+
+@pytest.mark.parametrize("arguments", [call[0] for call in CALLS.values()], ids=CALLS.keys())
+def test_check_mode_asks_the_same_and_writes_nothing(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
+    code, _, err = cli(*arguments, "--check")
+    assert code == 0, err
+    assert users(ansible) == USERS
+    cli(*arguments, "--yes")
+    predicted, done = ansible.asked
+    assert (predicted.check, done.check) == (True, False)
+    assert predicted.variables == done.variables
+    assert predicted.playbook == done.playbook
+
+
+@pytest.mark.parametrize("arguments", [call[0] for call in CALLS.values()], ids=CALLS.keys())
+def test_without_a_terminal_and_without_yes_it_refuses(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
+    code, _, err = cli(*arguments)
+    assert code == 5
+    assert "Error: not confirmed" in err
+    assert "Hint: give --yes" in err
+    assert ansible.asked == []
+    assert users(ansible) == USERS
+    assert not [path for path in (ansible.site / "runs").iterdir() if path.is_dir()]
+
+
+def test_the_registry_is_written_before_the_hosts_are_asked(ansible: Ansible, cli: Cli) -> None:
+    """A controller that is killed in between is healed by sync-users; the other way round a uid would be lost."""
+    cli("add-user", "yuna", "--yes")
+    assert "name: yuna\n    uid: 20003" in ansible.users_yml[0]
+    assert "name: minji  # first" in users(ansible)
+    cli("lock-user", "minji", "--yes")
+    assert "locked: true" in ansible.users_yml[1].partition("jiho")[0]
+    cli("remove-user", "minji", "--yes")
+    assert "name: minji  # first" not in users(ansible)
+    assert "uid: 20000\n    removed: " in users(ansible)
+    cli("extend-user", "jiho", "--expires", "2028-01-31", "--yes")
+    assert "expires: 2028-01-31" in users(ansible)
+
+
+def test_the_uid_of_somebody_who_was_removed_is_not_given_out_again(ansible: Ansible, cli: Cli) -> None:
+    cli("add-user", "yuna", "--yes")
+    cli("remove-user", "yuna", "--yes")
+    cli("add-user", "seo", "--yes")
+    assert ansible.asked[-1].variables["gpuadmin_users"][0]["uid"] == 20004
+    code, _, err = cli("add-user", "dana", "--uid", "20003", "--yes")
+    assert code == 5
+    assert "uid 20003 was yuna's" in err
+
+
+def test_archiving_a_home_is_asked_for_by_name_and_uid(ansible: Ansible, cli: Cli) -> None:
+    cli("remove-user", "minji", "--archive-home", "--yes")
+    assert ansible.asked[0].variables["gpuadmin_archive_homes"] == [{"name": "minji", "uid": 20000}]
+    code, _, err = cli("remove-user", "jiho", "--archive-home", "--limit", "node1", "--yes")
+    assert code == 2
+    assert "storage host" in err
+
+
+HOSTILE = ("../x", "-rf", "root", "a b", "{{ x }}", "a\nb", "a" * 33, "민지", "", "minji;reboot")
+
+
+@pytest.mark.parametrize("verb", ["add-user", "remove-user", "lock-user", "unlock-user", "extend-user"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names(ansible: Ansible, cli: Cli, verb: str, name: str) -> None:
+    more = ["--expires", "never"] if verb == "extend-user" else []
+    code, out, err = cli(verb, *more, "--yes", "--json", "--", name)
+    assert code in (2, 5), err
+    assert json.loads(out)["result"]["error"]
+    assert "Traceback" not in err
+    assert ansible.asked == []
+    assert users(ansible) == USERS
+
+
+BAD_OPTIONS = {
+    "key with options": ["add-user", "yuna", "--key", f'command="id" {KEY}'],
+    "somebody else's key": ["add-user", "yuna", "--key", KEY],
+    "uid below the range": ["add-user", "yuna", "--uid", "0"],
+    "uid taken": ["add-user", "yuna", "--uid", "20000"],
+    "bad date": ["add-user", "yuna", "--expires", "31.12.2027"],
+    "bad date when extending": ["extend-user", "minji", "--expires", "soon"],
+    "bad mail": ["add-user", "yuna", "--email", "yuna"],
+    "template in the note": ["add-user", "yuna", "--note", "{{ x }}"],
+    "nobody": ["add-user"],
+    "names and a file": ["add-user", "yuna", "--from", "x.csv"],
+    "no such file": ["add-user", "--from", "x.csv"],
+    "one key for two": ["add-user", "yuna", "seo", "--key", OTHER],
+    "twice": ["add-user", "yuna", "yuna"],
+    "no such host": ["sync-users", "--limit", "node9"],
+    "no such option": ["sync-users", "--force"],
+    "nobody of that name": ["lock-user", "minij"],
+    "removing nobody": ["remove-user", "minij"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_OPTIONS.values(), ids=BAD_OPTIONS.keys())
+def test_what_is_wrong_is_refused_before_anything_is_changed(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
+    code, out, err = cli(*arguments, "--yes", "--json")
+    assert code == 2, err
+    document = json.loads(out)
+    assert document["status"] == "failed"
+    assert document["verb"] == arguments[0]
+    assert document["result"]["error"]
+    assert ansible.asked == []
+    assert users(ansible) == USERS
+
+
+@pytest.mark.parametrize("verb", ["lock-user", "remove-user"])
+def test_protected_people_are_refused(ansible: Ansible, cli: Cli, verb: str) -> None:
+    assert ansible.site is not None
+    (ansible.site / "gpuadmin.yml").write_text("name: test\nprotected: [minji]\n")
+    code, out, _ = cli(verb, "minji", "--yes", "--json")
+    assert code == 5
+    assert json.loads(out)["status"] == "refused"
+    assert ansible.asked == []
+
+
+def test_a_file_with_one_mistake_adds_nobody(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text(f"name,key\nyuna,{OTHER}\n../x,\n")
+    code, _, err = cli("add-user", "--from", str(people), "--yes")
+    assert code == 2
+    assert "people.csv:3: '../x'" in err
+    assert users(ansible) == USERS
+    people.write_text(f"name,key,docker\nyuna,{OTHER},yes\nseo,,no\n")
+    assert cli("add-user", "--from", str(people), "--yes")[0] == 0
+    assert [user["docker"] for user in ansible.asked[0].variables["gpuadmin_users"]] == [True, False]
+
+
+DOCUMENT = {"verb", "site", "run", "status", "check", "hosts", "result"}
+
+# Every verb that prints a document, as it is called where all is well.
+JSON_VERBS: dict[str, list[str]] = {
+    "check": [],
+    "provision": ["--yes"],
+    "drift": [],
+    "add-user": ["yuna", "--yes"],
+    "remove-user": ["minji", "--yes"],
+    "lock-user": ["minji", "--yes"],
+    "unlock-user": ["jiho", "--yes"],
+    "extend-user": ["minji", "--expires", "never", "--yes"],
+    "list-users": [],
+    "sync-users": ["--yes"],
+}
+
+
+@pytest.mark.parametrize(("verb", "arguments"), JSON_VERBS.items())
+def test_one_document_when_all_is_well(ansible: Ansible, cli: Cli, verb: str, arguments: list[str]) -> None:
+    code, out, err = cli(verb, *arguments, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert set(document) == DOCUMENT
+    assert (document["verb"], document["status"], document["site"]) == (verb, "ok", str(ansible.site))
+    for host in document["hosts"].values():
+        assert set(host) == {"status", "changed", "message"}
+    if document["run"]:
+        code, out, _ = cli("runs", document["run"], "--json")
+        assert code == 0
+        assert json.loads(out)["result"] == {**document, "exit_code": 0, "ended": json.loads(out)["result"]["ended"]}
+
+
+@pytest.mark.parametrize("verb", [*JSON_VERBS, "runs", "trust"])
+def test_one_document_where_there_is_no_site(
+    cli: Cli, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUADMIN_SITE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = cli(verb, *JSON_VERBS.get(verb, ["--all"] if verb == "trust" else []), "--json")
+    assert code == 2
+    document = json.loads(out)
+    assert set(document) == DOCUMENT
+    assert (document["verb"], document["status"]) == (verb, "failed")
+    assert "no gpuadmin.yml" in document["result"]["error"]
+    assert "Error: no gpuadmin.yml" in err
+
+
+@pytest.mark.parametrize("verb", [*JSON_VERBS, "runs", "trust"])
+def test_one_document_after_a_usage_error(cli: Cli, verb: str) -> None:
+    code, out, _ = cli(verb, "--no-such-option", "--json")
+    assert code == 2
+    assert set(json.loads(out)) == DOCUMENT
+
+
+def test_one_document_for_a_verb_that_does_not_exist(cli: Cli) -> None:
+    code, out, err = cli("add-usr", "minji", "--json")
+    assert code == 2
+    assert json.loads(out)["verb"] == "add-usr"
+    assert "Did you mean 'add-user'?" in err
+
+
+def test_one_document_after_an_interruption(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_fields: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpuadmin.session.Session.confirm", interrupted)
+    code, out, err = cli("sync-users", "--yes", "--json")
+    assert code == 130
+    assert set(json.loads(out)) == DOCUMENT
+    assert "Traceback" not in err
+
+
+def test_who_interrupts_the_look_is_not_asked_and_changes_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of which a part was seen is none to say yes to."""
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: True)
+    ansible.answer = RunResult({"node1": HostResult("ok")}, interrupted=True)
+    code, _, err = cli("sync-users")
+    assert code == 130
+    assert "nothing was changed" in err
+    assert [one.check for one in ansible.asked] == [True]
+
+
+RESULTS = [
+    (RunResult({"node1": HostResult("changed", ["x"]), "node2": HostResult("ok")}), 0, "ok"),
+    (RunResult({"node1": HostResult("failed", [], "no space"), "node2": HostResult("unreachable")}), 3, "failed"),
+    (RunResult({"node1": HostResult("ok"), "node2": HostResult("unreachable", [], "timed out")}), 4, "failed"),
+    (RunResult({}, error="no such playbook"), 1, "failed"),
+    (RunResult({"node1": HostResult("ok")}, interrupted=True), 130, "failed"),
+]
+
+
+@pytest.mark.parametrize(("answer", "code", "status"), RESULTS)
+def test_exit_codes_document_and_record_agree(
+    ansible: Ansible, cli: Cli, answer: RunResult, code: int, status: str
+) -> None:
+    ansible.answer = answer
+    left, out, err = cli("sync-users", "--yes", "--json")
+    document = json.loads(out)
+    assert (left, document["status"]) == (code, status)
+    assert {name: host["status"] for name, host in document["hosts"].items()} == {
+        name: host.status for name, host in answer.hosts.items()
+    }
+    output = json.loads(cli("runs", document["run"], "--json")[1])
+    assert output["result"]["exit_code"] == code
+    for host in answer.hosts.values():
+        assert (host.message or "") in err
+
+
+DRIFT = [
+    (RunResult({"node1": HostResult("ok")}), 0, []),
+    (RunResult({"node1": HostResult("changed", ["x"])}), 3, ["node1"]),
+    (RunResult({"node1": HostResult("failed", [], "x")}), 3, []),
+    (RunResult({"node1": HostResult("unreachable", [], "x")}), 4, []),
+    (RunResult({"node1": HostResult("changed", ["x"]), "node2": HostResult("unreachable")}), 3, ["node1"]),
+]
+
+
+@pytest.mark.parametrize(("answer", "code", "differing"), DRIFT)
+def test_drift(ansible: Ansible, cli: Cli, answer: RunResult, code: int, differing: list[str]) -> None:
+    ansible.answer = answer
+    left, out, _ = cli("drift", "--json")
+    document = json.loads(out)
+    assert left == code
+    assert document["result"]["differing"] == differing
+    assert document["status"] == ("failed" if code else "ok"), "the document and the exit code agree"
+    assert ansible.asked[0].check
+    assert json.loads(cli("runs", document["run"], "--json")[1])["result"]["exit_code"] == code
+
+
+def test_list_users(ansible: Ansible, cli: Cli) -> None:
+    entry = {"operations": [], "problem": None}
+    ansible.answer = RunResult(
+        {
+            "node1": HostResult("ok", reports={"users": {"minji": {"status": "ok", **entry}}}),
+            "node2": HostResult(
+                "ok", reports={"users": {"minji": {"status": "missing", **entry}, "eve": {"status": "unknown"}}}
+            ),
+            "storage1": HostResult("unreachable"),
+        }
+    )
+    left, out, err = cli("list-users", "--json")
+    document = json.loads(out)
+    assert left == 4, err
+    minji, jiho = document["result"]["users"]
+    assert {host: entry["status"] for host, entry in minji["hosts"].items()} == {"node1": "ok", "node2": "missing"}
+    assert minji["subids"] == {"first": 2**31, "last": 2**31 + 65535}
+    assert jiho["state"] == "locked"
+    assert document["result"]["unregistered"] == {"eve": ["node2"]}
+    assert document["result"]["not_asked"] == ["storage1"]
+    _, out, _ = cli("list-users")
+    assert "missing: node2" in out
+    assert "Not registered, kept as it is: eve on node2" in out
+    ansible.asked.clear()
+    left, out, _ = cli("list-users", "--offline", "--json")
+    assert left == 0
+    assert len(json.loads(out)["result"]["users"]) == 2
+    assert ansible.asked == []
+
+
+def test_a_record_holds_who_when_what_and_no_environment(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    cli("add-user", "yuna", "--yes")
+    assert ansible.site is not None
+    (directory,) = [path for path in (ansible.site / "runs").iterdir() if path.is_dir()]
+    assert directory.stat().st_mode & 0o777 == 0o700
+    run = json.loads((directory / "run.json").read_text())
+    assert run["arguments"] == ["add-user", "yuna", "--yes"]
+    assert run["plan"]["title"] == "Add 1 account to test"
+    assert {step["host"] for step in run["plan"]["steps"]} == {"site", "storage1", "node1", "node2"}
+    for path in directory.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert "s3cret" not in path.read_text()
+
+
+def test_old_runs_are_pruned(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    (ansible.site / "gpuadmin.yml").write_text("name: test\nruns: {keep: 2}\n")
+    identities = [json.loads(cli("sync-users", "--yes", "--json")[1])["run"] for _ in range(4)]
+    left = {path.name for path in (ansible.site / "runs").iterdir() if path.is_dir()}
+    assert len(left) == 2
+    assert left <= set(identities)
+    _, out, _ = cli("runs")
+    assert all(identity in out for identity in left)
+
+
+def test_a_plan_names_hosts_and_what_changes(ansible: Ansible, cli: Cli) -> None:
+    _, out, _ = cli("add-user", "yuna", "--key", OTHER, "--expires", "2027-02-28", "--check")
+    for words in (
+        "users.yml: write yuna",
+        "home /srv/storage/homes/yuna, if there is none",
+        "node1, node2",
+        "account yuna, uid 20003",
+        f"subids {2**31 + 3 * 65536}-{2**31 + 4 * 65536 - 1}",
+        "valid until 2027-02-28",
+        "1 ssh key",
+        "nothing will be changed",
+    ):
+        assert words in " ".join(out.split()), words
+
+
+@pytest.mark.parametrize("verb", ["lock-user", "unlock-user", "extend-user"])
+def test_the_plan_names_every_host_on_which_an_account_changes(ansible: Ansible, cli: Cli, verb: str) -> None:
+    more = ["--expires", "2099-02-28"] if verb == "extend-user" else []
+    code, out, err = cli(verb, "jiho", *more, "--check", "--json")
+    assert code == 0, err
+    record = json.loads((ansible.site / "runs" / json.loads(out)["run"] / "run.json").read_text())
+    assert {step["host"] for step in record["plan"]["steps"]} >= {"node1", "node2", "storage1"}
+
+
+def test_what_stays_of_a_removed_person_is_not_what_is_archived(ansible: Ansible, cli: Cli) -> None:
+    assert "(uid 20000); home and Docker data stay" in cli("remove-user", "minji", "--check")[1]
+    out = cli("remove-user", "minji", "--archive-home", "--check")[1]
+    assert "(uid 20000); Docker data stays" in out
+    assert "home and Docker data stay" not in out
+
+
+def test_the_storage_host_is_in_the_plan_only_where_it_is_meant(ansible: Ansible, cli: Cli) -> None:
+    _, out, _ = cli("add-user", "minji", "--check", "--limit", "node1")
+    assert "storage" not in out.partition("Host ")[0].replace("/srv/storage", "")
+    assert ansible.asked[0].hosts == 1
+
+
+def on_a_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> tuple[int, str]:
+    """Run gpuadmin on a pseudo terminal; return its exit code and all that the terminal showed."""
+    command = [sys.executable, "-m", "gpuadmin", *arguments]
+    controller, terminal = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "CI")}
+    process = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, close_fds=True,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    )  # fmt: skip
+    os.close(terminal)
+    if typed:
+        os.write(controller, typed)
+    output = b""
+    try:
+        while chunk := os.read(controller, 65536):
+            output += chunk
+    except OSError:  # Linux: EIO when the other side is closed
+        pass
+    os.close(controller)
+    return process.wait(30), output.decode()
+
+
+COLOUR = re.compile(r"\x1b\[(?:[0-9]+;)*(?:3[0-8]|9[0-7])[;m]")
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("list-users", "--offline")])
+def test_colours_on_a_terminal_only(site: Path, arguments: tuple[str, ...]) -> None:
+    (site / "users.yml").write_text(USERS)
+    arguments = (*arguments, "--site", str(site))
+    assert COLOUR.search(on_a_terminal(*arguments)[1])
+    assert not COLOUR.search(on_a_terminal(*arguments, NO_COLOR="1")[1])
+    line = [sys.executable, "-m", "gpuadmin", *arguments]
+    assert "\x1b" not in subprocess.run(line, capture_output=True, text=True, check=False).stdout
+
+
+def test_saying_no_on_a_terminal(site: Path) -> None:
+    (site / "users.yml").write_text(USERS)
+    code, output = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"n\n")
+    assert code == 5, output
+    assert "Go ahead?" in output
+    assert "not confirmed; nothing was changed" in output
+    assert (site / "users.yml").read_text() == USERS
+
+
+def test_leaving_at_the_question(site: Path) -> None:
+    (site / "users.yml").write_text(USERS)
+    code, output = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"\x04")
+    assert code == 130, output
+    assert "Traceback" not in output
+    assert (site / "users.yml").read_text() == USERS
+
+
+def test_init_writes_a_site_that_check_accepts(cli: Cli, tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    code, out, _ = cli("init", str(directory), "--storage", "nas1", "--node", "gpu1", "--node", "gpu2")
+    assert code == 0
+    assert "gpuadmin trust --all" in out
+    code, out, _ = cli("check", "--site", str(directory), "--json")
+    assert code == 0, out
+    code, _, err = cli("init", str(directory))
+    assert code == 2
+    assert "holds a site already" in err
+
+
+@pytest.mark.parametrize("node", ["-oProxyCommand=id", "a b", "{{ x }}", "../x"])
+def test_init_refuses_hostile_hosts(cli: Cli, tmp_path: Path, node: str) -> None:
+    code, _, err = cli("init", str(tmp_path / "cluster"), f"--node={node}")
+    assert code == 2
+    assert "not a host name" in err
+    assert not (tmp_path / "cluster").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(cli: Cli, shell: str) -> None:
+    code, out, _ = cli("completion", shell)
+    assert code == 0
+    assert "_GPUADMIN_COMPLETE" in out
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=out, text=True, check=False).returncode == 0
+
+
+LOCAL_DOCUMENTS: dict[str, list[str]] = {
+    "init": ["new-site", "--node", "gpu1"],
+    "schema": ["users.yml"],
+    "schema --reference": ["--reference"],
+    "completion": ["bash"],
+}
+
+
+@pytest.mark.parametrize(("verb", "arguments"), LOCAL_DOCUMENTS.items(), ids=LOCAL_DOCUMENTS.keys())
+def test_verbs_of_this_machine_have_a_document_too(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb = verb.partition(" ")[0]
+    plain = cli(verb, *arguments)[1]
+    if verb == "init":
+        (tmp_path / "new-site/gpuadmin.yml").unlink()
+    code, out, err = cli(verb, *arguments, "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert set(document) == DOCUMENT
+    assert (document["verb"], document["status"], document["run"]) == (verb, "ok", None)
+    result = document["result"]
+    if verb == "init":
+        assert document["site"] == str(tmp_path / "new-site")
+        assert result["next"][1:] == ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check",
+                                      "gpuadmin provision"]  # fmt: skip
+    elif verb == "completion":
+        assert (result["shell"], f"{result['script']}\n") == ("bash", plain)
+    elif "--reference" in arguments:
+        assert result == {"reference": plain}
+    else:
+        assert result == {"file": "users.yml", "schema": json.loads(plain)}
+
+
+def test_the_lab_s_commands_have_a_document_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuadmin.lab.cluster.power_cut", lambda name, host: name == "a")
+    monkeypatch.setattr("gpuadmin.lab.snapshots.save", lambda name, snapshot, progress: None)
+    assert cli("lab", "power-cut", "node1", "--name", "a")[1] == "node1: power cut\n"
+    for name, cut in (("a", True), ("b", False)):
+        document = json.loads(cli("lab", "power-cut", "node1", "--name", name, "--json")[1])
+        assert set(document) == DOCUMENT
+        assert (document["verb"], document["result"]) == ("lab power-cut", {"host": "node1", "cut": cut})
+    assert json.loads(cli("lab", "save", "clean", "--json")[1])["result"] == {"snapshot": "clean"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--version"], 0), (["--help"], 0), ([], 2), (["add-usr"], 2), (["sync-users", "--nothing"], 2),
+        (["runs", "--site", "/nowhere"], 2), (["lab", "status", "--name", "no such"], 2), (["lab", "start"], 2),
+    ],
+)  # fmt: skip
+def test_it_looks_the_same_however_it_is_called(arguments: list[str], code: int) -> None:
+    """The command, and the module; and every error is `Error:`, with a `Hint:` below it."""
+    command = Path(sys.executable).parent / "gpuadmin"
+    seen = [
+        subprocess.run([*line, *arguments], capture_output=True, text=True, check=False)
+        for line in ([str(command)], [sys.executable, "-m", "gpuadmin"])
+    ]
+    assert [(one.returncode, one.stdout, one.stderr) for one in seen[:1]] == [
+        (one.returncode, one.stdout, one.stderr) for one in seen[1:]
+    ]
+    assert seen[0].returncode == code
+    if code and arguments:
+        first, *_, last = seen[0].stderr.splitlines()
+        assert first.startswith("Error: ")
+        assert last.startswith("Hint: ")
+
+
+def test_verbs_complete() -> None:
+    environment = {**os.environ, "_GPUADMIN_COMPLETE": "bash_complete", "COMP_WORDS": "gpuadmin add", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuadmin"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["plain,add-user"], done.stderr
+
+
+def test_help_names_every_verb(cli: Cli) -> None:
+    code, out, _ = cli("--help")
+    assert code == 0
+    for verb, words in VERBS.items():
+        assert verb in out
+        assert words in out
+
+
+def document_of(out: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(out)
+    return value
+
+
+def test_an_empty_site_has_nothing_to_do(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    (ansible.site / "inventory/hosts.yml").write_text("all: {}\n")
+    code, out, _ = cli("sync-users", "--yes", "--json")
+    assert code == 0
+    assert set(document_of(out)) == DOCUMENT
+    assert ansible.asked == []

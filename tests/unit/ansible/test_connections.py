@@ -1,0 +1,58 @@
+"""Where the sockets of open ssh connections lie: whoever could put one there would answer in a host's place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.ansible import connections
+from gpuadmin.errors import GpuadminError
+
+
+@pytest.fixture
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the directory will be."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / f"gpuadmin-{os.getuid()}"
+
+
+def test_it_is_ours_alone_and_one_for_each_site(ours: Path, tmp_path: Path) -> None:
+    first = connections.directory(tmp_path / "a/known_hosts")
+    assert first.parent == ours
+    assert connections.directory(tmp_path / "b/known_hosts") != first
+    assert connections.directory(tmp_path / "a/known_hosts") == first
+    assert {path.stat().st_mode & 0o777 for path in (ours, first)} == {0o700}
+
+
+def test_one_that_others_can_enter_is_refused(ours: Path, tmp_path: Path) -> None:
+    ours.mkdir(mode=0o700)
+    ours.chmod(0o770)
+    with pytest.raises(GpuadminError, match="belongs to somebody else or is open to others"):
+        connections.directory(tmp_path / "known_hosts")
+
+
+def test_a_link_is_refused(ours: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    ours.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(GpuadminError, match="belongs to somebody else"):
+        connections.directory(tmp_path / "known_hosts")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_another_persons_is_refused(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = os.getuid() + 1
+    (tmp_path / f"gpuadmin-{other}").mkdir(mode=0o700)
+    monkeypatch.setattr(connections.os, "getuid", lambda: other)
+    with pytest.raises(GpuadminError, match="belongs to somebody else"):
+        connections.directory(tmp_path / "known_hosts")
+
+
+def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours.write_text("")
+    with pytest.raises(GpuadminError, match=f"gpuadmin-{os.getuid()}: File exists"):
+        connections.directory(tmp_path / "known_hosts")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "of a session that ended"))
+    with pytest.raises(GpuadminError, match="No such file or directory"):
+        connections.directory(tmp_path / "known_hosts")

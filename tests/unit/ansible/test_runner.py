@@ -1,0 +1,321 @@
+"""The run layer: what ansible-playbook is told, what it may see, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible import interrupt
+from gpuadmin.ansible import runner as layer
+from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, unsafe
+from gpuadmin.config.load import load_site
+from gpuadmin.results import RunResult
+from tests.unit.support import make_local_site, stubbed, write_playbook
+
+BASE = Invocation(playbook="x", inventory=(Path("/i"),), known_hosts=Path("/s/known_hosts"), hosts=3)
+
+COMMAND_LINES: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json"]),
+    ({"hosts": 40}, ["--diff", "--forks", "40", "--extra-vars", "@/w/v.json"]),
+    ({"hosts": 5000}, ["--diff", "--forks", "200", "--extra-vars", "@/w/v.json"]),
+    ({"check": True}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json", "--check"]),
+    ({"verbosity": 1}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json"]),
+    ({"verbosity": 3}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json", "-vv"]),
+    (
+        {"secrets": Secrets(ssh="s3cret", become="s3cret")},
+        ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json", "--ask-pass", "--ask-become-pass"],
+    ),
+    ({"variables": {"a": "s3cret"}}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json"]),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), COMMAND_LINES)
+def test_the_command_line(change: dict[str, Any], expected: list[str]) -> None:
+    fields = {"playbook": "x", "inventory": (Path("/i"),), "known_hosts": Path("/k"), "hosts": 3} | change
+    assert command_line(Invocation(**fields), Path("/w/v.json")) == expected
+
+
+def test_secrets_do_not_show() -> None:
+    assert "s3cret" not in repr(Invocation(**{**vars(BASE), "secrets": Secrets(ssh="s3cret", become="s3cret")}))
+
+
+def test_the_environment_is_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_SECRET_ACCESS_KEY": "s3cret",
+        "ANSIBLE_HOST_KEY_CHECKING": "False",
+        "ANSIBLE_CONFIG": "/elsewhere/ansible.cfg",
+        "ANSIBLE_STRATEGY_PLUGINS": "/elsewhere",
+        "PYTHONPATH": "/elsewhere",
+        "LD_PRELOAD": "/elsewhere.so",
+        "HOME": "/home/admin",
+        "SSH_AUTH_SOCK": "/run/agent",
+    }.items():
+        monkeypatch.setenv(name, value)
+    seen = environment(BASE, Path("/w"), Path("/c"))
+    assert "s3cret" not in "".join(seen.values())
+    assert "elsewhere" not in "".join(seen.values())
+    assert seen["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+    assert "StrictHostKeyChecking=yes" in seen["ANSIBLE_SSH_ARGS"]
+    assert seen["ANSIBLE_CONFIG"] == "/w/ansible.cfg"
+    assert seen["ANSIBLE_INJECT_FACT_VARS"] == "False"
+    assert seen["SSH_AUTH_SOCK"] == "/run/agent"
+    assert seen["PATH"].split(":")[2:] == [
+        "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("directory", ["/s", "/with a blank", "/한글"])
+def test_the_sites_host_keys_are_the_ones_that_ssh_reads(directory: str, tmp_path: Path) -> None:
+    """Asked of ssh itself, which has its own way of reading quotes."""
+    known = Path(directory) / "known_hosts"
+    invocation = Invocation(playbook="x", inventory=(), known_hosts=known, hosts=1)
+    arguments = environment(invocation, tmp_path, tmp_path)["ANSIBLE_SSH_ARGS"]
+    import shlex
+
+    output = subprocess.run(
+        ["ssh", "-G", "-F", "/dev/null", *shlex.split(arguments), "node1"], check=True, capture_output=True, text=True
+    ).stdout
+    (line,) = [line for line in output.splitlines() if line.startswith("userknownhostsfile")]
+    assert str(known) in line
+    assert "stricthostkeychecking true" in output
+
+
+def test_user_data_is_marked() -> None:
+    assert unsafe({"a": ["{{ x }}", {"b": "y"}, 3, None, True, ("z",)]}) == {
+        "a": [
+            {"__ansible_unsafe": "{{ x }}"},
+            {"b": {"__ansible_unsafe": "y"}},
+            3,
+            None,
+            True,
+            [{"__ansible_unsafe": "z"}],
+        ]
+    }
+
+
+Runner = Callable[..., RunResult]
+
+
+@pytest.fixture
+def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Run tasks for real, on this machine: `playbook(tasks, variables=…, secrets=…)`."""
+    site = load_site(str(make_local_site(tmp_path / "site")))
+    content = tmp_path / "content"
+    monkeypatch.setattr(layer, "content_path", content.joinpath)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def go(tasks: str, **fields: Any) -> RunResult:
+        write_playbook(content, "test", tasks)
+        variables = {"gpuadmin_site": {"admin": {"user": "x", "ssh_key": None}}, **fields.pop("variables", {})}
+        invocation = Invocation(
+            playbook="test", inventory=site.inventory.sources, known_hosts=site.known_hosts, hosts=3,
+            variables=variables, log=tmp_path / "log.txt", **fields,
+        )  # fmt: skip
+        result = layer.run(invocation)
+        assert list(temporary.iterdir()) == [], "the run left something behind"
+        return result
+
+    return go
+
+
+HOSTILE = "{{ lookup('pipe', 'touch MARK') }} \"'$(touch MARK)`touch MARK`; 한글\n%{#"
+
+
+def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mark = tmp_path / "MARK"
+    text = HOSTILE.replace("MARK", str(mark))
+    result = playbook(
+        f"""
+- name: Write it
+  ansible.builtin.copy:
+    content: "{{{{ users[0].note }}}}"
+    dest: {tmp_path}/{{{{ inventory_hostname }}}}
+    mode: "0600"
+- name: Fail on one
+  ansible.builtin.fail:
+    msg: "not here: {{{{ users[0].note }}}}"
+  when: inventory_hostname == 'node2'
+""",
+        variables={"users": [{"note": text}]},
+    )
+    assert {name: host.status for name, host in result.hosts.items()} == {
+        "storage1": "changed", "node1": "changed", "node2": "failed",
+    }  # fmt: skip
+    assert (tmp_path / "node1").read_text() == text
+    assert not mark.exists()
+    assert result.hosts["node1"].changed == ["Write it"]
+    assert "not here: {{ lookup" in str(result.hosts["node2"].message)
+    assert result.error is None
+    assert (tmp_path / "log.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_check_mode_and_the_real_run_say_the_same(playbook: Runner, tmp_path: Path) -> None:
+    tasks = f"""
+- name: Make a directory
+  ansible.builtin.file:
+    path: {tmp_path}/made-{{{{ inventory_hostname }}}}
+    state: directory
+    mode: "0700"
+"""
+    predicted = playbook(tasks, check=True)
+    assert not list(tmp_path.glob("made-*"))
+    assert playbook(tasks).hosts == predicted.hosts
+    assert {host.status for host in playbook(tasks).hosts.values()} == {"ok"}
+
+
+def test_a_result_of_any_size_counts(playbook: Runner) -> None:
+    result = playbook("- name: Say much\n  ansible.builtin.command: head --bytes=900000 /dev/zero\n")
+    assert {host.status for host in result.hosts.values()} == {"changed"}
+
+
+def test_a_limit(playbook: Runner) -> None:
+    tasks = "- name: Look\n  ansible.builtin.debug:\n    msg: x\n"
+    assert list(playbook(tasks, limit="golden").hosts) == ["node1"]
+
+
+def test_a_playbook_that_ansible_cannot_read(playbook: Runner) -> None:
+    result = playbook("- name: Nothing\n  no.such.module:\n")
+    assert result.hosts == {}
+    assert "no.such.module" in str(result.error)
+
+
+def test_passwords_are_in_no_command_line_environment_or_file(playbook: Runner, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    result = playbook(
+        f"""
+- name: Look at every process, and at every file of the run
+  ansible.builtin.shell: |
+    cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | grep -a -c 's3cre[t]' >> {seen}
+    grep -r -l 's3cre[t]' "$TMPDIR" >> {seen}
+    true
+  when: inventory_hostname == 'node1'
+""",
+        secrets=Secrets(ssh="s3cret-ssh", become="s3cret-become"),
+    )
+    assert result.hosts["node1"].status == "changed", result
+    assert seen.read_text() == "0\n"
+    assert "s3cret" not in (tmp_path / "log.txt").read_text()
+
+
+def ours(marker: Path) -> list[str]:
+    """The command lines of all processes that were started with TMPDIR below the marker."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and str(marker).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def sleeping(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """`gpuadmin sync-users --yes --json` in the middle of a task that takes long on every host."""
+    content = tmp_path / "content"
+    write_playbook(
+        content,
+        "sync-users",
+        f"""
+- name: Take long
+  ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 600'
+""",
+    )
+    make_local_site(tmp_path / "site")
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        stubbed(content, "sync-users", "--yes", "--json", "--site", str(tmp_path / "site")),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "TEST_GRACE": "3"}, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob("begun-*"))) < 3:
+        assert time.monotonic() < deadline, "the playbook did not start"
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)  # the playbook makes files: nothing tells of one
+    yield process
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["kill", "Ctrl-C on a terminal"])
+def test_an_interrupted_run_leaves_no_process(sleeping: subprocess.Popen[str], tmp_path: Path, group: bool) -> None:
+    assert any("ansible-playbook" in line for line in ours(tmp_path / "tmp"))
+    begun = time.monotonic()
+    if group:
+        os.killpg(sleeping.pid, signal.SIGINT)
+    else:
+        os.kill(sleeping.pid, signal.SIGINT)
+    out, err = sleeping.communicate(timeout=300)
+    assert time.monotonic() - begun < 300, "it waited for what was going on"
+    assert sleeping.returncode == 130, err
+    assert "Traceback" not in err
+    assert "Interrupted" in err
+    assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
+    # a module that was ended in the middle may leave its own directory; what a run is made from is gone
+    assert list((tmp_path / "tmp").glob("gpuadmin-*")) == []
+    document = json.loads(out)
+    assert document["status"] == "failed"
+    (directory,) = [path for path in (tmp_path / "site/runs").iterdir() if path.is_dir()]
+    result = json.loads((directory / "result.json").read_text())
+    assert result["exit_code"] == 130
+
+
+def test_an_ansible_that_hangs_is_ended_all_the_same(sleeping: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Stopped, it hears neither INT nor TERM; neither do its workers."""
+    for process in interrupt._children(sleeping.pid):
+        os.kill(process, signal.SIGSTOP)
+    os.kill(sleeping.pid, signal.SIGINT)
+    _, err = sleeping.communicate(timeout=300)
+    assert sleeping.returncode == 130, err
+    assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
+
+
+def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tmp_path: Path) -> None:
+    other = subprocess.run(
+        stubbed(tmp_path / "content", "add-user", "minji", "--yes", "--json", "--site", str(tmp_path / "site")),
+        check=False, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert other.returncode == 5
+    document = json.loads(other.stdout)
+    assert document["status"] == "refused"
+    assert f"runs sync-users since {time.strftime('%Y-')}" in document["result"]["error"]
+    assert f"process {sleeping.pid}" in document["result"]["error"]
+    assert (tmp_path / "site/users.yml").read_text() == "users: []\n"
+    os.kill(sleeping.pid, signal.SIGINT)
+    sleeping.communicate(timeout=30)
+
+
+def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
+    sleeping: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    sleeping.kill()
+    sleeping.communicate()
+    deadline = time.monotonic() + 20
+    while [line for line in ours(tmp_path / "tmp") if "ansible" in line] and time.monotonic() < deadline:
+        time.sleep(0.2)  # no children of this process: nothing tells of their end
+    assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
+    write_playbook(tmp_path / "content", "sync-users", "- name: Look\n  ansible.builtin.debug:\n    msg: x\n")
+    again = subprocess.run(
+        stubbed(tmp_path / "content", "sync-users", "--yes", "--json", "--site", str(tmp_path / "site")),
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    runs = subprocess.run(
+        stubbed(tmp_path / "content", "runs", "--json", "--site", str(tmp_path / "site")),
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert [run["status"] for run in json.loads(runs.stdout)["runs"]] == ["ok", "unfinished"]

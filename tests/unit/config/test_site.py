@@ -1,0 +1,352 @@
+"""Finding, loading and checking a site."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.config.check import findings
+from gpuadmin.config.load import find_site, load_settings, load_site
+from gpuadmin.config.reference import json_schemas, reference_page
+from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.errors import ConfigError
+from tests.unit.support import HOSTS, public_key
+
+
+def test_a_site_is_found_from_the_option_the_environment_or_upwards(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = site / "inventory"
+    monkeypatch.chdir(deep)
+    assert find_site(None) == site
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"no gpuadmin\.yml in"):
+        find_site(None)
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    assert find_site(None) == site
+    with pytest.raises(ConfigError, match=r"no gpuadmin\.yml there \(--site\)"):
+        find_site(str(tmp_path))
+    monkeypatch.setenv("GPUADMIN_SITE", str(tmp_path))
+    with pytest.raises(ConfigError, match="GPUADMIN_SITE"):
+        find_site(None)
+
+
+def test_a_new_site_is_valid_and_every_host_is_in_its_groups(site: Path) -> None:
+    loaded = load_site(str(site))
+    assert {host.name: set(host.groups) for host in loaded.inventory.hosts} == {
+        "storage1": {"storage"},
+        "node1": {"gpu", "golden"},
+        "node2": {"gpu"},
+    }
+    assert [found for found in findings(loaded) if found.level == "error"] == []
+    assert (site / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_writing_a_site_again_keeps_what_people_wrote(site: Path) -> None:
+    (site / "users.yml").write_text("# mine\nusers: []\n")
+    (site / "gpuadmin.yml").write_text("# mine\nname: mine\n")
+    write_site(site, name="other", settings={}, hosts=HOSTS[:1])
+    assert (site / "users.yml").read_text() == "# mine\nusers: []\n"
+    assert load_settings(site).name == "mine"
+
+
+SETTINGS_MISTAKES = {
+    "label: x\n": ["gpuadmin.yml:1: label: there is no such field", "name: is missing"],
+    "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
+    "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
+    "name: x\naccounts:\n  source: ldap\n": ["gpuadmin.yml:3: accounts.source: ", "'registry' or 'directory'"],
+    "name: x\naccounts:\n  uid_first: many\n": [
+        "gpuadmin.yml:3: accounts.uid_first: ",
+        "must be a whole number, not 'many'",
+    ],
+    "name: '{{ x }}'\n": ["gpuadmin.yml:1: name: holds the template marker '{{'"],
+    "name: x\nterm: {name: 2026-2, deadline: soon}\n": ["gpuadmin.yml:2: term.deadline: 'soon' is not a date"],
+    "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
+    "name: [\n": ["gpuadmin.yml:", "is not valid YAML"],
+    "": ["name: is missing"],
+}
+
+
+@pytest.mark.parametrize(("text", "words"), SETTINGS_MISTAKES.items())
+def test_mistakes_in_the_settings_name_file_line_and_path(site: Path, text: str, words: list[str]) -> None:
+    (site / "gpuadmin.yml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(site))
+    for word in words:
+        assert word in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_no_text(site: Path) -> None:
+    (site / "gpuadmin.yml").write_bytes(b"name: \xff\xfe\n")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_site(str(site))
+
+
+@pytest.mark.parametrize("text", ["all: [\n", "- a\n"])
+def test_an_inventory_that_ansible_would_only_warn_about(site: Path, text: str) -> None:
+    (site / "inventory/hosts.yml").write_text(text)
+    with pytest.raises(ConfigError, match=r"hosts\.yml"):
+        load_site(str(site))
+
+
+def test_a_limit_that_names_nobody(site: Path) -> None:
+    inventory = load_site(str(site)).inventory
+    assert [host.name for host in inventory.limited("gpu:!node2")] == ["node1"]
+    assert [host.name for host in inventory.limited("node*")] == ["node1", "node2"]
+    with pytest.raises(ConfigError, match="names no host of this site"):
+        inventory.limited("node9")
+
+
+USER = f"  - name: minji\n    uid: 20000\n    keys: ['{public_key('minji')}']\n"
+TODAY = date(2026, 11, 21)
+
+
+def hosts_yml(**groups: list[str]) -> str:
+    lines = ["all:", "  children:"]
+    for group, hosts in groups.items():
+        lines += [f"    {group}:", "      hosts:", *(f"        {host}: {{}}" for host in hosts)]
+    return "\n".join(lines) + "\n"
+
+
+CHECKS = {
+    "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/hosts.yml", "names no host"),
+    "no storage": (
+        {"inventory/hosts.yml": hosts_yml(gpu=["n1"])}, "error", "inventory/hosts.yml: storage", "no host is in it",
+    ),
+    "no node": ({"inventory/hosts.yml": hosts_yml(storage=["s"])}, "error", "hosts.yml: gpu", "no host is in it"),
+    "two golden": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1", "n2"], golden=["n1", "n2"])},
+        "error", "golden", "holds n1, n2",
+    ),
+    "a host of no group": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], printers=["p"])},
+        "warning", "inventory/hosts.yml: p", "is in no group",
+    ),
+    "two names for one machine": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"]) + "    gpu: {hosts: {n1: {ansible_host: s}}}\n"},
+        "error", "inventory/hosts.yml: s", "like n1",
+    ),
+    "a host named like a group": (
+        {"inventory/hosts.yml": hosts_yml(storage=["storage"], gpu=["n1"])},
+        "error", "inventory/hosts.yml: storage", "a host and a group have this name",
+    ),
+    "a host named like a group of the site's": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["rack"], rack=["n1"])},
+        "error", "inventory/hosts.yml: rack", "a host and a group have this name",
+    ),
+    "a node that serves homes": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["s", "n1"])},
+        "error", "inventory/hosts.yml: s", "is in gpu and in storage",
+    ),
+    "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
+    "a server that is none": (
+        {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "no host of group storage",
+    ),
+    "a mountpoint elsewhere": (
+        {"gpuadmin.yml": "name: x\nhomes: {export: /srv/homes, mountpoint: /data}\n"},
+        "error", "homes.mountpoint", "is not below it",
+    ),
+    "backups that nodes can see": (
+        {"gpuadmin.yml": "name: x\nbackups: {directory: /srv/storage/homes/backups}\n"},
+        "error", "backups.directory", "which every node can see",
+    ),
+    "a copy beside the original": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], backup=["s"])},
+        "error", "inventory/hosts.yml: s", "a copy on the same host is none",
+    ),
+    "docker on NFS": (
+        {"gpuadmin.yml": "name: x\ndocker: {data: /home/docker}\n"}, "error", "docker.data", "which is NFS",
+    ),
+    "expired": (
+        {"users.yml": "users:\n" + USER + "    expires: 2026-11-20\n"}, "warning", "users.yml:2", "expired on",
+    ),
+    "no key": ({"users.yml": "users: [{name: minji, uid: 20000}]\n"}, "warning", "users.yml:1", "no ssh key"),
+    "a slip in protected": (
+        {"gpuadmin.yml": "name: x\nprotected: [minij]\n"}, "warning", "protected", "'minij' is not in users.yml",
+    ),
+    "a term that is over": (
+        {"gpuadmin.yml": "name: x\nterm: {name: a, deadline: 2026-11-20}\n"}, "warning", "term.deadline", "ended on",
+    ),
+    "somebody without an address": (
+        {"gpuadmin.yml": "name: x\nmail: {host: h, sender: a@example.org}\n", "users.yml": "users:\n" + USER},
+        "warning", "users.yml", "no e-mail address, so never notified: minji",
+    ),
+    "nearly all uids": (
+        {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
+        "warning", "accounts", "1 of 1 uids are taken",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "level", "where", "message"), CHECKS.values(), ids=CHECKS.keys())
+def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: str, message: str) -> None:
+    for name, text in files.items():
+        (site / name).write_text(text)
+    found = findings(load_site(str(site)), today=TODAY)
+    assert [one for one in found if one.level == level and where in one.where and message in one.message], found
+    assert all(one.hint for one in found)
+
+
+def test_a_password_does_not_lie_in_the_site(site: Path) -> None:
+    mail = "name: x\nmail: {{host: h, sender: a@example.org, user: u, password_file: {}}}\n"
+    (site / "gpuadmin.yml").write_text(mail.format(site / "password"))
+    found = [one for one in findings(load_site(str(site)), today=TODAY) if one.level == "error"]
+    assert ["is in the site" in one.message for one in found] == [True]
+    (site / "gpuadmin.yml").write_text(mail.format("password"))
+    with pytest.raises(ConfigError, match="must be an absolute path"):
+        load_site(str(site))
+
+
+def test_the_last_day_still_counts(site: Path) -> None:
+    (site / "users.yml").write_text("users:\n" + USER + "    expires: 2026-11-21\n")
+    assert not [one for one in findings(load_site(str(site)), today=TODAY) if "expired" in one.message]
+
+
+def test_pinned_hosts(site: Path) -> None:
+    key = public_key("host", comment="")
+    (site / "known_hosts").write_text(f"[127.0.0.1]:1 {key}\n[127.0.0.1]:2,[127.0.0.1]:3 {key}\n")
+    assert list(findings(load_site(str(site)), today=TODAY)) == []
+
+
+@pytest.mark.parametrize("file", ["gpuadmin.schema.json", "users.schema.json"])
+def test_json_schemas_are_closed_and_explain_every_field(file: str) -> None:
+    schema = json.loads(json_schemas()[file])
+    for node in (schema, *schema.get("$defs", {}).values()):
+        assert node["additionalProperties"] is False
+        for name, field in node["properties"].items():
+            meaning = field.get("description") or schema["$defs"][field["$ref"].rpartition("/")[2]].get("description")
+            assert meaning, f"{node['title']}.{name}"
+
+
+def test_the_reference_names_every_field() -> None:
+    page = reference_page()
+    for field in (
+        "accounts.uid_first",
+        "docker.repository.url",
+        "users[].expires",
+        "retired[].removed",
+        "term.deadline",
+    ):
+        assert f"| `{field}` |" in page
+
+
+def test_a_host_name_that_yaml_would_read_as_something_else(tmp_path: Path) -> None:
+    hosts = [
+        SiteHost("storage1", ("storage",)),
+        SiteHost("no", ("gpu",)),
+        SiteHost("1e3", ("gpu",)),
+        SiteHost("007", ("gpu",)),
+    ]
+    write_site(tmp_path / "odd", name="yes", settings={}, hosts=hosts)
+    loaded = load_site(str(tmp_path / "odd"))
+    assert [host.name for host in loaded.inventory.hosts] == ["no", "1e3", "007", "storage1"]
+    assert loaded.settings.name == "yes"
+
+
+@pytest.mark.parametrize("name", ["2026", "a: b", "#1", "'quoted'", '"', "- x", "한글 서버", "null", "{a}"])
+def test_any_name_of_a_cluster_survives_being_written(tmp_path: Path, name: str) -> None:
+    write_site(tmp_path / "odd", name=name, settings={}, hosts=HOSTS)
+    assert load_site(str(tmp_path / "odd")).settings.name == name
+
+
+def test_check_finds_all_files_mistakes_at_once(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    (site / "gpuadmin.yml").write_text("name: x\nadmmin: {user: y}\nterm: {name: x, deadline: 2027-02-30}\n")
+    (site / "users.yml").write_text("users:\n" + USER + USER + "    locked: maybe\n" + USER)
+    (site / "inventory/group_vars").mkdir()
+    (site / "inventory/group_vars/gpu.yml").write_text("a: [\n")
+    (site / "known_hosts").write_bytes("김".encode("cp949"))
+    code, _, err = cli("check", "--site", str(site))
+    assert code == 2
+    for words in (
+        "gpuadmin.yml:2: admmin: there is no such field; did you mean 'admin'?",
+        "gpuadmin.yml:3: term.deadline: '2027-02-30' is a day or a time that does not exist",
+        "users[1].locked: must be true or false, not 'maybe'",
+        "users[2].name: 'minji' appears twice",
+        "gpu.yml:2: is not valid YAML",
+        "known_hosts:1: is not UTF-8",
+        "iconv -f CP949 -t UTF-8",
+    ):
+        assert words in err
+    code, out, _ = cli("check", "--json", "--site", str(site))
+    assert code == 2
+    found = json.loads(out)["result"]["findings"]
+    assert {"gpuadmin.yml:2", "gpuadmin.yml:3", "gpu.yml:2"} <= {one["where"] for one in found}
+
+
+def test_the_same_about_many_is_one_line(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    people = "".join(f"  - {{name: user{n}, uid: {20000 + n}, expires: 2020-01-01}}\n" for n in range(5000))
+    (site / "users.yml").write_text(f"users:\n{people}")
+    code, out, err = cli("check", "--site", str(site))
+    assert code == 0, err
+    assert "5000 people have no ssh key and cannot log in: user0, user1, " in out
+    assert "5000 people have expired: user0, user1, " in out
+    assert "and 4990 more" in out
+    assert len(out.splitlines()) < 10
+
+
+def test_what_will_not_work_later_is_found_now(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    (site / "gpuadmin.yml").write_text(
+        "name: x\nadmin: {ssh_key: /nonexistent/key}\nmail: {host: localhost, sender: a@example.org}\n"
+    )
+    (site / "known_hosts").write_text("# ours\n\nnode1 ssh-ed25519 AAAA\n")
+    (site / "templates/mail").mkdir(parents=True)
+    (site / "templates/mail/notice.en.j2").write_text("Subject: x\n\n{{ nobody }}\n")
+    code, out, _ = cli("check", "--site", str(site))
+    assert code == 2
+    assert "gpuadmin.yml: admin.ssh_key: /nonexistent/key is no file" in out
+    assert "known_hosts:3: is no host key" in out
+    assert "templates/mail/notice.en.j2: " in out
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        (("--storage", "nas", "--node", "nas"), "'nas' is named twice"),
+        (("--storage", "nas", "--node", "n1", "--node", "n1"), "'n1' is named twice"),
+        (("--storage", "gpu", "--node", "n1"), "a host and a group have this name"),
+        (("--storage", "nas", "--node", "n1", "--admin", "{{ x }}"), "template marker"),
+    ],
+)
+def test_init_writes_nothing_that_check_refuses(
+    tmp_path: Path, cli: Callable[..., tuple[int, str, str]], hosts: tuple[str, ...], words: str
+) -> None:
+    code, _, err = cli("init", str(tmp_path / "new"), *hosts)
+    assert (code, words in err) == (2, True), err
+    assert not (tmp_path / "new").exists()
+
+
+def test_some_hosts_can_be_named_later(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    assert cli("init", str(tmp_path / "a"))[0] == 0
+    assert cli("init", str(tmp_path / "b"), "--node", "n1")[0] == 0
+    assert cli("init", str(tmp_path / "c"), "--storage", "nas")[0] == 0
+
+
+def test_a_full_disk_below_the_output_is_a_sentence(site: Path) -> None:
+    for arguments in (["check"], ["runs", "--json"], ["list-users", "--offline"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "gpuadmin", *arguments, "--site", str(site)],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert (done.returncode, "Error: No space left on device, on this machine" in done.stderr) == (1, True), (
+            done.stderr
+        )
+        assert "Traceback" not in done.stderr
+
+
+def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", f'cd {gone} && rmdir {gone} && exec {sys.executable} -m gpuadmin check --site "{site}"'],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    assert (done.returncode, "was deleted" in done.stderr) == (1, True), done.stderr

@@ -1,0 +1,47 @@
+"""What an account, a group or a range of ids of somebody else is kept from."""
+
+from __future__ import annotations
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
+
+FILES = {
+    "passwd": "root:x:0:0::/root:/bin/bash\n", "shadow": "root:*:1:0:99999:7:::\n", "group": "root:x:0:\n",
+    "gshadow": "root:*::\n", "subuid": None, "subgid": None,
+}  # fmt: skip
+HASH = "$y$j9T$abc$def"
+
+
+def test_a_newcomer_of_a_name_gets_nothing_of_whoever_had_it() -> None:
+    """The node still remembers a minji of another uid: neither the password nor the groups are this person's."""
+    old = Record(User("minji", 20001, 20001, home="/home/minji"), HASH, 20000, ("video",))
+    desired = DesiredState(Settings(), {"minji": old}, (), "/roots/a")
+    files = {**FILES, "group": "root:x:0:\nvideo:x:44:\n", "gshadow": "root:*::\nvideo:*::\n"}
+    request = Request(Settings(), [{"name": "minji", "uid": 20005}])
+    plan = compute(request, Observed(files, desired, root="/roots/b", today=20700))
+    assert plan.users["minji"].status == "missing"
+    assert HASH not in plan.files["shadow"]
+    assert "video:x:44:\n" in plan.files.get("group", "") + "video:x:44:\n" * ("group" not in plan.files)
+    assert plan.desired.records["minji"].password is None
+    assert plan.desired.records["minji"].groups == ()
+
+
+def test_a_group_that_is_somebody_elses_first_one_stays() -> None:
+    """Without it their files would belong to a number that the next newcomer gets."""
+    files = {
+        **FILES,
+        "passwd": f"{FILES['passwd']}minji:x:20001:20001::/:/bin/sh\nservice:x:901:20001::/:/bin/sh\n",
+        "shadow": f"{FILES['shadow']}minji:*:1::::::\nservice:!:1::::::\n",
+        "group": f"{FILES['group']}minji:x:20001:\n", "gshadow": f"{FILES['gshadow']}minji:!::\n",
+    }  # fmt: skip
+    absent = Request(Settings(), (), [{"name": "minji", "uid": 20001}])
+    plan = compute(absent, Observed(files, today=20700))
+    assert "minji:" not in plan.files["passwd"]
+    assert "service:x:901:20001" in plan.files["passwd"]
+    assert "minji:x:20001:" in plan.files["group"]
+    # and goes where nobody else is in it
+    files["passwd"] = str(files["passwd"]).replace("901:20001", "901:901")
+    assert "minji:" not in compute(absent, Observed(files, today=20700)).files["group"]

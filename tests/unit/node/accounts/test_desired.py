@@ -1,0 +1,68 @@
+"""The desired state of a node's accounts: written and read again, and damage is never an empty one."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import desired
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
+
+STATE = DesiredState(
+    Settings(docker_data="/local/docker"),
+    {"minji": Record(User("minji", 20001, 20001, home="/home/minji"), "$y$hash", 20000, ("video",))},
+    (("jiho", 20002),),
+    "/roots/a",
+)
+
+
+def test_what_is_saved_is_loaded_and_root_s_alone(tmp_path: Path) -> None:
+    assert desired.load(str(tmp_path)) == DesiredState()
+    path = tmp_path / desired.FILE
+    path.write_text("older")
+    path.chmod(0o644)
+    desired.save(str(tmp_path), STATE)
+    assert desired.load(str(tmp_path)) == STATE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"format": 1}'])
+def test_damage_is_no_empty_state(data: bytes) -> None:
+    with pytest.raises(NodeError, match=r"accounts\.json"):
+        desired.parse(data, "/var/lib/gpuadmin/accounts.json")
+
+
+def test_a_format_to_come_is_not_guessed_at() -> None:
+    document = {**json.loads(desired.render(STATE)), "format": desired.FORMAT + 1}
+    with pytest.raises(NodeError, match="gpuadmin provision"):
+        desired.parse(json.dumps(document).encode(), "x")
+
+
+@pytest.mark.parametrize("change", [{"name": "root:x"}, {"uid": "many"}])
+def test_a_person_who_cannot_be_is_named(change: dict[str, object]) -> None:
+    document = json.loads(desired.render(STATE))
+    document["users"][0].update(change)
+    with pytest.raises(NodeError, match="x cannot be read"):
+        desired.parse(json.dumps(document).encode(), "x")
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({"source": "ldap"}, "neither registry nor directory"),
+        ({"group": "a b"}, "is not a group name"),
+        ({"gid": "many"}, "gid: 'many' is not a number"),
+        ({"uid_first": 999}, "not a human range"),
+        ({"uid_first": 30000, "uid_last": 20000}, "not a human range"),
+        ({"subid_base": 49999}, "must be above uid_last"),
+        ({"docker_data": "docker"}, "is not a plain absolute path"),
+        ({"docker_data": "/local/../etc"}, "is not a plain absolute path"),
+    ],
+)
+def test_settings_that_cannot_be(raw: dict[str, object], words: str) -> None:
+    with pytest.raises(NodeError, match=words):
+        desired.settings_from(raw)

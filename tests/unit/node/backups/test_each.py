@@ -1,0 +1,61 @@
+"""The same job on many homes: what one does to its process is that home's problem, and the others go on."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import time
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.each import Failed, each
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+
+def job(task: str) -> str:
+    if task == "dies":
+        os._exit(7)
+    if task == "refuses":
+        raise NodeError("there is no such home")
+    if task == "is broken":
+        raise ZeroDivisionError("oops")
+    if task == "takes long":
+        time.sleep(60)  # longer than the deadline
+    if task == "takes memory":
+        raise MemoryError
+    return task.upper()
+
+
+def test_whatever_one_does_the_others_have_results() -> None:
+    tasks = ["a", "dies", "refuses", "is broken", "takes memory", "b"]
+    done = dict(each(job, tasks, 2, 50))
+    assert (done["a"], done["b"]) == ("A", "B")
+    assert done["dies"] == Failed("its process was ended (status 7)")
+    assert done["refuses"] == Failed("there is no such home")
+    assert done["is broken"] == Failed("ZeroDivisionError: oops")
+    assert done["takes memory"] == Failed("takes more than 6 GiB of memory")
+
+
+def test_one_that_goes_on_is_ended() -> None:
+    begun = time.monotonic()
+    done = dict(each(job, ["takes long", "a"], 2, 0.5, grace=0.5))
+    assert done == {"takes long": Failed("did not end within 0.5 seconds (backups.home_seconds)"), "a": "A"}
+    assert time.monotonic() - begun < 30
+
+
+def test_a_full_disk_is_nobody_s_problem_by_itself() -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        list(each(full, ["a"], 1, 50))
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_who_stops_asking_leaves_no_process() -> None:
+    before = set(multiprocessing.active_children())
+    running = each(job, ["a", "takes long", "takes long"], 3, 50)
+    assert next(running) == ("a", "A")
+    assert len(set(multiprocessing.active_children()) - before) == 2
+    running.close()
+    assert set(multiprocessing.active_children()) == before

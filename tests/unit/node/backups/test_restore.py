@@ -1,0 +1,436 @@
+"""Restoring and copying, on a real btrfs: what comes back is what was there, and nothing that is there is lost."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, extents
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
+    backup_set,
+    copy_server,
+    home_manifest,
+    making,
+    restore,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
+
+from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
+from tests.unit.node.wipe.test_homes import hostile
+
+pytestmark = [pytest.mark.btrfs, pytest.mark.usefixtures("end_of_the_year")]
+
+
+def checksum(path: Path) -> str:
+    return home_manifest.total(home_manifest.lines(str(path))).checksum
+
+
+def test_beside_what_is_there(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    hostile(home)
+    before = checksum(home)
+    storage.backup()
+    (home / "thesis").write_bytes(b"newer")
+    done = restore.execute(wanted(storage))
+    copy = Path(str(done["target"]))
+    assert copy == storage.root / "minji.restored-20261221T010203Z"
+    assert checksum(copy) == before
+    assert (home / "thesis").read_bytes() == b"newer"
+    assert copy.stat().st_uid == 20001
+    with pytest.raises(NodeError, match="is there already"):
+        restore.execute(wanted(storage))
+    assert sorted(storage.names) == [restore.RESTORING, "minji", "minji.restored-20261221T010203Z"]
+
+
+def test_a_wiped_home_comes_back_with_what_was_nested(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"1")
+    (home / "data/link").symlink_to("set")
+    os.chown(home / "data", 20001, 20001)
+    before = sorted(line.sealed() for line in home_manifest.lines(str(storage_copy(storage))))
+    storage.backup()
+    storage.wipe_all(MINJI)
+    done = restore.execute(wanted(storage, mode="in-place"))
+    assert done["aside"] is None
+    assert sorted(line.sealed() for line in home_manifest.lines(str(home))) == before
+    done = restore.execute(wanted(storage, path="data"))
+    assert Path(str(done["target"]), "set").read_bytes() == b"1"
+
+
+def storage_copy(storage: Storage) -> Path:
+    """minji's home as plain directories, to compare with."""
+    copy = storage.point / "copy"
+    run("cp", "-a", storage.root / "minji", copy)
+    return copy
+
+
+def test_in_place_keeps_what_is_there(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"a/b": b"old", "c": b"c"})
+    storage.backup()
+    (home / "a/b").write_bytes(b"new")
+    done = restore.execute(wanted(storage, mode="in-place", path="a/b"))
+    assert (home / "a/b").read_bytes() == b"old"
+    assert Path(str(done["aside"])).read_bytes() == b"new"
+    done = restore.execute(wanted(storage, mode="in-place"))
+    assert (Path(str(done["aside"])) / "a/b").read_bytes() == b"old"
+    assert (home / "a/b").read_bytes() == b"old"
+
+
+def test_a_person_with_another_uid(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    (home / "image").write_bytes(b"x")
+    os.chown(home / "image", 2147483648 + 65536 + 7, 0)
+    (home / "program").write_bytes(b"x")
+    os.chown(home / "program", 20001, 20001)
+    (home / "program").chmod(0o4755)
+    storage.backup()
+    done = restore.execute(wanted(storage, uid=20077, subids=(2147483648, 65536, 20000)))
+    copy = Path(str(done["target"]))
+    assert (copy.stat().st_uid, (copy / "thesis").stat().st_gid) == (20077, 20077)
+    assert (copy / "image").stat().st_uid == 2147483648 + 77 * 65536 + 7
+    assert (copy / "program").stat().st_mode & 0o7777 == 0o4755
+
+
+def test_a_part_of_a_home_that_is_shared_and_of_another_uid(storage: Storage) -> None:
+    """The part's top belongs to nobody in question; what is in it does."""
+    home = storage.home(*MINJI)
+    (home / "shared").mkdir()
+    (home / "shared/hers").write_bytes(b"x")
+    os.chown(home / "shared/hers", 20001, 20001)
+    storage.backup()
+    done = restore.execute(wanted(storage, path="shared", uid=20077))
+    assert Path(str(done["target"]), "hers").stat().st_uid == 20077
+
+
+def test_a_file_of_the_home_has_the_new_uid_already(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"hers": b"x", "theirs": b"x"})
+    os.chown(home / "theirs", 20077, 20077)
+    storage.backup()
+    copy = Path(str(restore.execute(wanted(storage, uid=20077))["target"]))
+    assert ((copy / "hers").stat().st_uid, (copy / "theirs").stat().st_uid) == (20077, 20077)
+
+
+def test_one_file_is_compared_with_the_manifest(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"a/program": b"x" * 3_000_000, "z": b"z"})
+    (home / "a/program").chmod(0o4755)
+    os.link(home / "a/program", home / "b")  # a further name of the same file
+    (home / "link").symlink_to("z")
+    os.chown(home / "link", 20001, 20001, follow_symlinks=False)
+    backup = storage.backup()
+    for number, (path, files) in enumerate((("a/program", 1), ("b", 1), ("link", 0))):
+        target = storage.point / f"out{number}"
+        done = restore.execute(wanted(storage, path=path, mode="directory", target=str(target), uid=20077))
+        assert (done["files"], target.lstat().st_uid) == (files, 20077)
+        assert done["checksum"]
+    assert (storage.point / "out1").stat().st_mode & 0o7777 == 0o4755
+    flip(backup.home("minji"), "z", b"Z")
+    with pytest.raises(NodeError, match=r"'\.' differs in content"):
+        restore.execute(wanted(storage, path="z"))
+    assert "minji.restored-20261221T010203Z" not in storage.names
+
+
+def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    storage.wipe_all(MINJI)
+    done = restore.execute(wanted(storage, mode="archive", target=str(storage.point / "archive")))
+    path = Path(str(done["target"]))
+    assert path.name == "minji-20001-restored-20261221T010203Z.tar.gz"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        assert "./minji/thesis" in archive.getnames()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"path": "../jiho"}, "not a path inside"),
+        ({"path": "/etc"}, "not a path inside"),
+        ({"path": "out/passwd"}, "symbolic link"),
+        ({"path": "nothing"}, "not in the backup"),
+        ({"user": "nobody-at-all"}, "no backup"),
+        ({"user": "../x"}, "refused"),
+        ({"backup": "../../x"}, "not the name of a backup"),
+        ({"backup": "20200101T000000Z-x"}, "no complete backup"),
+        ({"mode": "directory", "target": "relative"}, "plain absolute"),
+    ],
+)
+def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) -> None:
+    home = storage.home(*MINJI)
+    (home / "out").symlink_to("/etc")
+    storage.backup()
+    before = storage.names
+    with pytest.raises(NodeError, match=words):
+        restore.execute(wanted(storage, **more))
+    assert [name for name in storage.names if name != restore.RESTORING] == before
+
+
+def test_where_others_may_write_root_does_not(storage: Storage, tmp_path: Path) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    theirs = storage.point / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    with pytest.raises(NodeError, match="nobody else may write"):
+        restore.execute(wanted(storage, mode="directory", target=str(theirs / "x")))
+    done = restore.execute(wanted(storage, mode="directory", target=str(storage.point / "x")))
+    assert done["files"] == 1
+
+
+def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    backup = storage.backup()
+    flip(backup.home("minji"))
+    with pytest.raises(NodeError, match="is damaged: minji: 'thesis' differs in content"):
+        making.verify(backup, ["jiho", "minji"], again=True)
+    found = backup_set.load(str(storage.directory), FIRST)
+    assert found is not None
+    assert (found.homes["minji"].verified, bool(found.homes["jiho"].verified)) == (None, True)
+    with pytest.raises(NodeError, match="is not what was backed up"):
+        restore.execute(wanted(storage))
+    assert "minji.restored-20261221T010203Z" not in storage.names
+    assert "not verified" in storage.wipe(MINJI).conflicts[0]
+
+
+@pytest.mark.parametrize(("tick", "read"), [(-(10**11), "x"), (10**11, "xxxx")])
+def test_what_has_not_changed_is_not_read_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, tick: int, read: str
+) -> None:
+    """But for what was changed while the earlier snapshot was made: that may have the new times and the old content."""
+    monkeypatch.setattr(making, "TICK", tick)
+    home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
+    first = storage.backup(verify=[])
+    (home / "z").write_bytes(b"5")
+    log = storage.point / "read"  # a home is read in a process of its own
+    real = extents.digest
+
+    def reading(handle: int, size: int, budget: Budget) -> str:
+        with log.open("a") as stream:
+            stream.write("x")
+        return real(handle, size, budget)
+
+    monkeypatch.setattr(extents, "digest", reading)
+    second = storage.backup(SECOND, verify=[])
+    assert log.read_text() == read
+    assert first.homes["minji"].checksum != second.homes["minji"].checksum
+    assert making.verify(second, ["minji"]).homes["minji"].verified
+
+
+def test_a_damaged_manifest_of_before_ends_no_later_backup(storage: Storage) -> None:
+    storage.home(*MINJI)
+    manifest = Path(storage.backup(verify=[]).manifest("minji"))
+    manifest.write_bytes(manifest.read_bytes()[:-12])
+    second = storage.backup(SECOND)
+    assert second.problems == {}
+    assert second.homes["minji"].verified
+
+
+def in_a_subvolume(storage: Storage) -> Path:
+    """A home that is a subvolume, and holds one; what is in it is newer than in the backup."""
+    home = storage.root / "minji"
+    run("btrfs", "subvolume", "create", home)
+    run("btrfs", "subvolume", "create", home / "data")
+    for name in ("thesis", "data/thesis"):
+        (home / name).write_bytes(b"precious")
+    storage.give(home, 20001)
+    storage.backup()
+    for name in ("thesis", "data/thesis"):
+        (home / name).write_bytes(b"newer")
+    return home
+
+
+@pytest.mark.parametrize("path", ["thesis", "data/thesis"])
+def test_in_place_into_a_subvolume(storage: Storage, path: str) -> None:
+    """No rename leads from one subvolume into another: the copy is made in the one that it is for."""
+    home = in_a_subvolume(storage)
+    before = sorted(one.name for one in (home / path).parent.iterdir())
+    for number in ("", "-2"):
+        done = restore.execute(wanted(storage, mode="in-place", path=path))
+        assert done["aside"] == str(home / f"{path}.before-20261221T010203Z{number}")
+    assert (home / path).read_bytes() == b"precious"
+    assert (home / f"{path}.before-20261221T010203Z").read_bytes() == b"newer"
+    assert len(list((home / path).parent.iterdir())) == len(before) + 2
+
+
+def test_a_place_that_becomes_a_subvolume_meanwhile(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner exchanges it while the copy is made: what is there is not put aside for nothing."""
+    home = storage.home("minji", 20001, {"data/thesis": b"precious"})
+    storage.backup()
+    real = restore.sync_filesystem
+
+    def exchanged(path: str) -> None:
+        (home / "data").rename(home / "old")
+        run("btrfs", "subvolume", "create", home / "data")
+        (home / "data/thesis").write_bytes(b"newer")
+        real(path)
+
+    monkeypatch.setattr(restore, "sync_filesystem", exchanged)
+    with pytest.raises(NodeError, match="was exchanged"):
+        restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
+    assert [one.name for one in (home / "data").iterdir()] == ["thesis"]
+
+
+def test_in_place_on_a_file_system_of_its_own(storage: Storage) -> None:
+    """It is refused before anything is copied, with the way out."""
+    home = storage.home("minji", 20001, {"data/thesis": b"precious"})
+    storage.backup()
+    run("mount", "-t", "tmpfs", "tmpfs", home / "data")
+    with pytest.raises(NodeError, match=r"file system of its own.*without --in-place"):
+        restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
+    assert list((home / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(20001, 0o700), (0, 0o755)])
+def test_in_a_person_s_subvolume_root_works_in_nothing_of_theirs(storage: Storage, uid: int, mode: int) -> None:
+    home = in_a_subvolume(storage)
+    theirs = home / restore.RESTORING
+    theirs.mkdir()
+    theirs.chmod(mode)
+    (theirs / "kept").write_bytes(b"x")
+    os.chown(theirs, uid, uid)
+    with pytest.raises(NodeError, match="is in the way"):
+        restore.execute(wanted(storage, mode="in-place", path="thesis"))
+    assert ((theirs / "kept").read_bytes(), (home / "thesis").read_bytes()) == (b"x", b"newer")
+
+
+def test_a_workplace_that_its_owner_moves_away(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they put in its place is neither entered nor deleted."""
+    home = in_a_subvolume(storage)
+    theirs = home / restore.RESTORING
+    real = restore.rename_new
+
+    def moved(name: str, at: int, target: str, to: int) -> None:
+        if name == restore.COPY:
+            theirs.rename(home / "moved")
+            theirs.mkdir()
+            (theirs / restore.COPY).write_bytes(b"theirs")
+        real(name, at, target, to)
+
+    monkeypatch.setattr(restore, "rename_new", moved)
+    restore.execute(wanted(storage, mode="in-place", path="thesis"))
+    assert (home / "thesis").read_bytes() == b"precious"
+    assert (theirs / restore.COPY).read_bytes() == b"theirs"
+
+
+def test_a_second_part_of_a_home_has_a_place_of_its_own(storage: Storage) -> None:
+    storage.home("minji", 20001, {"a": b"a", "b": b"b"})
+    storage.backup()
+    places = [Path(str(restore.execute(wanted(storage, path=path))["target"])) for path in ("a", "b", "a")]
+    beside = "minji.restored-20261221T010203Z"
+    assert [str(one.relative_to(storage.root)) for one in places] == [f"{beside}/a", f"{beside}-2/b", f"{beside}-3/a"]
+    assert home_owner(f"{beside}-99") == "minji"
+    assert home_owner(f"{beside}-100") is None
+
+
+@pytest.mark.parametrize("asked", ["", "rm -rf /", "send 20200101T000000Z-x ../x", "show ../x",
+                                   "receive ../x homes", "begin x", "verify 20200101T000000Z-x minji",
+                                   "manifest 20200101T000000Z-x ../../etc/passwd", "list x"])  # fmt: skip
+def test_the_other_host_takes_names_and_no_paths(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(NodeError):
+        copy_server.serve(str(tmp_path / "copies"), asked)
+    assert {path.name for path in (tmp_path / "copies").iterdir()} <= {copy_server.LOCK}
+
+
+def test_removing_a_set(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    storage.backup()
+    backup_set.remove(str(storage.directory), FIRST)
+    assert backup_set.names(str(storage.directory)) == []
+    assert list(btrfs.nested(str(storage.point))) == ["homes", "homes/minji/data"]
+    with pytest.raises(NodeError):
+        backup_set.remove(str(storage.directory), "../homes")
+
+
+def restoring(storage: Storage, **more: Any) -> restore.Request:
+    request = restore.Request(str(storage.root), str(storage.directory), "minji", FIRST, mountpoint=str(storage.point))
+    return replace(request, **more)
+
+
+def test_backups_that_others_can_reach_are_no_proof(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    storage.directory.chmod(0o755)
+    for what in (
+        lambda: storage.wipe(MINJI),
+        lambda: storage.backup(SECOND),
+        lambda: restore.execute(restoring(storage)),
+    ):
+        with pytest.raises(NodeError, match="root alone"):
+            what()
+    assert storage.names == ["minji"]
+
+
+def test_a_restore_says_at_once_that_something_is_in_its_way(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    restore.execute(restoring(storage))
+    with pytest.raises(NodeError, match="move it away first"):
+        restore.compute(restoring(storage), Path("/proc/self/mountinfo").read_text())
+
+
+@pytest.mark.parametrize("path", ["diary", "notes/diary"])
+def test_a_part_beside_the_home_is_as_private_as_the_home(storage: Storage, path: str) -> None:
+    home = storage.home("minji", 20001, {"diary": b"secret", "notes/diary": b"secret"})
+    (home / path).chmod(0o644)
+    storage.backup()
+    done = restore.execute(wanted(storage, path=path, uid=20077))
+    target = Path(str(done["target"]))
+    assert target == storage.root / "minji.restored-20261221T010203Z/diary"
+    assert (stat.S_IMODE(target.stat().st_mode), target.stat().st_uid) == (0o644, 20077)
+    facts = target.parent.stat()
+    assert (stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid) == (0o700, 20077, 20077)
+    child = os.fork()
+    if child == 0:  # somebody else
+        os.setgid(20002)
+        os.setuid(20002)
+        try:
+            target.read_bytes()
+        except PermissionError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.parametrize("mode", ["beside", "in-place"])
+def test_what_appears_meanwhile_is_not_replaced(storage: Storage, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """An empty directory, which a rename would replace."""
+    home = storage.home("minji", 20001, {"a/b": b"old"})
+    storage.backup()
+    place = storage.root / "minji.restored-20261221T010203Z" if mode == "beside" else home / "a"
+    real = restore.rename_new
+
+    def raced(name: str, at: int, target: str, to: int) -> None:
+        if name == restore.COPY:
+            place.mkdir()
+        real(name, at, target, to)
+
+    monkeypatch.setattr(restore, "rename_new", raced)
+    with pytest.raises(NodeError, match="has just appeared") as caught:
+        restore.execute(wanted(storage, mode=mode, path="" if mode == "beside" else "a"))
+    assert list(place.iterdir()) == []
+    if mode == "in-place":
+        assert str(home / "a.before-20261221T010203Z") in str(caught.value)
+        assert (home / "a.before-20261221T010203Z/b").read_bytes() == b"old"
+    assert list((storage.root / restore.RESTORING).iterdir()) == []
+
+
+def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    (storage.root / restore.RESTORING).mkdir()
+    (storage.root / restore.RESTORING).chmod(0o755)
+    with pytest.raises(NodeError, match="root alone can enter"):
+        restore.execute(wanted(storage))
+    storage.directory.chmod(0o755)
+    with pytest.raises(NodeError, match="root alone can enter"):
+        storage.backup(SECOND)

@@ -1,0 +1,149 @@
+"""Verified is: read, restored out of sight, and compared."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
+    backup_set,
+    copying,
+    home_manifest,
+    making,
+    verifying,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from tests.unit.node.backups.contents import everything, rubbish
+from tests.unit.node.deep import plant
+from tests.unit.node.storage import JIHO, MINJI, Storage, run
+
+
+@pytest.mark.btrfs
+def test_a_sample_restores_what_no_path_reaches(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    plant(home, ["x" * 255] * 18)
+    backup = storage.backup(verify=[])
+    limits = verifying.Limits(entries=0, sample=3)
+    assert making.verify(backup, ["minji"], limits=limits).homes["minji"].verified
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("limits", [verifying.Limits(), verifying.Limits(entries=0)])
+def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPatch, limits: verifying.Limits) -> None:
+    """Whatever a copy would lack, the home is not verified, nothing is called damaged, and the others go on."""
+    home = storage.home(*MINJI)
+    (home / "thesis").chmod(0o640)
+    os.setxattr(home / "thesis", "user.secret", b"1")
+    storage.home(*JIHO)
+    backup = storage.backup(verify=[])
+    real = copying.Copier._give
+
+    def forgetful(self: copying.Copier, source: int, target: int, facts: os.stat_result) -> None:
+        real(self, source, target, facts)
+        if isinstance(target, int) and "user.secret" in os.listxattr(target):
+            os.removexattr(target, "user.secret")
+
+    monkeypatch.setattr(copying.Copier, "_give", forgetful)
+    result = making.verify(backup, ["jiho", "minji"], limits=limits)
+    assert (bool(result.homes["jiho"].verified), result.homes["minji"].verified) == (True, None)
+    assert "'thesis' differs in attributes" in result.problems["minji"]
+    assert "not verified" in storage.wipe(MINJI).conflicts[0]
+    with pytest.raises(NodeError, match="was not verified: minji: "):
+        making.verify(result, ["jiho", "minji"], limits=limits, again=True)
+    monkeypatch.undo()
+    result = making.verify(result, ["minji"], limits=limits)
+    assert (result.problems, bool(result.homes["minji"].verified)) == ({}, True)
+    assert rubbish(storage) == []
+
+
+@pytest.mark.btrfs
+def test_a_sample_holds_all_kinds(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    everything(home)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"1")
+    backup = storage.backup(verify=[])
+    assert making.verify(backup, ["minji"], limits=verifying.Limits(entries=0)).homes["minji"].verified
+
+
+@pytest.mark.btrfs
+def test_which_lines_are_a_sample() -> None:
+    lines = [home_manifest.Line(f"{number}", "f", 0, 0, 0, size=10) for number in range(1000)]
+    lines.append(home_manifest.Line("a/very/long/one", "f", 0, 0, 0, size=10))
+    lines.append(home_manifest.Line("a/further/name/of/it", "h", 0, 0, 0, link="1"))
+    limits = verifying.Limits(sample=20, bytes=150)
+    picked = [verifying.chosen(iter(lines), limits, random.Random(seed)) for seed in (1, 2)]
+    assert [len(one) for one in picked] == [15, 15]
+    assert all(one[0].path == "a/very/long/one" for one in picked)
+    assert picked[0] != picked[1]
+
+
+@pytest.mark.btrfs
+def test_what_a_killed_verification_left_goes_and_what_is_in_use_stays(storage: Storage) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    for name in ("stale", "busy"):
+        (storage.directory / f"{verifying.SCRATCH}{name}").mkdir(mode=0o700)
+        (storage.directory / f"{verifying.SCRATCH}{name}/copy").mkdir()
+    busy = os.open(storage.directory / f"{verifying.SCRATCH}busy", os.O_RDONLY)
+    fcntl.flock(busy, fcntl.LOCK_EX)
+    making.verify(backup, ["minji"])
+    assert rubbish(storage) == [f"{verifying.SCRATCH}busy"]
+    os.close(busy)
+
+
+@pytest.mark.btrfs
+def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is made and not locked yet looks like what a verification left that was killed."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    real = os.mkdir
+    calls = []
+
+    def made(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        real(path, mode, dir_fd=dir_fd)
+        if os.fsdecode(path).rpartition("/")[2].startswith(verifying.SCRATCH):
+            calls.append(path)
+            if len(calls) == 1:  # the other one is here before anything else can be done with the directory
+                verifying._clear(dir_fd, path)
+
+    monkeypatch.setattr(os, "mkdir", made)
+    assert verifying.verify_home(verifying.Task(backup, "minji")) == verifying.Found()
+    assert len(calls) == 2
+    assert rubbish(storage) == []
+
+
+@pytest.mark.btrfs
+def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+
+    def deleted(task: verifying.Task) -> verifying.Found:
+        (Path(task.backup.path) / "backup.json").unlink()  # the first step of a deletion
+        return verifying.Found()
+
+    monkeypatch.setattr(making, "verify_home", deleted)
+    with pytest.raises(NodeError, match="was deleted while it was read"):
+        making.verify(backup, ["minji"])
+    assert backup_set.complete(str(storage.directory)) == []
+    with pytest.raises(NodeError, match="was deleted while it was copied to nas2"):
+        backup_set.copied(backup, "nas2", backup_set.now())
+    assert backup_set.complete(str(storage.directory)) == []
+
+
+@pytest.mark.btrfs
+def test_what_a_backup_holds_is_not_too_much_to_be_verified(storage: Storage) -> None:
+    """A verification goes through a home three times."""
+    home = storage.home(*MINJI)
+    for number in range(40):
+        (home / str(number)).write_bytes(b"1")
+    backup = making.create(replace(storage.request(), entries=42))
+    assert backup.problems == {}
+    assert backup.homes["minji"].verified

@@ -1,0 +1,245 @@
+"""Building on the golden node, on real btrfs: the mounts, the overlay over /var, sealing, sending, publishing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
+    build,
+    observe,
+    publish,
+    records,
+    stream,
+    subvolumes,
+    switch,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
+    jobs as image_jobs,
+)
+
+from .conftest import Node, World, confirm, run, sign
+
+pytestmark = pytest.mark.btrfs
+
+
+@pytest.fixture
+def golden(node: Node, tmp_path: Path) -> Iterator[Node]:
+    """A fresh node with a /var of its own, on which things are built."""
+    (node.top / "state").mkdir()
+    (node.top / "state/lib").mkdir()
+    (node.top / "state/lib/known").write_text("the node's")
+    run("btrfs", "property", "set", "-ts", node.top / "roots/base", "ro", "false")
+    for directory in ("proc", "sys", "dev", "run", "tmp"):
+        (node.top / "roots/base" / directory).mkdir(exist_ok=True)
+    run("btrfs", "property", "set", "-ts", node.top / "roots/base", "ro", "true")
+    made = replace(node, places=replace(node.places, var=str(node.top / "state")))
+    try:
+        yield made
+    finally:
+        subprocess.run(["umount", "-R", "-l", build.point(made.places)], check=False, capture_output=True)
+
+
+def change(golden: Node, name: str) -> None:
+    build.prepare(golden.places, golden.settings, name)
+    inside = Path(build.point(golden.places))
+    (inside / "usr/lib/added").write_text("new")
+    (inside / "var/lib/package").mkdir()
+    (inside / "var/lib/package/data").write_text("a package's")
+    (inside / "var/lib/known").write_text("overwritten")
+    (inside / "var/cache").mkdir()
+    (inside / "var/cache/archive").write_text("x" * 1000)
+    build.finish(golden.places, name)
+
+
+def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
+    change(golden, "new")
+    assert not os.path.ismount(build.point(golden.places))
+    assert not (golden.top / "roots/base/usr/lib/added").exists()
+    assert (golden.top / "state/lib/known").read_text() == "the node's"
+    assert not (golden.top / "state/lib/package").exists()
+    made = golden.top / "roots/new"
+    found = btrfs.inspect(str(made))
+    assert found is not None
+    assert found.read_only
+    assert (made / "usr/lib/added").read_text() == "new"
+    factory = made / "usr/share/gpuadmin/factory-var"
+    assert (factory / "lib/package/data").read_text() == "a package's"
+    assert not (factory / "cache").exists()
+
+
+def test_the_nodes_own_mounts_do_not_go_with_those_of_a_build(golden: Node) -> None:
+    """A mount that is shared with the top level's takes /dev/pts and /sys/fs/cgroup of the node with it."""
+    run("mount", "--make-shared", golden.top)
+    build.prepare(golden.places, golden.settings, "new")
+    inside = build.point(golden.places)
+    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    mounts = {fields[4]: fields[6:] for fields in lines if fields[4] == inside or fields[4].startswith(f"{inside}/")}
+    assert f"{inside}/dev" in mounts
+    assert not [point for point, options in mounts.items() if any(one.startswith("shared:") for one in options)]
+    assert not [fields for fields in lines if fields[4].startswith(f"{golden.top}/roots/")]
+
+
+def test_an_image_that_the_golden_node_has_not_booted_is_not_sealed(golden: Node) -> None:
+    change(golden, "new")
+    with pytest.raises(NodeError, match="has not booted is not built"):
+        publish.seal(golden.places, golden.settings, "new")
+    switch.run_switch(switch.Switch(golden.places, golden.settings, target="new", kind="build"))
+    with pytest.raises(NodeError, match="has not booted is not built"):
+        publish.seal(golden.places, golden.settings, "new")
+    after = golden.boot()
+    confirm(after)
+    uuid = publish.seal(after.places, after.settings, "new")
+    assert publish.seal(after.places, after.settings, "new") == uuid, "sealing again is the same image"
+    assert not list((golden.top / "incoming").iterdir())
+
+
+def test_a_name_that_is_taken_and_a_build_that_was_cut_off(golden: Node) -> None:
+    build.prepare(golden.places, golden.settings, "new")  # and cut off: mounts and a root that is not finished
+    change(golden, "new")
+    with pytest.raises(NodeError, match="already; choose another name"):
+        build.prepare(golden.places, golden.settings, "new")
+
+
+def test_an_image_that_holds_a_secret_is_refused(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(golden, "new")
+    monkeypatch.setattr(publish.identity, "strip", lambda *arguments: None)
+    with pytest.raises(NodeError, match=r"is not sealed: .*belongs to one node"):
+        publish.seal(golden.places, golden.settings, "new", tried=False)
+    assert not list((golden.top / "images").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("signature", "signature is not by one"), ("name", "is the manifest of new"), ("size", "bytes in the store")],
+)
+def test_nothing_is_published_that_is_not_right(
+    world: World, golden: Node, fault: str, words: str, tmp_path: Path
+) -> None:
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    text = publish.send(
+        golden.places, golden.settings, "new", [], full=True, who="tester", progress=lambda text: None
+    )  # fmt: skip
+    directory = Path(golden.places.store) / "new"
+    signature, name = sign(world.key, text), "new"
+    if fault == "signature":
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "foreign")
+        signature = sign(tmp_path / "foreign", text)
+    elif fault == "name":
+        name = "other"
+    else:
+        with (directory / "full.btrfs.zst").open("ab") as handle:
+            handle.write(b"x")
+    with pytest.raises(NodeError, match=words):
+        publish.publish(golden.places, golden.settings, name, text, signature)
+    assert not (directory / "manifest.json").exists()
+
+
+def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: Node) -> None:
+    settings = golden.settings
+    golden.push("one")
+    after = golden.boot()
+    confirm(after)
+    change(after, "new")
+    publish.seal(after.places, settings, "new", tried=False)
+    first = publish.send(after.places, settings, "new", ["one"], full=False, who="tester", progress=lambda text: None)
+    publish.publish(after.places, settings, "new", first, sign(world.key, first))
+    again = publish.send(after.places, settings, "new", ["one"], full=True, who="other", progress=lambda text: None)
+    assert [item["file"] for item in json.loads(again)["streams"]] == ["from-one.btrfs.zst", "full.btrfs.zst"]
+    assert json.loads(again)["uuid"] == json.loads(first)["uuid"]
+    assert json.loads(again)["streams"][0] == json.loads(first)["streams"][0]
+    files = {path.name for path in (Path(golden.places.store) / "new").iterdir()}
+    assert {"from-one.btrfs.zst", "full.btrfs.zst"} <= files
+
+
+def test_a_store_that_cannot_be_written(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    monkeypatch.setattr(
+        publish.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    with pytest.raises(NodeError, match="does not take new"):
+        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
+
+
+def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the unit on a node does it: requests in, results out."""
+    from contextlib import nullcontext
+
+    monkeypatch.setattr(image_jobs, "mounted", lambda *arguments, **more: nullcontext())
+    monkeypatch.setattr(image_jobs.build, "change", lambda *arguments: ["installed nothing"])
+    # a machine that runs tests need not run logind
+    monkeypatch.setattr(observe, "people", lambda first, last: [])
+
+    def work(node: Node, **request: object) -> dict[str, object]:
+        return image_jobs.carry_out(request, node.places, lambda text: None)
+
+    assert work(golden, action="build", name="new", packages=["x"], upgrade=False)["operations"]
+    switched = work(golden, action="finish", name="new", trial=True)["report"]
+    assert switched["switch"]["armed"] == "new"
+    after = golden.boot()
+    confirm(after)
+    sealed = work(after, action="seal", name="new", parents=[], full=True, who="tester")
+    text = sealed["report"]["manifest"]
+    work(after, action="publish", name="new", manifest=text, signature=sign(world.key, text))
+    facts = observe.observe(after.places, after.settings, records.load_manifest(after.places, "new", after.settings))
+    assert facts["running"] == facts["current"] == facts["image"] == "new"
+    assert facts["rollback"] == "base"
+    assert facts["receives"] == {"bytes": 0, "parent": None, "held": True}
+    assert work(after, action="push", name="new")["report"]["switch"]["armed"] is None
+    work(after, action="rollback")
+    assert after.grub["trial"] == "base"
+    assert work(after, action="prune")["operations"] == []
+
+
+def test_package_managers(tmp_path: Path) -> None:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    with pytest.raises(NodeError, match="none of apt, pacman and dnf"):
+        build.package_commands(str(tmp_path), ["x"], False)
+    for program, first, last in (
+        ("dnf", "dnf", "upgrade"),
+        ("pacman", "pacman", "-Syu"),
+        ("apt-get", "apt-get", "dist-upgrade"),
+    ):
+        (tmp_path / "usr/bin" / program).write_text("")
+        commands = build.package_commands(str(tmp_path), ["x"], True)
+        assert all(command[0] == first for command in commands)
+        assert any(last in command for command in commands)
+        assert any(command[-1] == "x" for command in commands)
+
+
+def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
+    wanted = records.load_manifest(golden.places, "one", golden.settings).streams[0]
+    path = Path(stream.stream_path(golden.places, wanted))
+    path.with_suffix(".stream.part").write_text("a part")
+    (golden.top / "incoming/rubbish").write_text("x")
+    (golden.top / "incoming/directory").mkdir()
+    run("btrfs", "subvolume", "create", golden.top / "incoming/half")
+    removed = stream.clean(golden.places, wanted)
+    assert removed == ["incoming/directory", "incoming/half", "incoming/rubbish"]
+    assert [entry.name for entry in (golden.top / "incoming").iterdir()] == [f"{path.name}.part"]
+
+
+def test_another_image_of_the_name_in_the_store_is_not_replaced(world: World, golden: Node) -> None:
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    text = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
+    publish.publish(golden.places, golden.settings, "new", text, sign(world.key, text))
+    there = Path(golden.places.store) / "new"
+    for part in ("images", "roots"):
+        if btrfs.inspect(golden.places.in_top(part, "new")):
+            subvolumes.delete(golden.places.in_top(part, "new"), golden.places)
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    before = sorted((path.name, path.stat().st_size) for path in there.iterdir())
+    with pytest.raises(NodeError, match="the store has another image new; choose another name"):
+        publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
+    assert sorted((path.name, path.stat().st_size) for path in there.iterdir()) == before

@@ -1,0 +1,93 @@
+"""The steps on images: one table, from which module and unit take what they need."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
+from ansible_collections.gpuadmin.node.plugins.modules import image_job
+
+
+def ask(capsys: pytest.CaptureFixture[str], **more: object) -> dict[str, Any]:
+    arguments = {"action": "push", "name": "one", "options": {"full": True}, "run_id": "5b1f", **more}
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        image_job.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return result
+
+
+def test_the_module_knows_the_table() -> None:
+    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)
+
+
+@pytest.mark.parametrize("action", jobs.STEPS)
+def test_the_unit_of_a_step(action: str) -> None:
+    """A build's mounts are seen by the admin's own commands; those of other work end with it."""
+    job = jobs.job({"action": action, "name": "one", "full": True})
+    shared = action in ("build", "finish")
+    assert (job.unit, job.title) == ("gpuadmin-image.service", f"{action} one")
+    assert job.properties == ("PrivateMounts=no" if shared else "PrivateMounts=yes",)
+    assert (job.module, job.function.__name__) == ("images.jobs", "step")
+    assert job.identity == jobs.job({"action": action, "name": "one"}).identity
+    assert job.identity != jobs.job({"action": action, "name": "two"}).identity
+
+
+def test_the_store_is_written_to_by_two_steps_alone() -> None:
+    assert {name: step.store for name, step in jobs.STEPS.items() if step.store} == {
+        "push": "ro", "seal": "rw", "publish": "rw",
+    }  # fmt: skip
+
+
+def test_check_mode_begins_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(unit, "attend", lambda *_: pytest.fail("it was begun"))
+    result = ask(capsys, _ansible_check_mode=True)
+    assert (result["changed"], result["finished"], result["operations"]) == (True, True, ["push one"])
+
+
+def test_the_module_says_how_far_it_is_and_what_was_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, object]] = []
+    found: list[unit.Result | None] = [
+        None, unit.Result({"operations": ["received it"], "report": {"switch": {}}}),
+        unit.Result({"operations": []}), unit.Result(None, "no space"),
+    ]  # fmt: skip
+
+    def attend(job: unit.Job, begun: str, wait: float) -> unit.Result | None:
+        asked.append((begun, job.arguments["full"]))
+        return found.pop(0)
+
+    monkeypatch.setattr(unit, "attend", attend)
+    monkeypatch.setattr(unit, "progress", lambda _: "fetching")
+    working, done, again, failed = ask(capsys), ask(capsys), ask(capsys), ask(capsys)
+    assert (working["changed"], working["finished"], working["progress"]) == (False, False, "fetching")
+    assert (done["changed"], done["finished"], done["operations"]) == (True, True, ["received it"])
+    assert done["report"] == {"switch": {}}
+    assert (again["changed"], again["report"]) == (False, {})
+    assert (failed["failed"], failed["msg"], failed["operations"]) == (True, "no space", [])
+    assert set(asked) == {("5b1f push", True)}
+
+
+def test_a_push_has_the_place_in_the_chain_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(unit, "attend", lambda job, *_: asked.append(job.arguments) or unit.Result({"operations": []}))
+    ask(capsys, link={"port": 7370, "previous": "10.0.0.11"})
+    ask(capsys)
+    assert asked[0]["link"] == {"port": 7370, "previous": "10.0.0.11", "next": None}
+    assert asked[1] == {"action": "push", "name": "one", "full": True}
+
+
+def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def attend(*_: object) -> None:
+        raise NodeError("other work")
+
+    monkeypatch.setattr(unit, "attend", attend)
+    result = ask(capsys)
+    assert (result["failed"], result["msg"]) == (True, "other work")

@@ -1,0 +1,58 @@
+"""The disk and the store are mounted for as long as they are needed, and what was there before stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import mounting
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
+
+MOUNTINFO = "1 0 0:1 / / rw - btrfs /dev/vda2 rw\n"
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What would be run."""
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr(mounting, "run", lambda command, **_: called.append(command))
+    monkeypatch.setattr(mounting, "run_command", called.append)
+    monkeypatch.setattr(mounting, "read_mountinfo", lambda: MOUNTINFO)
+    return called
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(top=str(tmp_path / "top"), store=str(tmp_path / "store"))
+
+
+def test_both_are_mounted_and_given_back_in_turn(places: Places, commands: list[tuple[str, ...]]) -> None:
+    with mounting.mounted(places, ImageSettings(store="storage:/images"), store="ro"):
+        assert [command[-1] for command in commands] == [places.top, places.top, places.store]
+        assert commands[0][-2] == "/dev/vda2"
+        assert commands[2][4].startswith("ro,soft,")
+    assert commands[3:] == [("umount", "-l", places.store), ("umount", "-l", places.top)]
+
+
+def test_what_somebody_else_has_mounted_stays(
+    places: Places, commands: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounting.os.path, "ismount", lambda _: True)
+    with mounting.mounted(places, ImageSettings(store="storage:/images"), store="rw"):
+        pass
+    assert commands == []
+
+
+def test_a_node_that_knows_no_store_is_told_and_the_disk_is_given_back(
+    places: Places, commands: list[tuple[str, ...]]
+) -> None:
+    with pytest.raises(NodeError, match="prepare-root"), mounting.mounted(places, ImageSettings(), store="ro"):
+        pytest.fail("there is nothing to work with")
+    assert commands[-1] == ("umount", "-l", places.top)
+
+
+def test_an_error_inside_gives_them_back(places: Places, commands: list[tuple[str, ...]]) -> None:
+    with pytest.raises(NodeError, match="inside"), mounting.mounted(places, ImageSettings(), store=None):
+        raise NodeError("inside")
+    assert commands[-1] == ("umount", "-l", places.top)

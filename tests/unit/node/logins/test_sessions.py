@@ -1,0 +1,147 @@
+"""Sessions of those who leave end, and nobody else's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+
+root_only = pytest.mark.root  # gives files to other users
+
+
+# uids that nobody on this machine has
+MINJI = Person("minji", 48211, range(2900000000, 2900065536))
+
+
+JIHO = Person("jiho", 48212, range(2900065536, 2900131072))
+
+
+def silent(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess(command, 0, "", "")
+
+
+@pytest.fixture
+def running() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def start(running: list[subprocess.Popen[bytes]], uid: int, command: str = "sleep 1000") -> None:
+    words = [
+        "setpriv",
+        f"--reuid={uid}",
+        f"--regid={uid}",
+        "--clear-groups",
+        "sh",
+        "-c",
+        f"trap '' TERM HUP; {command}",
+    ]
+    running.append(subprocess.Popen(words, start_new_session=True))
+    deadline = time.monotonic() + 20
+    while all(one.uid != uid for one in sessions.processes()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # until it has become the person's
+
+
+@root_only
+def test_sessions_end_and_nobody_else_s(running: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    start(running, MINJI.uid)
+    start(running, MINJI.subids.start + 999)  # in a container
+    start(running, JIHO.uid)
+    (tmp_path / "minji").touch()
+    (tmp_path / "jiho").touch()
+    asked: list[tuple[str, ...]] = []
+
+    def note(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(tuple(command))
+        return silent(command)
+
+    host = sessions.Host(linger=str(tmp_path), run=note, patience=20)
+    check = sessions.converge([MINJI], check=True, host=host)
+    assert [process.poll() for process in running] == [None, None, None]
+    plan = sessions.converge([MINJI], host=host)
+    assert plan.operations == check.operations
+    assert plan.operations[0] == "minji: end linger"
+    assert plan.conflicts == []
+    assert [process.wait() if place < 2 else process.poll() for place, process in enumerate(running)] == [-9, -9, None]
+    assert [path.name for path in tmp_path.iterdir()] == ["jiho"]
+    assert all(str(JIHO.uid) not in " ".join(command) and "jiho" not in command for command in asked)
+    assert sessions.converge([MINJI], host=host).operations == []
+
+
+@root_only
+def test_a_session_that_ends_by_itself_in_the_grace_time(
+    running: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(running, MINJI.uid, "sleep 1")
+    told: list[str] = []
+    host = sessions.Host(linger=str(tmp_path), run=silent, patience=20)
+    monkeypatch.setattr(sessions.terminals, "tell", told.append)
+    before = time.monotonic()
+    plan = sessions.converge([MINJI], message="now", grace=60, host=host)
+    assert time.monotonic() - before < 30
+    assert (told, plan.conflicts) == (["now"], [])
+
+
+def test_who_does_not_stop_keeps_nobody_waiting() -> None:
+    """A service of a person's own may take minutes to stop."""
+    both = threading.Barrier(2, timeout=20)
+
+    def stop(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[:2] == ("systemctl", "stop"):
+            both.wait()  # nobody goes on before both are asked
+        return silent(command)
+
+    found = [sessions.Process(2**22 + 5, MINJI.uid, "x", "S"), sessions.Process(2**22 + 6, JIHO.uid, "x", "S")]
+    answers = iter([found, [], []])
+    host = sessions.Host(linger="/nonexistent", run=stop, processes=lambda: next(answers, []), patience=0)
+    assert sessions.converge([MINJI, JIHO], host=host).conflicts == []
+
+
+def test_what_cannot_be_ended_is_said() -> None:
+    stuck = sessions.Process(2**22 + 5, MINJI.uid, "python3", "D")
+    host = sessions.Host(linger="/nonexistent", run=silent, processes=lambda: [stuck], patience=0)
+    plan = sessions.converge([MINJI], host=host)
+    assert plan.conflicts == ["minji: still runs python3 (the kernel does not let them go; reboot the host)"]
+
+
+@root_only
+def test_a_number_that_somebody_else_has_by_now_is_not_killed(running: list[subprocess.Popen[bytes]]) -> None:
+    start(running, JIHO.uid)
+    sessions._kill(sessions.Process(running[0].pid, MINJI.uid, "bash", "S"), [MINJI])
+    time.sleep(0.2)  # long enough to end, if it were killed
+    assert running[0].poll() is None
+    sessions._kill(sessions.Process(running[0].pid, JIHO.uid, "bash", "S"), [JIHO])
+    assert running[0].wait(10) == -9
+
+
+@root_only
+def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    """A name may hold a carriage return, and then what looks like another line of its status."""
+    code = (
+        "import ctypes, os, time; libc = ctypes.CDLL(None); "
+        f"os.setresgid(*[{MINJI.uid}] * 3); os.setresuid(*[{MINJI.uid}] * 3); "
+        "libc.prctl(15, b'x\\rUid:\\t0 0 0 0', 0, 0, 0); print('ready', flush=True); time.sleep(1000)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    running.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    assert sessions._uid(process.pid) == MINJI.uid
+    found = [one for one in sessions.processes() if one.pid == process.pid]
+    assert [one.uid for one in found] == [MINJI.uid]
+    # what is not readable by its own user belongs to root in /proc: the recheck then relies on the status alone
+    sessions._kill(found[0], [])
+    assert process.wait(10) == -9
+    process.stdout.close()

@@ -1,0 +1,176 @@
+"""Directories, files and links: observed state and request -> operations, and that the plan is what is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
+    Directory,
+    File,
+    Link,
+    Request,
+    enabled,
+    execute,
+    masked,
+    plan,
+    run_after,
+    validate,
+)
+from ansible_collections.gpuadmin.node.plugins.modules import files as module
+
+
+def request(root: Path) -> Request:
+    return Request(
+        directories=[Directory(f"{root}/data", 0o711), Directory(f"{root}/code", exclusive=True)],
+        files=[
+            File(f"{root}/code/a.py", "a = 1\n"),
+            File(f"{root}/etc/sudoers.d/x", "text\n", 0o440),
+            File(f"{root}/bin/tool", "#!/bin/sh\n", 0o755),
+        ],
+        links=[Link(f"{root}/wants/x.service", "/etc/x.service")],
+        absent=[f"{root}/old"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (
+            "",
+            "make data, make code, write code/a.py, write etc/sudoers.d/x, write bin/tool, link wants/x.service",
+        ),
+        (
+            "mkdir -m 755 data; mkdir code; touch code/stale.py; mkdir code/__pycache__; printf 'a = 1\\n' > code/a.py",
+            "mode data, remove code/__pycache__, remove code/stale.py, write etc/sudoers.d/x, write bin/tool, "
+            "link wants/x.service",
+        ),
+        (
+            "mkdir wants; ln -s elsewhere wants/x.service; touch old; mkdir bin; printf '#!/bin/sh\\n' > bin/tool; "
+            "chmod 644 bin/tool",
+            "make data, make code, write code/a.py, write etc/sudoers.d/x, mode bin/tool, link wants/x.service, "
+            "remove old",
+        ),
+    ],
+)
+def test_plan_is_what_is_done(tmp_path: Path, before: str, expected: str) -> None:
+    assert os.system(f"cd {tmp_path} && umask 022 && {before or 'true'}") == 0
+    wanted = request(tmp_path)
+    steps = plan(wanted)
+    assert ", ".join(f"{one.verb} {os.path.relpath(one.path, tmp_path)}" for one in steps.operations) == expected
+    execute(steps)
+    assert plan(wanted).operations == []
+    assert (tmp_path / "code/a.py").read_text() == "a = 1\n"
+    assert stat.S_IMODE((tmp_path / "etc/sudoers.d/x").stat().st_mode) == 0o440
+    assert stat.S_IMODE((tmp_path / "etc/sudoers.d").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o711
+    assert os.access(tmp_path / "bin/tool", os.X_OK)
+    assert str((tmp_path / "wants/x.service").readlink()) == "/etc/x.service"
+    assert [path.name for path in (tmp_path / "code").iterdir()] == ["a.py"]
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("touch data", "is not a directory"),
+        ("mkdir wants; touch wants/x.service", "is not a link"),
+        ("mkdir -p bin; ln -s /bin/true bin/tool", "symbolic link"),
+        ("mkdir -p bin/tool", "bin/tool is not a regular file"),
+        ("mkdir bin; mkfifo bin/tool", "bin/tool is not a regular file"),
+    ],
+)
+def test_what_is_in_the_way_is_left_alone(tmp_path: Path, before: str, words: str) -> None:
+    assert os.system(f"cd {tmp_path} && {before}") == 0
+    with pytest.raises(NodeError, match=words):
+        plan(request(tmp_path))
+
+
+def test_nothing_is_written_that_its_program_refuses(tmp_path: Path) -> None:
+    path = f"{tmp_path}/settings"
+    steps = plan(Request(files=[File(path, "bad\n", validate=("grep", "-q", "good", "%s"))]))
+    with pytest.raises(NodeError, match="grep refuses it"):
+        validate(steps.operations, check=False)
+    missing = plan(Request(files=[File(path, "bad\n", validate=("no-such-program", "%s"))]))
+    validate(missing.operations, check=True)
+
+
+def test_what_follows_fails_in_words() -> None:
+    run_after([["true"]])
+    with pytest.raises(NodeError, match="sh -c echo oh; false failed: oh"):
+        run_after([["sh", "-c", "echo oh; false"]])
+
+
+def run(arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        module.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return result
+
+
+def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = {
+        "files": [
+            {"path": f"{tmp_path}/a", "content": "shown\n"},
+            {"path": f"{tmp_path}/b", "content": "hidden\n", "show_diff": False},
+        ],
+        "after": [["touch", f"{tmp_path}/followed"]],
+    }
+    check = run({**arguments, "_ansible_check_mode": True}, capsys)
+    assert list(tmp_path.iterdir()) == []
+    real = run(arguments, capsys)
+    assert {key: check[key] for key in ("changed", "operations", "diff")} == {
+        key: real[key] for key in ("changed", "operations", "diff")
+    }
+    assert real["operations"] == [f"write {tmp_path}/a", f"write {tmp_path}/b"]
+    assert "hidden" not in json.dumps(real["diff"])
+    assert (tmp_path / "followed").exists()
+    (tmp_path / "followed").unlink()
+    again = run(arguments, capsys)
+    assert (again["changed"], again["operations"]) == (False, [])
+    assert not (tmp_path / "followed").exists()
+
+
+UNIT = (
+    "[Unit]\nWantedBy=no.target\n[Install]\n# WantedBy=no.target\nWantedBy=a.target b.target\nRequiredBy = c.target\n"
+)
+
+
+def test_enabling_is_what_the_unit_file_says() -> None:
+    path = "/etc/systemd/user/x.socket"
+    assert enabled([path], [File(path, UNIT)]) == [
+        Link("/etc/systemd/user/a.target.wants/x.socket", path),
+        Link("/etc/systemd/user/b.target.wants/x.socket", path),
+        Link("/etc/systemd/user/c.target.requires/x.socket", path),
+    ]
+    with pytest.raises(NodeError, match="not one of the files"):
+        enabled([path], [])
+    with pytest.raises(NodeError, match="no WantedBy="):
+        enabled([path], [File(path, "[Unit]\nWantedBy=no.target\n")])
+
+
+def test_masking() -> None:
+    assert masked(["docker.service"]) == [Link("/etc/systemd/system/docker.service", "/dev/null")]
+    for name in ("", "/etc/passwd", "../x"):
+        with pytest.raises(NodeError, match="not the name of a unit"):
+            masked([name])
+
+
+def test_module_enables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unit = f"{tmp_path}/x.service"
+    arguments = {"files": [{"path": unit, "content": UNIT}], "enable": [unit]}
+    check = run({**arguments, "_ansible_check_mode": True}, capsys)
+    assert check["operations"][1] == f"link {tmp_path}/a.target.wants/x.service to {unit}"
+    assert run(arguments, capsys) == check
+    assert (tmp_path / "c.target.requires/x.service").read_text() == UNIT
+    assert run(arguments, capsys)["changed"] is False
+
+
+def test_module_without_its_action_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run({"source": [{"path": str(tmp_path), "target": "/x"}]}, capsys)
+    assert "expanded on the controller" in result["msg"]

@@ -1,0 +1,54 @@
+"""How a module ends: changed, failed with what is wrong, and with what the others got done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.report import Reports, UserReport
+
+
+class Module:
+    """What a module says, instead of ending."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, dict[str, Any]]] = []
+
+    def exit_json(self, **result: Any) -> None:
+        self.done.append(("done", result))
+
+    def fail_json(self, msg: str, **result: Any) -> None:
+        self.done.append((msg, result))
+
+
+@pytest.mark.parametrize(
+    ("answer", "changed"),
+    [(Answer([], {}), False), (Answer(["made a"], {}), True), (Answer(["looked at a"], {}, changed=False), False)],
+)
+def test_what_was_done_is_a_change_unless_it_says_otherwise(answer: Answer, changed: bool) -> None:
+    module = Module()
+    give(module, lambda: answer)
+    assert module.done == [("done", {"changed": changed, "operations": answer.operations, "report": {}})]
+
+
+def test_a_conflict_fails_and_what_the_others_got_is_reported() -> None:
+    reports = Reports({"minji": UserReport("ok", ["made"]), "jiho": UserReport("conflict", [], "uid 5 is root's")})
+    module = Module()
+    give(module, lambda: Answer.of(reports, backup="one"))
+    message, result = module.done[0]
+    assert message == "jiho: uid 5 is root's"
+    assert (result["changed"], result["operations"], result["report"]["backup"]) == (True, ["minji: made"], "one")
+    assert result["report"]["users"]["jiho"] == {"status": "conflict", "operations": [], "problem": "uid 5 is root's"}
+
+
+@pytest.mark.parametrize("error", [NodeError("no space"), OSError(28, "no space")])
+def test_an_error_is_a_sentence_and_a_report(error: Exception) -> None:
+    def broken() -> Answer:
+        raise error
+
+    module = Module()
+    give(module, broken, key="homes")
+    expected = {"operations": [], "report": {"homes": {}, "problems": [str(error)]}}
+    assert module.done == [(str(error), expected)]

@@ -1,0 +1,106 @@
+"""What check mode does not do: no work is begun, and what is shown is what the run does."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
+
+from tests.unit.node.storage import FIRST, MINJI, Storage, leftover
+
+SECOND = "20261222T010203Z-daily"
+
+
+REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "known_hosts": "/h"}
+
+
+def module(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What a module answers in check mode."""
+    found = importlib.import_module(f"ansible_collections.gpuadmin.node.plugins.modules.{name}")
+    with patch_module_args({**arguments, "_ansible_check_mode": True}), pytest.raises(SystemExit):
+        found.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return result
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the jobs that were begun; none of them does anything."""
+    names: list[str] = []
+
+    def perform(name: str, *_: object, **__: object) -> object:
+        names.append(name)
+        return {}
+
+    monkeypatch.setattr(unit, "perform", perform)
+    return names
+
+
+@pytest.mark.btrfs
+def test_check_mode_begins_no_work_on_homes_and_backups(
+    storage: Storage, begun: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    late = leftover(storage)
+    place = {"root": str(storage.root), "mountpoint": str(storage.point)}
+    sets = {"directory": str(storage.directory)}
+    before = storage.names
+    for name, arguments, words in (
+        ("wipe_homes", {**place, **sets, "backup": FIRST, "users": [{"name": "minji", "uid": 20001}]}, "wipe (uid"),
+        ("restore_home", {**place, **sets, "user": "minji"}, "restore minji"),
+        ("leftovers", {**place, "archive": str(storage.point / "archive")}, "pack what is left"),
+        ("backup", {**place, **sets, "action": "make", "name": SECOND}, "snapshot of"),
+        ("backup", {**sets, "action": "verify"}, "read 1 home"),
+        ("backup", {**sets, "action": "copy", "remote": REMOTE}, "copy to other"),
+    ):
+        result = module(name, arguments, capsys)
+        assert words in " ".join(result["operations"]), result
+    assert begun == []
+    assert storage.names == before
+    assert late.exists()
+    assert backup_set.names(str(storage.directory)) == [FIRST]
+
+
+def test_check_mode_prunes_and_wipes_nothing(
+    tmp_path: Path, begun: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
+    pruned = module("backup", {"action": "prune", "directory": str(tmp_path)}, capsys)
+    assert pruned["operations"] == [f"delete the backup {FIRST}"]
+    module("wipe_scratch", {"people": [], "items": [], "directories": []}, capsys)
+    assert begun == []
+
+
+def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the plan and the work another set may have become old enough."""
+    given: list[Any] = []
+    monkeypatch.setattr(unit, "perform", lambda *arguments: given.append(arguments[2]))
+    monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
+    from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
+
+    actions.act({"action": "prune", "directory": "/x", "days": 1, "ordinary": 1, "only": None}, check=False)
+    assert [one["only"] for one in given] == [[FIRST]]
+
+
+def test_sessions_and_login_access_know_check_mode(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[bool] = []
+
+    def look(*_: object, check: bool, **__: object) -> sessions.Plan:
+        told.append(check)
+        return sessions.Plan()
+
+    monkeypatch.setattr(sessions, "converge", look)
+    monkeypatch.setattr(access, "converge", look)
+    for name in ("sessions", "login_access"):
+        module(name, {"people": []}, capsys)
+    assert told == [True, True]

@@ -1,0 +1,28 @@
+"""Whom a host is told about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import people
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        [{"name": "root", "uid": 0}],
+        [{"name": "-rf", "uid": 20000}],
+        [{"name": "minji", "uid": 20000}, {"name": "minji", "uid": 20001}],
+        [{"name": "minji", "uid": 20000}, {"name": "jiho", "uid": 20000}],
+        [{"name": "minji", "uid": 20000, "subid_start": 1000, "subid_count": 65536}],
+        [
+            {"name": "minji", "uid": 20000, "subid_start": 2**31, "subid_count": 65536},
+            {"name": "jiho", "uid": 20001, "subid_start": 2**31 + 5, "subid_count": 65536},
+        ],
+    ],
+)
+def test_people_who_cannot_be_told_apart_are_refused(given_: list[dict[str, Any]]) -> None:
+    with pytest.raises(NodeError):
+        people.parse(given_)

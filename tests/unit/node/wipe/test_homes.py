@@ -1,0 +1,605 @@
+"""Backup and wipe on a real btrfs: nothing goes that is not in a verified backup, whatever is in a home."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, descend, purge
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.node.storage import FIRST, JIHO, MINJI, Storage, mounted, run
+
+pytestmark = pytest.mark.btrfs
+STAMP = "20261221T010203Z"
+
+
+def test_one_goes_and_the_other_stays(storage: Storage) -> None:
+    storage.home(*MINJI)
+    kept = storage.home(*JIHO)
+    inode = kept.stat().st_ino
+    backup = storage.backup(verify=["minji"])
+    assert backup.homes["minji"].files == 1
+    assert backup.homes["minji"].verified is not None
+    assert backup.homes["jiho"].verified is None
+    check = storage.wipe(MINJI, check=True)
+    assert storage.names == ["jiho", "minji"]
+    plan, purged = storage.wipe_all(MINJI)
+    assert plan.operations == check.operations
+    assert plan.operations == [f"home minji: wipe (uid 20001, 1 file, 9 bytes; in backup {FIRST})"]
+    assert storage.names == ["jiho"]
+    assert (purged["minji"].deleted, purged["minji"].kept) == (2, 0)
+    assert kept.stat().st_ino == inode
+    assert Path(backup.home("minji"), "thesis").read_bytes() == b"precious\n"
+    # again: nothing is left to do
+    again, rest = storage.wipe_all(MINJI)
+    assert (again.operations, again.entries["minji"].status, rest) == ([], "absent", {})
+
+
+def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    with pytest.raises(NodeError, match="no complete backup"):
+        storage.wipe(MINJI)
+    storage.backup(verify=["minji"])
+    storage.home("newcomer", 20003)
+    for person, words in (
+        (JIHO, "not verified"),
+        (("newcomer", 20003), "not in the backup"),
+        (("minji", 20009), "belonged to uid 20001"),
+        (("../minji", 20001), "refused"),
+        (("root", 0), "refused"),
+        ((".gpuadmin-wiping", 20001), "refused"),
+    ):
+        plan = storage.wipe(person)
+        assert words in plan.conflicts[0], person
+    assert storage.names == ["jiho", "minji", "newcomer"]
+
+
+def test_an_unexpected_mount(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    bare = "1 0 0:1 / / rw - ext4 /dev/a rw\n"
+    for request in (storage.wiping(MINJI), replace(storage.wiping(MINJI), mountpoint=None)):
+        with pytest.raises(NodeError, match=r"nothing is mounted|root file system"):
+            wipe.converge(request, mountinfo=bare)
+    elsewhere = replace(storage.wiping(MINJI), root=str(storage.point))
+    with pytest.raises(NodeError, match="not of"):
+        wipe.converge(elsewhere)
+    assert storage.names == ["minji"]
+
+
+def test_the_same_uid_or_name_twice(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home("alias", 20001)
+    storage.backup()
+    assert "minji's, too" in storage.wipe(MINJI, ("alias", 20001)).conflicts[0]
+    assert "twice" in storage.wipe(("alias", 20001), ("alias", 20001)).conflicts[0]
+    assert storage.names == [wipe.TRASH, "alias"]
+
+
+def test_another_directory_than_the_one_that_was_backed_up(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    storage.backup()
+    home.rename(storage.root / "elsewhere")
+    storage.home("minji", 20001, {"new work": b"x"})
+    assert "another directory" in storage.wipe(MINJI).conflicts[0]
+    subprocess.run(["rm", "-r", str(home)], check=True)
+    home.symlink_to(storage.root / "elsewhere")
+    assert "symbolic link" in storage.wipe(MINJI).conflicts[0]
+    assert (storage.root / "elsewhere/thesis").exists()
+
+
+def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {"a": b"1", "b": b"2", "dir/c": b"3", "dir/d": b"4"})
+    storage.backup()
+    (home / "b").write_bytes(b"changed")
+    (home / "dir/e").write_bytes(b"new")
+    (home / "empty").mkdir()
+    (home / "d").symlink_to("a")
+    facts = (home / "a").stat()
+    (home / "a").write_bytes(b"!")
+    os.utime(home / "a", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    (home / "dir/c").chmod(0o600)
+    plan, purged = storage.wipe_all(MINJI)
+    assert plan.conflicts == []
+    assert not home.exists()
+    rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
+    assert sorted(str(path.relative_to(rest)) for path in rest.rglob("*")) == ["a", "b", "d", "dir", "dir/e", "empty"]
+    assert purged["minji"].kept == 5
+    assert "'b' was changed after the backup" in purged["minji"].reasons
+    assert (rest / "b").read_bytes() == b"changed"
+
+
+def test_what_was_written_while_the_snapshot_was_made_stays(storage: Storage) -> None:
+    """btrfs writes times at once (of mmap, or with a mode) and content later: a snapshot has the new times and the old
+    content of what was changed meanwhile. Here the times are made the same; it takes luck to hit that moment.
+    """
+    home = storage.home("minji", 20001, {"a": b"1", "b": b"1"})
+    backup = storage.backup()
+    top, nested = backup_set.source(backup, "minji")
+    (home / "a").write_bytes(b"!")
+    handle = btrfs.open_directory(str(home))
+    try:
+        with purge.Twin(top, nested, backup.begun) as twin:
+            for name, reason in ((b"a", "was changed after the backup"), (b"b", None)):
+                facts = os.stat(name, dir_fd=handle)
+                times = Path(top, os.fsdecode(name)).stat()
+                same = {"st_mtime_ns": times.st_mtime_ns, "st_ctime_ns": times.st_ctime_ns}
+                same_times = os.stat_result(facts[:10], same)
+                assert twin.judge(descend.Entry(name, name, handle, same_times)) == reason
+    finally:
+        os.close(handle)
+
+
+def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> None:
+    """Its inodes have the numbers of the first one's."""
+    home = storage.home("minji", 20001, {})
+    for target in ("first", "second"):
+        run("btrfs", "subvolume", "create", home / "sub")
+        (home / "sub/link").symlink_to(target)
+        storage.give(home, 20001)
+        if target == "first":
+            storage.backup()
+            run("btrfs", "subvolume", "delete", home / "sub")
+    _plan, purged = storage.wipe_all(MINJI)
+    rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
+    assert (rest / "sub/link").readlink() == Path("second")
+    assert purged["minji"].reasons == ["'sub/link' is another link than in the backup"]
+
+
+def test_what_is_not_verified_any_more_is_not_deleted(storage: Storage) -> None:
+    """A wipe that was cut goes on; meanwhile somebody has verified the backup again, and it is damaged."""
+    storage.home(*MINJI)
+    backup = storage.backup()
+    storage.wipe(MINJI)
+    backup_set.store(replace(backup, homes={"minji": replace(backup.homes["minji"], verified=None)}))
+    purged = wipe.empty_trash(storage.wiping(MINJI))
+    assert (purged["minji"].deleted, purged["minji"].kept) == (0, 1)
+    assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").read_bytes() == b"precious\n"
+
+
+def hostile(home: Path) -> None:
+    """Everything that people's homes are known to hold."""
+    (home / "newline\nname").write_bytes(b"1")
+    Path(os.fsdecode(os.fsencode(home) + b"/\xff\xfe not utf-8")).write_bytes(b"2")
+    (home / "-rf *").write_bytes(b"3")
+    (home / "$(reboot)").mkdir()
+    (home / "subuid").write_bytes(b"4")
+    os.chown(home / "subuid", 2147483648 + 999, 2147483648 + 999)
+    with (home / "sparse").open("wb") as stream:
+        stream.truncate(1 << 34)
+    (home / "one").write_bytes(b"linked")
+    os.link(home / "one", home / "two")
+    os.mkfifo(home / "fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = Path.cwd()
+        os.chdir(home)
+        server.bind("socket")
+        os.chdir(here)
+    os.mknod(home / "device", 0o600 | 0o020000, os.makedev(1, 3))
+    (home / "link").symlink_to("/etc/passwd")
+    (home / "dangling").symlink_to(os.fsdecode(b"\xff"))
+    (home / "closed").mkdir(mode=0o000)
+    (home / "frozen").mkdir()
+    (home / "frozen/immutable").write_bytes(b"5")
+    os.setxattr(home / "one", b"user.note", b"\0\xff")
+    run("chattr", "+i", home / "frozen/immutable")
+    run("chattr", "+a", home / "frozen")
+
+
+def test_everything_that_a_home_may_hold(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    hostile(home)
+    outside = storage.home(*JIHO)
+    os.link(home / "one", outside / "three")
+    run("chattr", "+i", home)
+    backup = storage.backup()
+    assert backup.problems == {}
+    plan, purged = storage.wipe_all(MINJI)
+    assert plan.conflicts == []
+    assert purged["minji"].reasons == []
+    assert storage.names == ["jiho"]
+    assert (outside / "three").read_bytes() == b"linked"
+    assert Path("/etc/passwd").exists()
+    assert making.verify(backup, ["minji"], again=True).homes["minji"].verified
+
+
+def test_deeper_than_the_longest_path(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    here = os.open(home, os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("x" * 200, dir_fd=here)
+        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    with os.fdopen(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=here), "wb") as stream:
+        stream.write(b"deep")
+    os.close(here)
+    backup = storage.backup()
+    assert (backup.homes["minji"].files, backup.homes["minji"].entries) == (2, 63)
+    _plan, purged = storage.wipe_all(MINJI)
+    assert (purged["minji"].kept, storage.names) == (0, [])
+
+
+def test_nested_subvolumes(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"in a subvolume")
+    (home / "data/deeper").mkdir()
+    run("btrfs", "subvolume", "snapshot", "-r", home / "data", home / "data/deeper/snap\nshot")
+    storage.home(*JIHO)
+    backup = storage.backup()
+    assert sorted(backup.homes["minji"].nested) == ["data", "data/deeper/snap\nshot"]
+    assert backup.homes["minji"].files == 3
+    _plan, purged = storage.wipe_all(MINJI)
+    assert purged["minji"].reasons == []
+    assert storage.names == ["jiho"]
+    assert list(btrfs.nested(str(storage.root))) == []
+    assert making.verify(backup, ["minji"], again=True)
+
+
+def test_a_home_that_is_a_subvolume(storage: Storage) -> None:
+    run("btrfs", "subvolume", "create", storage.root / "minji")
+    (storage.root / "minji/thesis").write_bytes(b"precious")
+    storage.give(storage.root / "minji", 20001)
+    run("btrfs", "property", "set", "-ts", storage.root / "minji", "ro", "true")
+    backup = storage.backup()
+    assert backup.homes["minji"].files == 1
+    plan, purged = storage.wipe_all(MINJI)
+    assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
+
+
+def test_something_mounted_inside(storage: Storage, tmp_path: Path) -> None:
+    home = storage.home(*MINJI)
+    (home / "disk").mkdir()
+    storage.backup()
+    run("mount", "-t", "tmpfs", "tmpfs", home / "disk")
+    (home / "disk/elsewhere").write_bytes(b"not ours")
+    assert "is mounted inside" in storage.wipe(MINJI).conflicts[0]
+    assert (home / "disk/elsewhere").exists()
+    # a bind mount has the same device as the home
+    run("umount", home / "disk")
+    other = storage.home(*JIHO)
+    run("mount", "--bind", other, home / "disk")
+    assert "is mounted inside" in storage.wipe(MINJI).conflicts[0]
+    run("umount", home / "disk")
+
+
+def test_an_empty_home(storage: Storage) -> None:
+    storage.home("minji", 20001, {})
+    backup = storage.backup()
+    assert (backup.homes["minji"].files, backup.homes["minji"].bytes) == (0, 0)
+    storage.wipe_all(MINJI)
+    assert storage.names == []
+
+
+def test_homes_that_are_no_subvolume(tmp_path: Path) -> None:
+    """As they were made before there was a reset: a directory of the whole disk."""
+    with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
+        (point / "homes").mkdir()
+        storage = object.__new__(Storage)
+        storage.point, storage.root, storage.directory = point, point / "homes", point / "backups"
+        home = storage.home(*MINJI)
+        run("btrfs", "subvolume", "create", home / "data")
+        (home / "data/set").write_bytes(b"x")
+        storage.backup()
+        backup = storage.backup("20261222T010203Z-daily")
+        assert backup.homes["minji"].files == 2
+        plan, purged = storage.wipe_all(MINJI)
+        assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
+        assert len(backup_set.complete(str(storage.directory))) == 2
+
+
+def fill(path: Path, megabytes: int) -> None:
+    """Write until nothing more fits."""
+
+    def write() -> None:
+        with path.open("wb", buffering=0) as stream:
+            for _ in range(megabytes):
+                stream.write(os.urandom(1 << 20))
+                os.fsync(stream.fileno())
+
+    with pytest.raises(OSError, match=r"No space|quota"):
+        write()
+
+
+def test_a_full_disk_fails_before_anything_is_wiped(storage: Storage) -> None:
+    storage.home(*MINJI)
+    fill(storage.point / "full", 512)
+    with pytest.raises(NodeError, match=r"free in|No space"):
+        storage.backup()
+    assert backup_set.names(str(storage.directory)) == []
+    with pytest.raises(NodeError, match="no complete backup"):
+        storage.wipe(MINJI)
+    assert storage.names == ["minji"]
+
+
+def test_a_disk_that_becomes_full_while_the_backup_is_made(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    monkeypatch.setattr(making, "_write_manifest", lambda task: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(NodeError, match="No space"):
+        storage.backup()
+    assert backup_set.names(str(storage.directory)) == []
+
+
+def test_a_reached_quota_does_not_keep_a_home_from_going(storage: Storage) -> None:
+    home = storage.home("minji", 20001, {f"file{number}": os.urandom(100_000) for number in range(20)})
+    storage.backup()
+    run("btrfs", "quota", "enable", storage.point)
+    run("btrfs", "quota", "rescan", "-w", storage.point)
+    run("btrfs", "qgroup", "limit", "2M", storage.root)
+    fill(home / "more", 4)
+    (home / "more").unlink(missing_ok=True)
+    plan, _purged = storage.wipe_all(MINJI)
+    assert (plan.conflicts, storage.names) == ([], [])
+
+
+def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home("minji", 20001, {f"d{number}/f": b"x" for number in range(30)})
+    storage.backup()
+    storage.wipe(MINJI)
+    from ansible_collections.gpuadmin.node.plugins.module_utils import purge
+
+    real, left = purge._remove, [20]
+
+    def cut(entry: object, directory: bool) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        real(entry, directory)
+
+    monkeypatch.setattr(purge, "_remove", cut)
+    with pytest.raises(KeyboardInterrupt):
+        wipe.empty_trash(storage.wiping(MINJI))
+    monkeypatch.setattr(purge, "_remove", real)
+    plan, purged = storage.wipe_all(MINJI)
+    assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
+
+
+def test_what_restores_made_beside_a_home_goes_with_it(storage: Storage) -> None:
+    """It is in the backup, each under its own name; it belongs to the person by its name and by its owner."""
+    storage.home(*MINJI)
+    for name, uid in ((f"minji.restored-{STAMP}", 20001), (f"minji.before-{STAMP}.restored-{STAMP}", 20001),
+                      (f"jiho.before-{STAMP}", 20001), ("minji.bak", 20001)):  # fmt: skip
+        storage.home(name, uid, {"draft": name.encode()})
+    backup = storage.backup()
+    names = ["minji", f"minji.before-{STAMP}.restored-{STAMP}", f"minji.restored-{STAMP}"]
+    mine = [(name, 20001) for name in names]
+    assert sorted(backup.homes) == sorted([*names, f"jiho.before-{STAMP}"])
+    assert all(home.verified for home in backup.homes.values())
+    assert list(backup.problems) == ["'minji.bak'"]
+    wrong = storage.wipe(MINJI, (f"jiho.before-{STAMP}", 20001), ("minji.bak", 20001), check=True)
+    assert len(wrong.conflicts) == 2, "another one's by its name, and nothing of gpuadmin's"
+    theirs = storage.wipe((f"minji.restored-{STAMP}", 20002), check=True)
+    assert "belonged to uid 20001" in theirs.conflicts[0]
+    plan, purged = storage.wipe_all(*mine)
+    assert (plan.conflicts, sorted(purged)) == ([], sorted(backup.homes.keys() - {f"jiho.before-{STAMP}"}))
+    assert storage.names == [f"jiho.before-{STAMP}", "minji.bak"]
+
+
+def test_a_lease_keeps_one_home_from_going_and_no_other(storage: Storage) -> None:
+    """Who still has a file open can hold a lease on it: root's look at it fails, or would wait."""
+    home = storage.home("minji", 20001, {"leased": b"old", "z": b"z"})
+    storage.home(*JIHO)
+    storage.home("another", 20003)
+    storage.backup()
+    (home / "leased").chmod(0o600)  # so that its content is looked at
+    code = (
+        "import fcntl, os, signal, sys, time; h = os.open(sys.argv[1], os.O_RDWR); "
+        "signal.signal(signal.SIGIO, signal.SIG_IGN); fcntl.fcntl(h, fcntl.F_SETLEASE, fcntl.F_WRLCK); "
+        "print('ready', flush=True); time.sleep(100)"
+    )
+    process = subprocess.Popen(["python3", "-c", code, home / "leased"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    people = MINJI, JIHO, ("another", 20003)
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        _plan, purged = storage.wipe_all(*people)
+        assert [(name, done.kept > 0) for name, done in sorted(purged.items())] == [
+            ("another", False), ("jiho", False), ("minji", True),
+        ]  # fmt: skip
+        assert storage.names == [wipe.TRASH]
+        assert Path(wipe.trash(str(storage.root), FIRST, "minji"), "leased").read_bytes() == b"old"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    _plan, purged = storage.wipe_all(*people)
+    assert (purged["minji"].kept, storage.names) == (0, [])
+
+
+@pytest.mark.parametrize("error", [OSError(16, "Device or resource busy"), NodeError("something odd")])
+def test_a_home_that_cannot_be_moved_keeps_no_other(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    storage.backup()
+    real = wipe._move_one
+
+    def move(request: wipe.Request, source: int, name: str) -> str | None:
+        if name == "jiho":
+            raise error
+        return real(request, source, name)
+
+    monkeypatch.setattr(wipe, "_move_one", move)
+    plan = storage.wipe(JIHO, MINJI, ("nobody", 20009))
+    assert [one.partition(":")[0] for one in plan.conflicts] == ["home jiho"]
+    assert storage.names == [wipe.TRASH, "jiho"]
+
+
+def test_a_home_that_cannot_be_looked_at_keeps_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    storage.backup()
+    real = btrfs.subvolume
+
+    def subvolume(path: str) -> btrfs.Subvolume | None:
+        if path.endswith("/jiho"):
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(btrfs, "subvolume", subvolume)
+    plan = storage.wipe(JIHO, MINJI)
+    assert plan.conflicts == ["home jiho: cannot be looked at: Input/output error"]
+    assert storage.names == [wipe.TRASH, "jiho"]
+
+
+@pytest.mark.parametrize("harm", ["open", "another's", "link"])
+def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> None:
+    """Where homes are moved to nobody else can enter, or put something in their way."""
+    storage.home(*MINJI)
+    storage.backup()
+    place = storage.root / wipe.TRASH
+    if harm == "link":
+        (storage.point / "elsewhere").mkdir(mode=0o700)
+        place.symlink_to(storage.point / "elsewhere")
+    else:
+        place.mkdir(mode=0o700)
+        if harm == "open":
+            place.chmod(0o755)
+        else:
+            os.chown(place, 20002, 20002)
+    assert "not root's directory" in storage.wipe(MINJI).conflicts[0]
+    assert (storage.root / "minji/thesis").exists()
+
+
+def test_another_subvolume_of_the_same_name_and_inode(storage: Storage) -> None:
+    """Every subvolume's root has the same inode number: it is told by its own id."""
+    run("btrfs", "subvolume", "create", storage.root / "minji")
+    (storage.root / "minji/thesis").write_bytes(b"precious")
+    storage.give(storage.root / "minji", 20001)
+    storage.backup()
+    (storage.root / "minji").rename(storage.root / "elsewhere")
+    run("btrfs", "subvolume", "create", storage.root / "minji")
+    storage.give(storage.root / "minji", 20001)
+    assert (storage.root / "minji").stat().st_ino == (storage.root / "elsewhere").stat().st_ino
+    assert "another directory" in storage.wipe(MINJI).conflicts[0]
+
+
+NAMES = [b"a", b"b", b"new\nline", b"\xff", b"-rf", b"d", b"e"]
+PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(lambda parts: os.fsdecode(b"/".join(parts)))
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["write", "delete", "mkdir", "link", "hard", "chmod", "touch"]), PATHS, PATHS), max_size=8
+)
+
+
+def change(home: Path, kind: str, path: str, other: str) -> None:
+    """One thing that a person does in a home; what cannot be done is not."""
+    target = home / path
+    with contextlib.suppress(OSError):
+        if kind == "write":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(os.fsencode(other) * 3)
+        elif kind == "delete":
+            shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
+        elif kind == "mkdir":
+            target.mkdir(parents=True)
+        elif kind == "link":
+            target.symlink_to(other)
+        elif kind == "hard":
+            os.link(home / other, target)
+        elif kind == "chmod":
+            target.chmod(0o700)
+        else:
+            os.utime(target, ns=(0, 0), follow_symlinks=False)
+
+
+def contents(home: Path) -> dict[str, bytes | str]:
+    """Every file and link below a directory, with what is in it."""
+    found: dict[str, bytes | str] = {}
+    for path in home.rglob("*"):
+        if path.is_symlink():
+            found[str(path.relative_to(home))] = os.readlink(path)  # noqa: PTH115  a target need not be a path
+        elif path.is_file():
+            found[str(path.relative_to(home))] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    base = tmp_path_factory.mktemp("property")
+    with mounted(base / "disk", base / "srv", 512) as point:
+        yield Storage(point)
+
+
+@given(before=CHANGES, after=CHANGES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_is_done_after_the_backup_is_not_lost(
+    disk: Storage, before: list[tuple[str, str, str]], after: list[tuple[str, str, str]]
+) -> None:
+    """What is gone after a wipe is in the backup, byte for byte; what the backup does not have is still there."""
+    home = disk.home("minji", 20001, {"d/e": b"1", "a": b"2"})
+    for step in before:
+        change(home, *step)
+    os.chown(home, 20001, 20001)
+    backup = disk.backup()
+    saved = contents(Path(backup.home("minji")))
+    for step in after:
+        change(home, *step)
+    now = contents(home)
+    plan, purged = disk.wipe_all(MINJI)
+    assert plan.conflicts == []
+    rest = Path(wipe.trash(str(disk.root), FIRST, "minji"))
+    left = contents(rest) if rest.is_dir() else {}
+    for path, content in now.items():
+        assert left.get(path) == content or saved.get(path) == content, path
+    assert set(left) <= set(now)
+    assert purged["minji"].kept >= len(left)
+    # for the next example
+    for place in (disk.root / wipe.TRASH, disk.root / "minji"):
+        shutil.rmtree(place, ignore_errors=True)
+    backup_set.remove(str(disk.directory), FIRST)
+
+
+def test_a_home_that_is_somebody_else_s_by_now_stays(storage: Storage) -> None:
+    home = storage.home(*MINJI)
+    storage.backup()
+    os.chown(home, 20002, 20002)
+    assert "belongs to uid 20002" in storage.wipe(MINJI).conflicts[0]
+    assert storage.names == ["minji"]
+
+
+def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is out of sight by then, and stays there."""
+    storage.home(*MINJI)
+    storage.home("jiho", 20002)
+    storage.backup()
+    storage.wipe(MINJI, ("jiho", 20002))
+    twin = wipe.Twin
+
+    def broken(top: str, nested: dict[str, str], begun: int) -> wipe.Twin:
+        if top.endswith("/jiho"):
+            raise OSError(5, "Input/output error")
+        return twin(top, nested, begun)
+
+    monkeypatch.setattr(wipe, "Twin", broken)
+    done = wipe.empty_trash(storage.wiping())
+    assert "stays, wholly or in part" in done["jiho"].reasons[0]
+    assert (done["minji"].kept, done["minji"].deleted) == (0, 2)
+    assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()
+
+
+def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None:
+    """Another file of the same size, time and content is another file: the judge goes by the inode."""
+    home = storage.home(*MINJI)
+    storage.backup()
+    facts = (home / "thesis").stat()
+    (home / "new").write_bytes(b"precious\n")
+    os.utime(home / "new", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    (home / "new").rename(home / "thesis")
+    _plan, purged = storage.wipe_all(MINJI)
+    assert purged["minji"].reasons == ["'thesis' is another file than in the backup"]
+    assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()

@@ -1,0 +1,260 @@
+"""Scratch of those who leave: by names and owners, whatever somebody does there meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
+
+from tests.unit.node.storage import run
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("inner", ["", "disk"])
+def test_scratch_that_something_is_mounted_on_stays(tmp_path: Path, inner: str) -> None:
+    """It was looked at with what is mounted there, so the inode is the right one."""
+    shared, other = tmp_path / "shared", tmp_path / "other"
+    for path in (shared / "minji" / inner, other):
+        path.mkdir(parents=True)
+    (other / "thesis").write_bytes(b"not there")
+    for path in (shared / "minji", other, other / "thesis"):
+        os.chown(path, 20001, 20001)
+    people = [Person("minji", 20001, range(0))]
+    run("mount", "--bind", other, shared / "minji" / inner)
+    try:
+        items = [one.as_dict() for one in scratch.observe([str(shared)], None, people).items]
+        plan, done = scratch.wipe(scratch.Request(items, [str(shared)], people))
+        assert "is mounted there" in plan.conflicts[0]
+        assert done == {}
+        assert (other / "thesis").exists()
+    finally:
+        run("umount", shared / "minji" / inner)
+
+
+def test_scratch_on_a_network_is_not_this_node_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "minji").mkdir()
+    me = [Person("minji", tmp_path.stat().st_uid, range(0))]
+    monkeypatch.setattr(scratch, "_look", lambda found, directory, *_: found.unknown.update({directory: 1}))
+    assert scratch.observe([str(tmp_path)], None, me).unknown == {str(tmp_path): 1}
+    monkeypatch.setattr(scratch.mounts, "network_filesystem", lambda path: "nfs4")
+    assert scratch.observe([str(tmp_path)], None, me).unknown == {}
+
+
+root_only = pytest.mark.root  # gives files to other users
+
+
+# uids that nobody on this machine has
+MINJI = Person("minji", 48211, range(2900000000, 2900065536))
+
+
+JIHO = Person("jiho", 48212, range(2900065536, 2900131072))
+
+
+def leave(directory: Path, name: bytes, uid: int, *inner: tuple[str, int]) -> Path:
+    path = directory / os.fsdecode(name)
+    path.mkdir()
+    for one, owner in inner:
+        (path / one).write_bytes(b"x")
+        os.chown(path / one, owner, owner)
+    os.chown(path, uid, uid)
+    return path
+
+
+@root_only
+def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
+    shared, docker = tmp_path / "shared", tmp_path / "docker"
+    shared.mkdir()
+    docker.mkdir()
+    hostile = leave(shared, b"new\nline \xff%41", MINJI.uid, ("a", MINJI.uid), ("b", MINJI.subids.start + 7))
+    mixed = leave(shared, b"mixed", MINJI.uid, ("mine", MINJI.uid), ("theirs", JIHO.uid))
+    leave(shared, b"strange", MINJI.uid, ("theirs", pwd.getpwnam("nobody").pw_uid))
+    theirs = leave(shared, b"theirs", JIHO.uid)
+    leave(docker, b"minji", MINJI.uid, ("layer", MINJI.subids.start + 1000))
+    leave(docker, b"other-name", MINJI.uid)
+    (shared / "link").symlink_to("/etc/passwd")
+    os.chown(shared / "link", MINJI.uid, MINJI.uid, follow_symlinks=False)
+    found = scratch.observe([str(shared)], str(docker), [MINJI, JIHO])
+    assert found.unknown == {str(docker): 1}
+    mine = [item.as_dict() for item in found.items if item.user == "minji"]
+    assert json.loads(json.dumps(mine)) == mine
+    request = scratch.Request(mine, [str(shared), str(docker)], [MINJI])
+    check = scratch.observe_and_compute(request)
+    assert hostile.exists()
+    plan, done = scratch.wipe(request)
+    assert plan.operations == check.operations
+    assert not hostile.exists()
+    assert theirs.exists()
+    assert [path.name for path in mixed.iterdir()] == ["theirs"]
+    assert plan.conflicts == [
+        f"{shared}/mixed: 1 entry stays: 'theirs' belongs to uid {JIHO.uid}",
+        f"{shared}/strange: 1 entry stays: 'theirs' belongs to nobody (uid {pwd.getpwnam('nobody').pw_uid})",
+    ]
+    assert sorted(path.name for path in docker.iterdir()) == ["other-name"]
+    assert Path("/etc/passwd").exists()
+    assert not (shared / "link").is_symlink()
+    assert done[f"{docker}/minji"].deleted == 2
+
+
+@root_only
+def test_scratch_that_is_gone_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is on disk before it is said: after a power cut nobody would look for it again."""
+    leave(tmp_path, b"a", MINJI.uid)
+    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0].as_dict()
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(scratch, "sync_filesystem", lambda path: synced.append((path, (tmp_path / "a").exists())))
+    scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))
+    assert synced == [(str(tmp_path), False)]
+
+
+@contextmanager
+def busy(code: str, *arguments: object) -> Iterator[None]:
+    """A process of somebody else's that is at work meanwhile."""
+    words = [sys.executable, "-c", f"import os, sys, time\n{code}", *map(str, arguments)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+CHURN = """
+os.chdir(sys.argv[1]); number = 0
+while True:
+    for one in range(50): open(f"churn{number}-{one}", "w").close()
+    for one in range(50): os.unlink(f"churn{number}-{one}")
+    number += 1
+    print(number, flush=True) if number == 2 else None
+"""
+
+
+SWAP = """
+os.chdir(sys.argv[1]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2])); print("ready", flush=True)
+while True:
+    for act in (lambda: os.mkdir("a/in"), lambda: os.rename("a/in", "theirs/in"), lambda: os.symlink("/etc", "a/in"),
+                lambda: os.unlink("a/in"), lambda: os.rename("theirs/in", "a/in"), lambda: os.mkdir("a/in/inner"),
+                lambda: open("a/in/file", "w").close()):
+        try: act()
+        except OSError: pass
+"""
+
+
+@root_only
+def test_facts_of_a_directory_that_is_never_still(tmp_path: Path) -> None:
+    leave(tmp_path, b"a", MINJI.uid)
+    with busy(CHURN, tmp_path):
+        for _ in range(100):
+            found = scratch.observe([str(tmp_path)], None, [MINJI])
+            assert [item.name for item in found.items] == ["a"]
+            assert found.problems == {}
+
+
+@root_only
+def test_a_race_for_one_entry_keeps_that_one_and_no_other(tmp_path: Path) -> None:
+    """A directory that everybody may write in: somebody else moves what is in it while it is deleted."""
+    leave(tmp_path, b"theirs", JIHO.uid)
+    for _ in range(10):
+        if not (tmp_path / "a").exists():
+            leave(tmp_path, b"a", MINJI.uid).chmod(0o777)
+        leave(tmp_path, b"z", MINJI.uid, ("mine", MINJI.uid))
+        items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI]).items]
+        with busy(SWAP, tmp_path, JIHO.uid):
+            time.sleep(0.05)  # the swapping has begun
+            plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI]))
+        assert sorted(done) == [f"{tmp_path}/a", f"{tmp_path}/z"]
+        assert not (tmp_path / "z").exists()
+        assert all(one.startswith(f"{tmp_path}/a: ") for one in plan.conflicts)
+        assert Path("/etc/passwd").exists()
+
+
+@root_only
+@pytest.mark.parametrize("error", [NodeError("'a/in' was moved while it was looked at"), OSError(40, "Too many links")])
+def test_an_entry_that_cannot_be_deleted_is_named_with_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    leave(tmp_path, b"a", MINJI.uid)
+    leave(tmp_path, b"b", JIHO.uid)
+    items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI, JIHO]).items]
+    real = scratch.purge
+
+    def purge(handle: int, name: bytes, judge: Any) -> Any:
+        if name == b"a":
+            raise error
+        return real(handle, name, judge)
+
+    monkeypatch.setattr(scratch, "purge", purge)
+    plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI, JIHO]))
+    assert (plan.entries[f"{tmp_path}/a"].user, plan.entries[f"{tmp_path}/a"].status) == ("minji", "conflict")
+    assert done[f"{tmp_path}/a"].kept == 1
+    assert not (tmp_path / "b").exists()
+
+
+@root_only
+def test_who_makes_a_million_entries_fills_nobody_s_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MOST_ITEMS", 3)
+    for number in range(5):
+        leave(tmp_path, b"%d" % number, MINJI.uid)
+    leave(tmp_path, b"theirs", JIHO.uid)
+    found = scratch.observe([str(tmp_path)], None, [MINJI, JIHO])
+    assert [item.user for item in found.items].count("minji") == 3
+    assert [item.name for item in found.items if item.user == "jiho"] == ["theirs"]
+    assert found.problems == {f"{tmp_path}: minji": "has 5 entries there: 3 are named, the others stay for another run"}
+
+
+@root_only
+def test_a_directory_that_cannot_be_listed_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    bad.mkdir()
+    leave(tmp_path, b"good", 0)
+    leave(good, b"a", MINJI.uid)
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if os.fsdecode(path) == str(bad):
+            raise OSError(5, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = scratch.observe([str(bad), str(good)], None, [MINJI])
+    assert [item.name for item in found.items] == ["a"]
+    assert "Input/output error" in found.problems[str(bad)]
+
+
+@root_only
+def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
+    leave(tmp_path, b"a", MINJI.uid)
+    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0].as_dict()
+    outside = tmp_path.parent
+    for change, words in (
+        ({"inode": 1}, "another thing"),
+        ({"uid": JIHO.uid}, "does not belong"),
+        ({"user": "jiho"}, "does not belong"),
+        ({"name": "..%2fetc"}, "not a name"),
+        ({"name": ".."}, "not a name"),
+        ({"name": ""}, "not a name"),
+        ({"directory": str(outside)}, "not a directory that is wiped"),
+        ({"uid": None}, "no owner"),
+    ):
+        request = scratch.Request([{**item, **change}], [str(tmp_path)], [MINJI])
+        plan, _done = scratch.wipe(request)
+        assert words in plan.conflicts[0], change
+    (tmp_path / "link").symlink_to(tmp_path)
+    request = scratch.Request([{**item, "directory": f"{tmp_path}/link"}], [f"{tmp_path}/link"], [MINJI])
+    assert "not a directory" in scratch.wipe(request)[0].conflicts[0]
+    assert (tmp_path / "a").exists()
