@@ -164,12 +164,12 @@ def _in_words(folder: Path) -> Iterator[None]:
 def _silent() -> Iterator[None]:
     """Ansible writes its warnings past sys.stderr, and each only once in a process."""
     display = Display()
-    said = display.display
+    usual = display.display
     display.display = lambda *_args, **_more: None
     try:
         yield
     finally:
-        display.display = said
+        display.display = usual
 
 
 def _mistake(source: Path) -> ConfigError | None:

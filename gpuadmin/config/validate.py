@@ -53,7 +53,7 @@ def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
     if place[-1:] == ("uid",) and kind in ("greater_than_equal", "less_than_equal"):
         words = "{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
     return words.format(
-        given=_shown(item.get("input")), name=str(place[-1])[:60] if place else "", **item.get("ctx", {})
+        given=_brief(item.get("input")), name=str(place[-1])[:60] if place else "", **item.get("ctx", {})
     )
 
 
@@ -76,7 +76,7 @@ _WANTED = {
 }  # fmt: skip
 
 
-def _shown(given: object) -> str:
+def _brief(given: object) -> str:
     """What was given, if it is short."""
     if isinstance(given, bool):
         return str(given).lower()

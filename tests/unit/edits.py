@@ -12,6 +12,7 @@ import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.unit.support import make_site, public_key
 
@@ -39,7 +40,7 @@ SETTINGS = {
     "protected": ["jiho"],
     "backups": {"schedule": "daily"},
 }
-RUN = {
+RUN: dict[str, Any] = {
     "id": "20261101T010203-sync-users-0001", "verb": "sync-users", "arguments": ["--yes"], "check": False, "who": "a@b",
     "started": "2026-11-01T01:02:03+00:00",
     "plan": {"title": "x", "steps": [{"host": "node1", "action": "y"}], "warnings": []},

@@ -60,7 +60,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "verify-image": ("2027-01",),
     "prune-images": ("--check",),
     "runs": (),
-    "runs of one": (RUN["id"],),  # type: ignore[dict-item]
+    "runs of one": (RUN["id"],),
 }
 NO_SITE = {"init", "lab", "schema", "completion"}
 
@@ -163,14 +163,14 @@ def _fault(cli: Cli, arguments: list[str]) -> str | None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "/gpuadmin/" in frame.filename][-1]
         return f"{type(error).__name__}: {error} ({ours.filename}:{ours.lineno}; {last.filename}:{last.lineno})"
-    said = out + err
+    output = out + err
     if code not in (0, 1, 2, 3, 4, 5):
-        return f"exit code {code}: {said[-300:]}"
-    found = LIBRARY.search(said)
+        return f"exit code {code}: {output[-300:]}"
+    found = LIBRARY.search(output)
     if found:
-        return f"speaks of {found[0]!r}: {said[max(0, found.start() - 150) : found.end() + 150]}"
-    if code in (1, 2, 5) and "--json" not in arguments and not re.search(r"(?im)^error: \S.*\w", said):
-        return f"exit code {code} without a sentence: {said[-300:]}"
+        return f"speaks of {found[0]!r}: {output[max(0, found.start() - 150) : found.end() + 150]}"
+    if code in (1, 2, 5) and "--json" not in arguments and not re.search(r"(?im)^error: \S.*\w", output):
+        return f"exit code {code} without a sentence: {output[-300:]}"
     if "--json" in arguments:
         try:
             json.loads(out)
