@@ -62,9 +62,10 @@ def add(
             _same_or_error(present, request)
             continue
         fields = request.fields()
-        if "uid" not in fields and settings.accounts.source == "registry":
-            uid = retired.get(request.name)
-            fields["uid"] = next_uid(file.registry, settings, taken) if uid is None else uid
+        if "uid" not in fields and request.name in retired:
+            fields["uid"] = retired[request.name]
+        elif "uid" not in fields and settings.accounts.source == "registry":
+            fields["uid"] = next_uid(file.registry, settings, taken)
             taken.add(fields["uid"])
         elif retired.get(request.name, fields.get("uid")) != fields.get("uid"):
             raise RefusedError(

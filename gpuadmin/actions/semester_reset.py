@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
+from gpuadmin.actions.semester.closing import were_mailed
 from gpuadmin.actions.semester.people import Abort, Release
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.semester.phases import PHASES
@@ -169,7 +170,7 @@ def _abort(reset: Reset) -> int:
         echo(one_line(f"{host}: {reason}"), err=True)
     if outcome.code:
         return int(outcome.code)
-    reset.journal.write("aborted")
+    reset.journal.write("aborted", mailed=were_mailed(reset, reset.decision.names))
     return 0
 
 

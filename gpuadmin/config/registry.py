@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -73,18 +74,18 @@ class RegistryFile:
         *,
         add: Sequence[User] = (),
         update: Iterable[User] = (),
-        retire: Iterable[str] = (),
+        retire: Mapping[str, int | None] = MappingProxyType({}),
         forget: Collection[str] = (),
         today: date | None = None,
     ) -> RegistryFile:
         """Given people to add, to update (by name), to retire, and retired ones to forget, return the new registry,
-        validated as a whole.
+        validated as a whole. `retire`: by name, the uid of those whose entry has none, where it is known.
 
         Nothing is written: `save` does that.
         """
         users = self.registry.users
         place = {user.name: index for index, user in enumerate(users)}
-        gone = sorted(place[name] for name in set(retire) if name in place)
+        gone = sorted(place[name] for name in retire if name in place)
         # somebody who comes back is no longer retired
         free = {*forget, *(user.name for user in add)}
         people = Edit(
@@ -94,7 +95,7 @@ class RegistryFile:
         )
         retired = Edit(
             drop=[index for index, entry in enumerate(self.registry.retired) if entry.name in free],
-            add=[_tombstone(users[index], today or date.today()) for index in gone if users[index].uid is not None],
+            add=[entry for index in gone if (entry := _tombstone(users[index], retire, today or date.today()))],
         )
         return RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
 
@@ -128,10 +129,13 @@ def _new(user: User) -> dict[str, Any]:
     return entry
 
 
-def _tombstone(user: User, day: date) -> dict[str, Any]:
-    """What stays of somebody who is removed."""
+def _tombstone(user: User, retire: Mapping[str, int | None], day: date) -> dict[str, Any]:
+    """What stays of somebody who is removed; nothing of whom no uid is known."""
+    uid = retire[user.name] if user.uid is None else user.uid
+    if uid is None:
+        return {}
     address = {} if user.email is None else {"email": user.email}
-    return {"name": user.name, "uid": user.uid, **address, "removed": day}
+    return {"name": user.name, "uid": uid, **address, "removed": day}
 
 
 def _valid(model: type[EntryT], entries: object) -> Iterator[tuple[int, EntryT]]:

@@ -32,11 +32,12 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                 "days": 7,
                 "term": "2026-2",
                 "items": [{"account": "minji", "kind": "term", "day": _END, "days": 7}],
+                "login": ["gpu1", "gpu2"],
             },
         ),
     ),
     "closing": (
-        "When the term has ended (`gpuadmin semester-reset`)",
+        "When the term has ended, to those who are locked out (`gpuadmin semester-reset`, phase `lock`)",
         Letter(
             "closing",
             "minji@example.org",

@@ -96,7 +96,17 @@ class Renderer:
 
     def _values(self, letter: Letter) -> dict[str, Any]:
         mail = self._mail
-        about = {"cluster": self._settings.name, "contact": mail.reply_to or mail.sender, "guide": mail.guide}
+        settings = self._settings
+        about = {
+            "cluster": settings.name,
+            "contact": mail.reply_to or mail.sender,
+            "guide": mail.guide,
+            # what a reset of this site deletes, where people see it
+            "homes": settings.homes.path,
+            "docker_data": settings.docker.data if settings.docker.enabled else None,
+            "scratch": settings.reset.scratch,
+            "directory": settings.accounts.source == "directory",
+        }
         return {name: cleaned(value) for name, value in {**about, **letter.values}.items()}
 
 

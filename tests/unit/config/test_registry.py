@@ -59,7 +59,7 @@ def test_add_lock_extend_and_remove_keep_comments_and_order() -> None:
     assert "locked" not in text, "what is the default is not written"
     assert '"minji@example.org"' in text, "quotes are kept"
 
-    removed = file.changed(SETTINGS, retire=["seo"], today=date(2026, 11, 21))
+    removed = file.changed(SETTINGS, retire={"seo": None}, today=date(2026, 11, 21))
     assert [user.name for user in removed.registry.users] == ["minji", "jiho", "yuna"]
     last = removed.registry.retired[-1].model_dump(exclude_none=True)
     assert last == {"name": "seo", "uid": 20002, "removed": date(2026, 11, 21)}
@@ -185,5 +185,5 @@ def test_people_who_share_a_value_are_written_without_anchors() -> None:
 
 def test_whoever_is_removed_is_remembered_by_their_address() -> None:
     file = registry("users:\n  - {name: minji, uid: 20000, email: minji@example.org}\n  - {name: jiho, uid: 20001}\n")
-    gone = file.changed(SETTINGS, retire=["minji", "jiho"], today=date(2026, 6, 30)).registry.retired
+    gone = file.changed(SETTINGS, retire={"minji": None, "jiho": None}, today=date(2026, 6, 30)).registry.retired
     assert [(entry.name, entry.email) for entry in gone] == [("minji", "minji@example.org"), ("jiho", None)]
