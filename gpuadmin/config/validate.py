@@ -37,7 +37,11 @@ def validated(model: type[ModelT], file: YamlFile, data: object = None) -> Model
 
 def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
     """Given what pydantic found, return the place of each mistake and what is wrong, for who does not know pydantic."""
-    return [(item["loc"], _message(model, item)) for item in error.errors(include_url=False)]
+    found = error.errors(include_url=False)
+    for item in found:
+        if item["type"] == "invalid_key":  # a date, a number: as it is in the file, not as Python writes it
+            item["loc"] = (*item["loc"][:-1], str(item["input"]))
+    return [(item["loc"], _message(model, item)) for item in found]
 
 
 def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:

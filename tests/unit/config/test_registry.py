@@ -145,6 +145,10 @@ MISTAKES = {
     "not a list": ("users: minji\n", "users.yml:1: users: "),
     "not a person": ("users:\n  - minji\n", "users.yml:2: users[0]: must hold fields"),
     "a list": ("- name: a\n", "users.yml:1: must hold fields (key: value)"),
+    "a date for a field's name": (
+        "users:\n  - 2027-02-28: a\n",
+        "users[0].2027-02-28: a field's name must be a text; put 2027-02-28 into quotes",
+    ),
     "no YAML": ("users:\n  - name: a\n   uid: 3\n", "users.yml:3: is not valid YAML"),
     "a key twice": ("users: []\nusers: []\n", "is not valid YAML"),
     "an anchor that is not there": ("users: *x\n", "is not valid YAML"),
