@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
@@ -176,9 +177,14 @@ def _mistake(source: Path) -> ConfigError | None:
     """What is wrong with a YAML file, in words: Ansible's own error is a parser's. A vault is Ansible's alone."""
     try:
         if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
-            YamlFile.load(source)
+            yaml.load(YamlFile.load(source).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except ConfigError as error:
         return error
+    except yaml.YAMLError:
+        return None  # a tag such as !vault, which Ansible knows
+    except ValueError:  # for Ansible, whose parser this is, it ends the file
+        hint = "write a day that exists, or a text in quotes"
+        return ConfigError(f"{source.name}: holds a day or a time that does not exist", hint=hint)
     return None
 
 

@@ -323,6 +323,16 @@ def test_init_writes_nothing_that_check_refuses(
     assert not (tmp_path / "new").exists()
 
 
+def test_a_day_that_ansible_cannot_read_is_said_in_words(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    (site / "inventory/host_vars").mkdir()
+    (site / "inventory/host_vars/node1.yml").write_text("a: !vault x\n")
+    assert cli("check", "--site", str(site))[0] == 0
+    for value in ("2027-02-30", "2027-02-28T10:00:00+99:99"):
+        (site / "inventory/host_vars/node1.yml").write_text(f"a: {value}\n")
+        code, _, err = cli("check", "--site", str(site))
+        assert (code, "node1.yml: holds a day or a time that does not exist" in err) == (2, True), err
+
+
 def test_some_hosts_can_be_named_later(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     assert cli("init", str(tmp_path / "a"))[0] == 0
     assert cli("init", str(tmp_path / "b"), "--node", "n1")[0] == 0
