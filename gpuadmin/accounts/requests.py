@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from gpuadmin.accounts.ids import next_uid
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
+from gpuadmin.config.validate import mistakes
 from gpuadmin.errors import ConfigError, RefusedError
 
 
@@ -93,10 +94,8 @@ def make_user(fields: Mapping[str, Any]) -> User:
     try:
         return User.model_validate(dict(fields))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(step) for step in first["loc"]) or "user"
-        message = str(first["msg"]).removeprefix("Value error, ")
-        raise ConfigError(f"{str(fields.get('name'))!r}: {field}: {message}", hint="nothing was changed") from None
+        found = [f"{'.'.join(map(str, place)) or 'user'}: {words}" for place, words in mistakes(User, error)]
+        raise ConfigError(f"{str(fields.get('name'))!r}: {'; '.join(found)}", hint="nothing was changed") from None
 
 
 def request(fields: Mapping[str, Any]) -> Request:

@@ -20,6 +20,7 @@ from gpuadmin.actions.semester.reset import (
     refuse_pending,
 )
 from gpuadmin.config.find import SETTINGS_FILE
+from gpuadmin.config.rewrite import with_fields
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.console import echo
 from gpuadmin.display import show_hosts, styled
@@ -196,8 +197,12 @@ def _next_term(session: Session) -> None:
     if term is None or term.next is None or session.check:
         return
     file = YamlFile.load(session.site.directory / SETTINGS_FILE)
-    node = file.data["term"]
-    node["name"], node["deadline"] = term.next.name, term.next.deadline
-    del node["next"]
-    write_atomically(file.path, file.dump())
+    following = term.next
+
+    def begin(data: Any) -> None:
+        node = data["term"]
+        node["name"], node["deadline"] = following.name, following.deadline
+        del node["next"]
+
+    write_atomically(file.path, with_fields(file, begin).text)
     echo(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)

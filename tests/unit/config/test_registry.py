@@ -145,6 +145,10 @@ MISTAKES = {
     "not a list": ("users: minji\n", "users.yml:1: users: "),
     "not a person": ("users:\n  - minji\n", "users.yml:2: users[0]: must hold fields"),
     "a list": ("- name: a\n", "users.yml:1: must hold fields (key: value)"),
+    "a date for a field's name": (
+        "users:\n  - 2027-02-28: a\n",
+        "users[0].2027-02-28: a field's name must be a text; put 2027-02-28 into quotes",
+    ),
     "no YAML": ("users:\n  - name: a\n   uid: 3\n", "users.yml:3: is not valid YAML"),
     "a key twice": ("users: []\nusers: []\n", "is not valid YAML"),
     "an anchor that is not there": ("users: *x\n", "is not valid YAML"),
@@ -186,4 +190,4 @@ def test_people_who_share_a_value_are_written_without_anchors() -> None:
 def test_whoever_is_removed_is_remembered_by_their_address() -> None:
     file = registry("users:\n  - {name: minji, uid: 20000, email: minji@example.org}\n  - {name: jiho, uid: 20001}\n")
     gone = file.changed(SETTINGS, retire={"minji": None, "jiho": None}, today=date(2026, 6, 30)).registry.retired
-    assert [(entry.name, entry.email) for entry in gone] == [("jiho", None), ("minji", "minji@example.org")]
+    assert [(entry.name, entry.email) for entry in gone] == [("minji", "minji@example.org"), ("jiho", None)]
