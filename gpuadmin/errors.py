@@ -6,6 +6,7 @@ it carries the exit code that docs/exit-codes.md lists. Any other exception is a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import IO, Any, ClassVar
 
@@ -72,6 +73,12 @@ class InterruptedRun(GpuadminError):
     """The run was ended by Ctrl-C or a signal; it can be run again."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def together(mistakes: Sequence[ConfigError]) -> ConfigError:
+    """Several errors as one, with what to do about each."""
+    hints = dict.fromkeys(error.hint for error in mistakes if error.hint)
+    return ConfigError("\n  ".join(error.message for error in mistakes), hint="\n      ".join(hints) or None)
 
 
 def hint_of(error: click.ClickException) -> str | None:

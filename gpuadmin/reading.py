@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
 
 LARGEST = 16 * 1024 * 1024  # bytes; ten thousand people with a key each are a quarter of that
 
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _KINDS = {
     stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -63,11 +66,44 @@ def read_record(path: Path) -> bytes:
 def read_text(path: Path) -> str:
     """Given the path of a small file of a site, return its text; empty where there is none. Raises ConfigError."""
     try:
-        return "" if is_absent(path) else read_limited(path).decode("utf-8")
+        return "" if is_absent(path) else decoded(read_limited(path), path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="it must be a file that you can read") from None
+
+
+def decoded(raw: bytes, path: Path) -> str:
+    """Given a file's bytes, return its text; a byte order mark is left out. Raises ConfigError naming the line."""
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: is not UTF-8", hint=not_utf8(raw, path)) from None
+
+
+def not_utf8(raw: bytes, path: Path) -> str:
+    """What to do about a file that is not UTF-8: Korean Windows writes CP949, and UTF-16 is what it calls Unicode."""
+    for encoding in ("UTF-16",) if raw.startswith(_UTF16) else ("CP949",):
+        try:
+            raw.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return f"it may be {encoding}; save it as UTF-8, or: iconv -f {encoding} -t UTF-8 {path} > {path}.utf-8"
+    return "save the file as UTF-8"
+
+
+def decode_table(name: str, raw: bytes, encodings: Sequence[str]) -> str:
+    """Given the bytes of a CSV file, return its text by the first encoding that fits. A byte order mark decides."""
+    if raw.startswith(_UTF16) or b"\0" in raw:
+        raise ConfigError(f"{name}: is not CSV text", hint="export it as CSV (UTF-8), not as Unicode text or .xlsx")
+    if raw.startswith(b"PK\x03\x04"):
+        raise ConfigError(f"{name}: is a spreadsheet or an archive", hint="export the sheet as CSV (UTF-8)")
+    for encoding in encodings:
+        try:
+            # some systems write Hangul in its parts; it shall read as what people type
+            return unicodedata.normalize("NFC", raw.decode("utf-8-sig" if encoding == "utf-8" else encoding))
+        except UnicodeDecodeError:
+            continue
+    raise ConfigError(f"{name}: is neither of {', '.join(encodings)}", hint="export it as CSV (UTF-8)")
 
 
 def is_absent(path: Path) -> bool:

@@ -44,9 +44,15 @@ class Record:
         """Make a run's directory and write who runs what, when and with which plan."""
         now = datetime.now(UTC)
         identity = f"{now:%Y%m%dT%H%M%S}-{verb}-{secrets.token_hex(2)}"
-        runs.mkdir(mode=0o700, exist_ok=True)
         directory = runs / identity
-        directory.mkdir(mode=0o700)
+        try:
+            runs.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(mode=0o700)
+        except (PermissionError, FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise ConfigError(
+                f"{error.filename}: {error.strerror}, so nothing can be recorded",
+                hint="runs/ must be a directory that whoever runs gpuadmin can write into; nothing was done",
+            ) from None
         running = open(directory / _RUNNING, "x", encoding="ascii", opener=_private)  # noqa: SIM115 - held while it runs
         fcntl.flock(running, fcntl.LOCK_EX)
         record = cls(identity, directory, now.isoformat(timespec="seconds"), running)
@@ -180,11 +186,17 @@ def _private(path: str, flags: int) -> int:
 def _directories(runs: Path) -> list[Path]:
     if not runs.is_dir():
         return []
-    return [
-        runs / entry.name
-        for entry in os.scandir(runs)
-        if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-    ]
+    try:
+        return [
+            runs / entry.name
+            for entry in os.scandir(runs)
+            if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
+    except OSError as error:
+        raise ConfigError(
+            f"{runs}: {error.strerror}, so what ran before is not known",
+            hint="it has to be readable for whoever runs gpuadmin",
+        ) from None
 
 
 def _is_run(value: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:

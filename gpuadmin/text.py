@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # What a terminal obeys, or what nobody sees: C0 and C1 controls, format characters (Cf: bidirectional overrides, zero
 # width), surrogates, line and paragraph separators, and what Unicode wants ignored where it cannot be shown (fillers,
@@ -31,6 +32,11 @@ def one_line(text: str) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Given a number and the word for one, return both as people write them: `1 home`, `2 homes`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Given names, return the first of them and how many more there are: `minji, jiho and 4998 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _escape(match: re.Match[str]) -> str:

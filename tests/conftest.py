@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -10,6 +11,10 @@ from tests.machine import SkipGuard, marked
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A script's background jobs and `nohup` hand on ignored signals, which gpuadmin keeps ignored; tests send them.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     # with pytest-xdist, reports come together in the process that started the workers
     if os.environ.get("CI") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard(), "skip-guard")

@@ -12,11 +12,12 @@ from gpuadmin.accounts.requests import Request, request
 from gpuadmin.config.fields import KEY_TYPES
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import decode_table, decoded, read_limited
 
 MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
 MOST_ROWS = 20_000
 COLUMNS = ("name", "uid", "email", "key", "expires", "docker", "note")
+ENCODINGS = ("utf-8", "cp949")  # the default of `applications.encodings`; Korean Excel writes the second
 YES, NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
 
 
@@ -51,11 +52,10 @@ def read_people(source: str) -> list[Request]:
         raw = read_limited(path)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}") from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{source}: is not UTF-8 (byte {error.start})", hint="save it as UTF-8") from None
-    rows = _yaml_rows(path, text) if path.suffix in (".yml", ".yaml") else _csv_rows(path, text)
+    if path.suffix in (".yml", ".yaml"):
+        rows = _yaml_rows(path, decoded(raw, path))
+    else:
+        rows = _csv_rows(path, decode_table(path.name, raw, ENCODINGS))
     problems, requests = [], []
     for where, fields in rows:
         try:

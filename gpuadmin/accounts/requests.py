@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from gpuadmin.accounts.ids import next_uid
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
+from gpuadmin.config.validate import mistakes
 from gpuadmin.errors import ConfigError, RefusedError
 
 
@@ -61,9 +62,10 @@ def add(
             _same_or_error(present, request)
             continue
         fields = request.fields()
-        if "uid" not in fields and settings.accounts.source == "registry":
-            uid = retired.get(request.name)
-            fields["uid"] = next_uid(file.registry, settings, taken) if uid is None else uid
+        if "uid" not in fields and request.name in retired:
+            fields["uid"] = retired[request.name]
+        elif "uid" not in fields and settings.accounts.source == "registry":
+            fields["uid"] = next_uid(file.registry, settings, taken)
             taken.add(fields["uid"])
         elif retired.get(request.name, fields.get("uid")) != fields.get("uid"):
             raise RefusedError(
@@ -92,10 +94,8 @@ def make_user(fields: Mapping[str, Any]) -> User:
     try:
         return User.model_validate(dict(fields))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(step) for step in first["loc"]) or "user"
-        message = str(first["msg"]).removeprefix("Value error, ")
-        raise ConfigError(f"{str(fields.get('name'))!r}: {field}: {message}", hint="nothing was changed") from None
+        found = [f"{'.'.join(map(str, place)) or 'user'}: {words}" for place, words in mistakes(User, error)]
+        raise ConfigError(f"{str(fields.get('name'))!r}: {'; '.join(found)}", hint="nothing was changed") from None
 
 
 def request(fields: Mapping[str, Any]) -> Request:

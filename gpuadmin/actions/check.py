@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from gpuadmin.config.check import findings
-from gpuadmin.config.load import load_site
+from gpuadmin.config.check import Finding, findings, findings_of_parts
+from gpuadmin.config.find import find_site
+from gpuadmin.config.load import Site, load_parts
+from gpuadmin.config.memory import recall
 from gpuadmin.console import echo, echo_document
-from gpuadmin.errors import ExitCode
+from gpuadmin.errors import ConfigError, ExitCode, together
 from gpuadmin.jsontext import json_text
+from gpuadmin.mail.examples import template_mistakes
+from gpuadmin.mail.render import HINT as TEMPLATE_HINT
 from gpuadmin.report import document
 from gpuadmin.text import counted
 
 
 def check(site: str | None, *, as_json: bool) -> int:
-    """Show what is wrong with a site. Returns the exit code."""
-    loaded = load_site(site)
-    found = findings(loaded)
-    errors = [finding for finding in found if finding.level == "error"]
+    """Show what is wrong with a site. Returns the exit code; raises ConfigError where a file of it cannot be read."""
+    parts = load_parts(find_site(site))
+    unread = list(parts.mistakes)
+    try:
+        recall(parts.directory)
+    except ConfigError as error:
+        unread.append(error)
+    loaded = None if unread else parts.site()
+    found = findings_of_parts(parts) if loaded is None else [*findings(loaded), *_templates(loaded)]
+    errors = len(unread) + sum(finding.level == "error" for finding in found)
     if as_json:
         body = document(
             "check",
-            site=loaded.directory,
+            site=parts.directory,
             run=None,
             check=True,
             status="failed" if errors else "ok",
-            result={"findings": [asdict(finding) for finding in found]},
+            result={"findings": [asdict(finding) for finding in (*_unread(unread), *found)]},
         )
         echo_document(json_text(body))
-    else:
-        for finding in found:
-            colour = "red" if finding.level == "error" else "yellow"
-            echo(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
-        people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
-        warnings = len(found) - len(errors)
-        counts = (
-            counted(hosts, "host"), counted(people, "person", "people"), counted(len(errors), "error"),
-            counted(warnings, "warning"),
-        )  # fmt: skip
-        echo(f"{loaded.directory}: {', '.join(counts)}")
+        return ExitCode.USAGE if errors else ExitCode.DONE
+    for finding in found:
+        colour = "red" if finding.level == "error" else "yellow"
+        echo(f"{finding.level}: {finding.where}: {finding.message}\n    {finding.hint}", colour=colour)
+    if loaded is None:
+        raise together(unread)
+    people, hosts = len(loaded.registry.registry.users), len(loaded.inventory.hosts)
+    counts = (
+        counted(hosts, "host"), counted(people, "person", "people"), counted(errors, "error"),
+        counted(len(found) - errors, "warning"),
+    )  # fmt: skip
+    echo(f"{loaded.directory}: {', '.join(counts)}")
     return ExitCode.USAGE if errors else ExitCode.DONE
+
+
+def _templates(site: Site) -> list[Finding]:
+    return [
+        Finding("error", message.partition(": ")[0], message.partition(": ")[2], TEMPLATE_HINT)
+        for message in template_mistakes(site.settings, site.directory)
+    ]
+
+
+def _unread(errors: Sequence[ConfigError]) -> list[Finding]:
+    """What does not load, a finding for each line of it."""
+    return [
+        Finding("error", line.strip().partition(": ")[0], line.strip().partition(": ")[2], error.hint or "")
+        for error in errors
+        for line in error.message.splitlines()
+    ]

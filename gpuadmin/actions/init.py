@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from pydantic import ValidationError
 
+from gpuadmin.config.check import findings
 from gpuadmin.config.fields import host_name
 from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
+from gpuadmin.config.load import load_site
+from gpuadmin.config.schema import Settings
 from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.config.validate import mistakes
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError
 from gpuadmin.report import local_document
@@ -23,18 +29,25 @@ def init(
         raise ConfigError(
             f"{directory}: holds a site already", hint="nothing was changed; edit it, then: gpuadmin check"
         )
+    named = [*nodes, *([storage] if storage else [])]
     try:
-        for host in (*nodes, *([storage] if storage else [])):
+        for host in named:
             host_name(host)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    for host in named:
+        if named.count(host) > 1:
+            raise ConfigError(f"'{host}' is named twice", hint="a host is a node or the storage host, once")
     hosts = [SiteHost(storage, ("storage",))] if storage else []
     hosts += [SiteHost(node, ("gpu", "golden") if index == 0 else ("gpu",)) for index, node in enumerate(nodes)]
     settings = {"admin": {"user": admin}} if admin else {}
+    called = name or directory.absolute().name
     try:
-        write_site(directory, name=name or directory.absolute().name, settings=settings, hosts=hosts)
+        _refuse(called, settings, hosts)
+        write_site(directory, name=called, settings=settings, hosts=hosts)
     except ValidationError as error:
-        raise ConfigError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+        found = [f"{'.'.join(map(str, place))}: {words}" for place, words in mistakes(Settings, error)]
+        raise ConfigError("\n  ".join(found), hint="nothing was written") from None
     written = [SETTINGS_FILE, USERS_FILE, "inventory/hosts.yml"]
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
     todo += ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check", "gpuadmin provision"]
@@ -44,3 +57,18 @@ def init(
     echo(f"Wrote {directory}: {', '.join(written)}")
     echo(f"Next, in {directory}:\n  " + "\n  ".join(todo))
     return 0
+
+
+def _refuse(name: str, settings: Mapping[str, Any], hosts: Sequence[SiteHost]) -> None:
+    """Raise ConfigError for what `gpuadmin check` would refuse. Hosts that are not named yet are no mistake."""
+    with TemporaryDirectory(prefix="gpuadmin-") as there:
+        write_site(Path(there), name=name, settings=settings, hosts=hosts, schemas=False)
+        found = findings(load_site(there))
+    groups = {group for host in hosts for group in host.groups}
+    wrong = [
+        finding for finding in found
+        if finding.level == "error" and hosts and finding.where.rpartition(" ")[2] not in {"gpu", "storage"} - groups
+    ]  # fmt: skip
+    if wrong:
+        lines = [f"{finding.where}: {finding.message}" for finding in wrong]
+        raise ConfigError("\n  ".join(lines), hint="; ".join(dict.fromkeys(finding.hint for finding in wrong)))

@@ -24,7 +24,10 @@ def notify(options: Options, mail: MailOptions) -> int:
         if mail.again:
             known(registry, mail.again)
         post = Post.of(session, mail)
-        notices = plan_notices(registry.registry, settings, date.today(), post.ledger, again=mail.again)
+        nodes = [host.name for host in session.site.inventory.group("gpu")]
+        notices = plan_notices(
+            registry.registry, settings, date.today(), post.ledger, again=mail.again, nodes=nodes
+        )  # fmt: skip
         builder = PlanBuilder(f"Reminders that are due on {settings.name}")
         plan_letters(builder, notices.letters)
         for warning in notices.warnings:

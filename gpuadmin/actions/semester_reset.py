@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
+from gpuadmin.actions.semester.closing import were_mailed
 from gpuadmin.actions.semester.people import Abort, Release
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.semester.phases import PHASES
@@ -19,6 +20,7 @@ from gpuadmin.actions.semester.reset import (
     refuse_pending,
 )
 from gpuadmin.config.find import SETTINGS_FILE
+from gpuadmin.config.rewrite import with_fields
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.console import echo
 from gpuadmin.display import show_hosts, styled
@@ -168,7 +170,7 @@ def _abort(reset: Reset) -> int:
         echo(one_line(f"{host}: {reason}"), err=True)
     if outcome.code:
         return int(outcome.code)
-    reset.journal.write("aborted")
+    reset.journal.write("aborted", mailed=were_mailed(reset, reset.decision.names))
     return 0
 
 
@@ -195,8 +197,12 @@ def _next_term(session: Session) -> None:
     if term is None or term.next is None or session.check:
         return
     file = YamlFile.load(session.site.directory / SETTINGS_FILE)
-    node = file.data["term"]
-    node["name"], node["deadline"] = term.next.name, term.next.deadline
-    del node["next"]
-    write_atomically(file.path, file.dump())
+    following = term.next
+
+    def begin(data: Any) -> None:
+        node = data["term"]
+        node["name"], node["deadline"] = following.name, following.deadline
+        del node["next"]
+
+    write_atomically(file.path, with_fields(file, begin).text)
     echo(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)

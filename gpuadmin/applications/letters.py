@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from gpuadmin.applications.matching import Entry
 from gpuadmin.config.schema import Settings, User
-from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.letter import Letter, login_hosts
 
 
 def welcome(user: User, settings: Settings, nodes: Sequence[str]) -> Letter:
     """Given somebody with a new account and the names of the nodes, return the mail that tells them all they need."""
     assert user.email is not None  # applicants have one
-    mail, term = settings.mail, settings.term
+    term = settings.term
     return Letter(
         template="welcome",
         address=user.email,
@@ -24,7 +24,7 @@ def welcome(user: User, settings: Settings, nodes: Sequence[str]) -> Letter:
             "person": user.note or user.name,
             "expires": user.expires,
             "docker": user.docker and settings.docker.enabled,
-            "login": list(mail.login if mail is not None and mail.login else nodes),
+            "login": login_hosts(settings, nodes),
         },
     )
 

@@ -7,24 +7,14 @@ does where the group's list knows the address. Of several forms from one address
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuadmin.applications.form import Application
+from gpuadmin.applications.group import Group, Member, listed
 from gpuadmin.applications.names import Wish, choose_names
 from gpuadmin.config.schema import Registry, Settings, User
-
-
-@dataclass(frozen=True)
-class Member:
-    """A row of the group's list; None: the list does not have it."""
-
-    line: int
-    name: str | None
-    student_id: str | None
-    email: str | None
-
 
 #: What can be missing (the codes of templates/mail/incomplete) → what an admin reads.
 MISSING = {
@@ -38,7 +28,6 @@ MISSING = {
     "key_missing": "no ssh public key",
     "key_private": "sent a private key",
     "key_bad": "the ssh public key is none",
-    "key_taken": "the ssh key is somebody else's, too",
 }
 
 
@@ -100,14 +89,16 @@ def sort_applications(
     counting, notes = latest(applications)
     users = {user.email.casefold(): user for user in registry.users if user.email is not None}
     entries = [_entry(application, users) for application in counting]
-    entries = _without_borrowed_ids(entries, members)
+    group = None if members is None else Group.of(members)
+    entries = _without_shared_ids(entries, decided=() if group is None else group.decided)
     matched: set[int] = set()
-    if members is not None:
-        entries, matched = _matched(entries, members)
-    entries = _without_borrowed_keys(entries, registry)
+    if group is not None:
+        entries, matched = _matched(entries, group)
+        entries = _without_shared_ids(entries)
+    entries = _without_shared_keys(entries, registry)
     entries = _with_names(entries, registry, settings, names)
-    if members is not None:
-        entries += _silent_members(members, matched, entries, users)
+    if group is not None:
+        entries += _silent_members(group, matched, entries, users)
     notes += [note for entry in entries if entry.present for note in _about(entry, users, settings)]
     return Lists(
         ready=tuple(entry for entry in entries if not entry.reason and not entry.missing),
@@ -165,15 +156,18 @@ def _entry(application: Application, users: Mapping[str, User]) -> Entry:
     return entry
 
 
-def _without_borrowed_ids(entries: Sequence[Entry], members: Sequence[Member] | None) -> list[Entry]:
-    """A student id under two addresses is nobody's, unless the group's list says whose."""
-    decided = {member.student_id for member in members or () if member.student_id and member.email}
-    ids = Counter(_student_id(entry) for entry in entries)
+def _without_shared_ids(entries: Sequence[Entry], *, decided: Collection[str] = ()) -> list[Entry]:
+    """A student id in answers from several addresses is nobody's. `decided`: the group's list says whose those are.
+
+    Whose answer has another id than the group's list is asked for theirs, and shares none.
+    """
+    open_ids = [None if entry.reason or "student_id" in entry.missing else _student_id(entry) for entry in entries]
+    ids = Counter(number for number in open_ids if number is not None and number not in decided)
     return [
         replace(entry, reason=f"student id {number} is under {ids[number]} addresses; remove the rows that are wrong")
-        if (number := _student_id(entry)) is not None and ids[number] > 1 and number not in decided and not entry.reason
+        if number is not None and ids[number] > 1
         else entry
-        for entry in entries
+        for entry, number in zip(entries, open_ids, strict=True)
     ]
 
 
@@ -181,55 +175,59 @@ def _student_id(entry: Entry) -> str | None:
     return entry.application.student_id if entry.application is not None else None
 
 
-def _matched(entries: Sequence[Entry], members: Sequence[Member]) -> tuple[list[Entry], set[int]]:
+def _matched(entries: Sequence[Entry], group: Group) -> tuple[list[Entry], set[int]]:
     """Match with the group's list. Returns the entries and the lines of those members who have filled the form in."""
-    by_email = {member.email.casefold(): member for member in members if member.email is not None}
-    by_id = {member.student_id: member for member in members if member.student_id is not None}
     found: list[tuple[Entry, Member | None]] = []
     for entry in entries:
         if entry.reason or entry.email is None:
             found.append((entry, None))
             continue
         number = _student_id(entry)
-        same_address, same_id = by_email.get(entry.email.casefold()), by_id.get(number) if number else None
+        same_address, same_id = group.by_email.get(entry.email.casefold()), group.by_id.get(number or "")
         if same_address is not None:
             other_id = number is not None and same_address.student_id not in (None, number)
             missing = tuple(dict.fromkeys((*entry.missing, "student_id"))) if other_id else entry.missing
             found.append((replace(entry, missing=missing), same_address))
         elif same_id is None:
             found.append((replace(entry, missing=("group",), reason="is not in the group's list"), None))
-        elif same_id.email is not None:
+        elif same_id.email is not None and same_id.line not in group.doubtful:
             reason = f"student id {number} is in the group's list with another address ({same_id.email})"
             found.append((replace(entry, reason=reason), None))
         else:
             found.append((entry, same_id))
     counts = Counter(member.line for _, member in found if member is not None)
-    result = [
-        replace(entry, reason=f"line {member.line} of the group's list fits {counts[member.line]} forms")
-        if member is not None and counts[member.line] > 1
-        else entry
-        for entry, member in found
-    ]
+    result = []
+    for entry, member in found:
+        reason = "" if member is None else group.doubtful.get(member.line, "")
+        if member is not None and not reason and counts[member.line] > 1:
+            reason = f"line {member.line} of the group's list fits {counts[member.line]} forms"
+        result.append(replace(entry, reason=reason) if reason else entry)
     return result, set(counts)
 
 
-def _without_borrowed_keys(entries: Sequence[Entry], registry: Registry) -> list[Entry]:
-    """A key belongs to one person: neither to somebody registered, nor to two applicants."""
-    owners: dict[str, set[str]] = defaultdict(set)
+def _without_shared_keys(entries: Sequence[Entry], registry: Registry) -> list[Entry]:
+    """A key belongs to one person. Where it is another's, too, an admin finds out whether the two are one person."""
+    owners: dict[str, dict[str, str]] = defaultdict(dict)  # key -> who has it -> how an admin knows them
     for user in registry.users:
         for key in user.keys:
-            owners[_blob(key)].add((user.email or user.name).casefold())
+            owners[_blob(key)][(user.email or user.name).casefold()] = f"the account {user.name}"
     for entry in entries:
+        who = entry.email or f"line {entry.line}"
         for key in entry.application.keys if entry.application is not None else ():
-            owners[_blob(key)].add((entry.email or f"line {entry.line}").casefold())
-    return [
-        replace(entry, missing=(*entry.missing, "key_taken"))
-        if entry.application is not None
-        and not entry.present
-        and any(len(owners[_blob(key)]) > 1 for key in entry.application.keys)
-        else entry
-        for entry in entries
-    ]
+            owners[_blob(key)].setdefault(who.casefold(), who)
+    return [_with_own_key(entry, owners) for entry in entries]
+
+
+def _with_own_key(entry: Entry, owners: Mapping[str, Mapping[str, str]]) -> Entry:
+    if entry.application is None or entry.present or entry.reason:
+        return entry
+    me = (entry.email or f"line {entry.line}").casefold()
+    others = {
+        words for key in entry.application.keys for who, words in owners[_blob(key)].items() if who != me
+    }  # fmt: skip
+    if not others:
+        return entry
+    return replace(entry, reason=f"the ssh key is that of {listed(others)}, too; one person, or ask for another key")
 
 
 def _blob(key: str) -> str:
@@ -255,17 +253,19 @@ def _with_names(
 
 
 def _silent_members(
-    members: Sequence[Member], matched: set[int], entries: Sequence[Entry], users: Mapping[str, User]
+    group: Group, matched: set[int], entries: Sequence[Entry], users: Mapping[str, User]
 ) -> list[Entry]:
     """Those who are in the group and have not filled in the form; who has an account already is left in peace."""
     seen = {entry.email.casefold() for entry in entries if entry.email is not None}
     silent = []
-    for member in members:
+    for member in group.members:
         address = member.email.casefold() if member.email is not None else None
         if member.line in matched or (address is not None and (address in users or address in seen)):
             continue
         if address is not None:
             seen.add(address)
-        reason = "" if address is not None else f"line {member.line} of the group's list has no form and no address"
+        reason = group.doubtful.get(member.line, "")
+        if address is None:
+            reason = f"line {member.line} of the group's list has no form and no address"
         silent.append(Entry(member.email, member.name, None, missing=("form",), reason=reason))
     return silent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuadmin.applications.columns import find_columns
 from gpuadmin.applications.form import Application, address, applications, person_name, student_number
-from gpuadmin.applications.matching import Member
+from gpuadmin.applications.group import Member
 from gpuadmin.applications.table import read_table
 from gpuadmin.config.schema import Applications, FormColumns, MemberColumns
 from gpuadmin.errors import ConfigError

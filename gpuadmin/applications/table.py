@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import read_limited
-
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+from gpuadmin.reading import decode_table, read_limited
 
 
 @dataclass(frozen=True)
@@ -38,22 +35,7 @@ def read_table(path: Path, encodings: Sequence[str]) -> Table:
         raw = read_limited(path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    return parse_table(path.name, decode(path.name, raw, encodings))
-
-
-def decode(name: str, raw: bytes, encodings: Sequence[str]) -> str:
-    """Given a file's bytes, return its text by the first encoding that fits. A byte order mark decides."""
-    if raw.startswith(_UTF16) or b"\0" in raw:
-        raise ConfigError(f"{name}: is not CSV text", hint="export it as CSV (UTF-8), not as Unicode text or .xlsx")
-    if raw.startswith(b"PK\x03\x04"):
-        raise ConfigError(f"{name}: is a spreadsheet or an archive", hint="export the sheet as CSV (UTF-8)")
-    for encoding in encodings:
-        try:
-            # some systems write Hangul in its parts; it shall read as what people type
-            return unicodedata.normalize("NFC", raw.decode("utf-8-sig" if encoding == "utf-8" else encoding))
-        except UnicodeDecodeError:
-            continue
-    raise ConfigError(f"{name}: is neither of {', '.join(encodings)}", hint="export it as CSV (UTF-8)")
+    return parse_table(path.name, decode_table(path.name, raw, encodings))
 
 
 def parse_table(name: str, text: str) -> Table:

@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -120,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     """Run the command line and leave with its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        _require_directory()
         # https://no-color.org; None: click looks whether the output is a terminal
         color = False if os.environ.get("NO_COLOR") else None
         with _signals_interrupt():
@@ -141,10 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        if error.errno not in _DISK:
+        if error.errno not in _DISK and error.filename is None:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        hint = "make room or mend the disk; what was done is done, and the same again goes on from there"
+        what = "make room or mend the disk" if error.errno in _DISK else "look at what it is, its owner and its mode"
+        hint = f"{what}; what was done is done, and the same again goes on from there"
         _fail(arguments, GpuadminError(f"{where}{error.strerror}, on this machine", hint=hint))
 
 
@@ -163,11 +166,28 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _fail(arguments: Sequence[str], error: click.ClickException) -> None:
+def _fail(arguments: Sequence[str], error: click.ClickException) -> NoReturn:
     _show_document(arguments, error)
     hint = hint_of(error)
     echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
-    sys.exit(error.exit_code)
+    _leave(error.exit_code)
+
+
+def _require_directory() -> None:
+    """Raise GpuadminError where the current directory was deleted: Ansible and relative paths need one."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise GpuadminError("the directory that you are in was deleted", hint="cd into another one") from None
+
+
+def _leave(code: int) -> NoReturn:
+    """Leave with an exit code, also where the rest of the output cannot be written: Python would make it 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os._exit(code)
+    sys.exit(code)
 
 
 def _show_document(arguments: Sequence[str], error: click.ClickException) -> None:
@@ -175,4 +195,5 @@ def _show_document(arguments: Sequence[str], error: click.ClickException) -> Non
     if "--json" in arguments:
         from gpuadmin.report import error_document
 
-        echo_document(error_document(arguments, error))
+        with suppress(OSError):  # a full disk below standard output is perhaps what the error is about
+            echo_document(error_document(arguments, error))

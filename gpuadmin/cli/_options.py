@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpuadmin.cli._complete import people
+from gpuadmin.cli._complete import paths, pattern, people
 from gpuadmin.options import MailOptions, Options
 
 
@@ -28,6 +28,7 @@ def site_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--site",
         metavar="DIR",
+        shell_complete=paths("dir"),
         help="The site's directory. [default: $GPUADMIN_SITE, or the nearest gpuadmin.yml upwards]",
     )(function)
 
@@ -47,7 +48,12 @@ def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Calla
     """
     decorators: list[Callable[..., Any]] = [
         site_option,
-        click.option("--limit", metavar="PATTERN", help="Only these hosts: names, groups, or an Ansible pattern."),
+        click.option(
+            "--limit",
+            metavar="PATTERN",
+            shell_complete=pattern(),
+            help="Only these hosts: names, groups, or an Ansible pattern.",
+        ),
         json_option,
         click.option("-v", "--verbose", count=True, help="Say more; twice or more for Ansible's own details."),
         click.option("--ask-pass", is_flag=True, help="Ask for the ssh password of the admin account."),

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gpuadmin.cli._complete import paths
 from gpuadmin.cli._options import run_options
 from gpuadmin.options import Options
 
@@ -14,7 +15,14 @@ from gpuadmin.options import Options
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--from", "source", metavar="FILE", type=click.Path(dir_okay=False), help="A CSV or YAML file of people.")
 @click.option("--email", help="Where mails about the account go.")
-@click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="ssh public key, or a file of them; repeatable.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY|FILE",
+    shell_complete=paths("file"),
+    help="ssh public key, or a file of them; repeatable.",
+)
 @click.option("--uid", type=int, help="uid and gid. [default: the next one that nobody ever had]")
 @click.option("--expires", metavar="DATE", help="Last day of validity, YYYY-MM-DD.")
 @click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")

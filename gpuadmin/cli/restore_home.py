@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.cli._complete import people
 from gpuadmin.cli._options import run_options
 from gpuadmin.options import Options
 
 
 @click.command("restore-home")
-@click.argument("user", metavar="USER")
+@click.argument("user", metavar="USER", shell_complete=people(removed=True))
 @click.option("--from", "backup", metavar="BACKUP", help="Which backup. [default: the newest that was verified]")
 @click.option("--path", metavar="SUB", default="", help="Only this part of the home.")
 @click.option("--to", "target", metavar="DIR", help="A directory on the storage host that is not there yet.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.cli._complete import run_ids
 from gpuadmin.cli._options import json_option, site_option
 
 
 @click.command("runs")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=run_ids())
 @click.option("--log", is_flag=True, help="Show the whole output of Ansible.")
 @site_option
 @json_option

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gpuadmin.cli._complete import people
 from gpuadmin.cli._options import mail_options, run_options
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.semester.names import PHASES
@@ -14,7 +15,13 @@ from gpuadmin.semester.names import PHASES
 @click.command("semester-reset")
 @click.option("--term", metavar="NAME", help="The term's name; together with --yes it confirms the wipe.")
 @click.option("--phase", type=click.Choice(PHASES), help="Only this phase; those before it must be done.")
-@click.option("--keep", metavar="USER", multiple=True, help="Somebody who stays this time; repeatable.")
+@click.option(
+    "--keep",
+    metavar="USER",
+    multiple=True,
+    shell_complete=people(),
+    help="Somebody who stays this time; repeatable.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the reset that was begun.")
 @click.option(
     "--abort", is_flag=True, help="Take back what was begun, before anything was wiped: people can log in again."

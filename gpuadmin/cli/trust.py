@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.cli._complete import hosts
 from gpuadmin.cli._options import json_option, site_option
 from gpuadmin.options import Options
 
 
 @click.command("trust")
-@click.argument("names", metavar="[HOST]...", nargs=-1)
+@click.argument("names", metavar="[HOST]...", nargs=-1, shell_complete=hosts())
 @click.option("--all", "everybody", is_flag=True, help="Every host of the site.")
 @click.option("--replace", is_flag=True, help="Accept a key that differs from the pinned one (a reinstalled host).")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

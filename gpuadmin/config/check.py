@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Literal
 
 from gpuadmin.config.groups import GROUPS
-from gpuadmin.config.known_hosts import known_as, pinned_keys
-from gpuadmin.config.load import Site
+from gpuadmin.config.inventory import Inventory
+from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys
+from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
+from gpuadmin.config.schema import User
 from gpuadmin.reading import read_text
+from gpuadmin.text import listed
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
     today = today or date.today()
     return [
         *_memory(site),
-        *_inventory(site),
+        *_inventory(site.inventory),
+        *_known_hosts(site.directory, site.inventory),
+        *_admin(site),
         *_homes(site),
         *_backups(site),
         *_people(site, today),
@@ -39,13 +44,18 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
     ]
 
 
+def findings_of_parts(parts: Parts) -> list[Finding]:
+    """Given a site of which something does not load, return what is wrong with the rest, as far as that can be said."""
+    return [] if parts.inventory is None else list(_inventory(parts.inventory))
+
+
 def _memory(site: Site) -> Iterator[Finding]:
     for contradiction in recall(site.directory).contradictions(site.registry.registry):
         yield Finding("error", "users.yml", contradiction, WAY_OUT)
 
 
-def _inventory(site: Site) -> Iterator[Finding]:
-    inventory, where = site.inventory, "inventory/hosts.yml"
+def _inventory(inventory: Inventory) -> Iterator[Finding]:
+    where = "inventory/hosts.yml"
     if not inventory.hosts:
         yield Finding("error", where, "names no host", "add your machines below the groups gpu and storage")
         return
@@ -64,7 +74,7 @@ def _inventory(site: Site) -> Iterator[Finding]:
                 "is in no group that gpuadmin knows",
                 f"groups: {', '.join(GROUPS)}",
             )
-    yield from _group_slips(site, where)
+    yield from _group_slips(inventory, where)
     addresses: dict[tuple[str, int], str] = {}
     for host in inventory.hosts:
         key = (host.address, host.port)
@@ -76,20 +86,33 @@ def _inventory(site: Site) -> Iterator[Finding]:
                 "two names for one machine would set it up twice; correct ansible_host or ansible_port",
             )
         addresses[key] = host.name
-    pinned = read_text(site.known_hosts)
+
+
+def _known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
+    text = read_text(site / KNOWN_HOSTS)
+    for line in no_keys(text):
+        yield Finding("error", f"known_hosts:{line}", "is no host key, so ssh passes it over", "gpuadmin trust HOST")
+    unknown = [host.name for host in inventory.hosts if not pinned_keys(text, known_as(host.address, host.port))]
+    if len(unknown) == 1:
+        yield Finding(
+            "warning", f"known_hosts: {unknown[0]}", "its ssh host key is not pinned", f"gpuadmin trust {unknown[0]}"
+        )
+    elif unknown:
+        message = f"the ssh host keys of {len(unknown)} hosts are not pinned: {listed(unknown)}"
+        yield Finding("warning", "known_hosts", message, "gpuadmin trust --all")
+
+
+def _admin(site: Site) -> Iterator[Finding]:
+    key = site.settings.admin.ssh_key
+    if key is not None and not Path(key).expanduser().is_file():
+        yield Finding(
+            "error", "gpuadmin.yml: admin.ssh_key", f"{key} is no file", "make it (ssh-keygen), or name another"
+        )
+
+
+def _group_slips(inventory: Inventory, where: str) -> Iterator[Finding]:
+    groups = {group for host in inventory.hosts for group in host.groups} | set(GROUPS) | {"all", "ungrouped"}
     for host in inventory.hosts:
-        if not pinned_keys(pinned, known_as(host.address, host.port)):
-            yield Finding(
-                "warning",
-                f"known_hosts: {host.name}",
-                "its ssh host key is not pinned",
-                f"gpuadmin trust {host.name}",
-            )
-
-
-def _group_slips(site: Site, where: str) -> Iterator[Finding]:
-    groups = {group for host in site.inventory.hosts for group in host.groups} | set(GROUPS) | {"all", "ungrouped"}
-    for host in site.inventory.hosts:
         if host.name in groups:
             yield Finding(
                 "error",
@@ -148,26 +171,42 @@ def _backups(site: Site) -> Iterator[Finding]:
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:
-    file, settings = site.registry.file, site.settings
-    for index, user in enumerate(site.registry.registry.users):
-        where = file.where(("users", index))
-        if user.expires is not None and user.expires < today and not user.locked:
-            yield Finding(
-                "warning",
-                f"{where}.expires",
-                f"'{user.name}' expired on {user.expires}",
-                f"gpuadmin extend-user {user.name} --expires DATE, or remove-user",
-            )
-        if not user.keys and settings.accounts.source == "registry":
-            yield Finding("warning", where, f"'{user.name}' has no ssh key and cannot log in", "add one under keys")
-    for name in settings.protected:
-        if site.registry.find(name) is None:
-            yield Finding(
-                "warning",
-                "gpuadmin.yml: protected",
-                f"'{name}' is not in users.yml",
-                "correct the name if it is a slip",
-            )
+    file, settings, users = site.registry.file, site.settings, site.registry.registry.users
+
+    def of_all(whom: list[int], field: str, one: Callable[[User], str], many: str, hint: str) -> Iterator[Finding]:
+        # the same about many is one line: five thousand would hide the rest
+        if not whom:
+            return
+        first = users[whom[0]]
+        names = listed([users[index].name for index in whom])
+        message = one(first) if len(whom) == 1 else f"{len(whom)} {many}: {names}"
+        where = f"{file.where(('users', whom[0]))}{field}" if len(whom) == 1 else file.path.name
+        yield Finding("warning", where, message, hint.replace("NAME", first.name) if len(whom) == 1 else hint)
+
+    late = [
+        index
+        for index, user in enumerate(users)
+        if user.expires is not None and user.expires < today and not user.locked
+    ]
+    yield from of_all(
+        late, ".expires", lambda user: f"'{user.name}' expired on {user.expires}", "people have expired",
+        "gpuadmin extend-user NAME --expires DATE, or remove-user",
+    )  # fmt: skip
+    if settings.accounts.source == "registry":
+        yield from of_all(
+            [index for index, user in enumerate(users) if not user.keys], "",
+            lambda user: f"'{user.name}' has no ssh key and cannot log in",
+            "people have no ssh key and cannot log in", "add one under keys",
+        )  # fmt: skip
+    strange = [name for name in settings.protected if site.registry.find(name) is None]
+    if strange:
+        verb = "is" if len(strange) == 1 else "are"
+        yield Finding(
+            "warning",
+            "gpuadmin.yml: protected",
+            f"{listed([repr(name) for name in strange])} {verb} not in users.yml",
+            "correct the name if it is a slip",
+        )
     used = len(site.registry.registry.users) + len(site.registry.registry.retired)
     size = settings.accounts.uid_last - settings.accounts.uid_first + 1
     if used > size * 0.9:
@@ -193,8 +232,8 @@ def _mail(site: Site) -> Iterator[Finding]:
         return
     silent = [user.name for user in site.registry.registry.users if user.email is None]
     if silent:
-        listed = ", ".join(silent[:10]) + (f" and {len(silent) - 10} more" if len(silent) > 10 else "")
-        yield Finding("warning", "users.yml", f"no e-mail address, so never notified: {listed}", "give one: email")
+        message = f"no e-mail address, so never notified: {listed(silent)}"
+        yield Finding("warning", "users.yml", message, "give one: email")
     if mail.password_file is not None:
         file = Path(mail.password_file).expanduser()
         if file.is_relative_to(site.directory):

@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 import unicodedata
-from datetime import date
+from datetime import date, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -137,7 +137,13 @@ def iso_date(value: Any) -> Any:
         try:
             return date.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"{value!r} is not a date; write YYYY-MM-DD") from None
+            looks = re.match(r"\d{4}-\d\d-\d\d", value)
+            what = "is a day or a time that does not exist" if looks else "is not a date"
+            raise ValueError(f"{value[:40]!r} {what}; write YYYY-MM-DD") from None
+    if isinstance(value, datetime):
+        raise ValueError(f"{value:%Y-%m-%d %H:%M} is a time; write the day alone, {value:%Y-%m-%d}")
+    if not isinstance(value, date):
+        raise ValueError(f"{str(value)[:40]} is not a date; write YYYY-MM-DD")
     return value
 
 

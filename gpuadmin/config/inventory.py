@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
-from gpuadmin.errors import ConfigError
-from gpuadmin.reading import refuse_irregular
+from gpuadmin.errors import ConfigError, together
+from gpuadmin.reading import read_limited, refuse_irregular
+
+# what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
+_HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,9 @@ class Host:
 
     @property
     def port(self) -> int:
-        return int(self.variables.get("ansible_port", 22))
+        """The port that sshd listens on; 22 where a template gives it, which nobody renders here."""
+        value = str(self.variables.get("ansible_port", 22))
+        return int(value) if value.isdecimal() else 22
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class Inventory:
 
 
 def load_inventory(directory: Path) -> Inventory:
-    """Given a site's directory, return its inventory."""
+    """Given a site's directory, return its inventory. Raises ConfigError."""
     folder = directory / "inventory"
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory", hint="gpuadmin init DIR shows what a site looks like")
@@ -85,15 +93,31 @@ def load_inventory(directory: Path) -> Inventory:
         known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
         return {name: known[name] for name in ("ansible_host", "ansible_port", "gpuadmin_address") if name in known}
 
-    hosts = tuple(
-        Host(
-            name=host.name,
-            groups=tuple(sorted(group.name for group in host.get_groups() if group.name != "all")),
-            variables=connection(host),
+    with _in_words(folder):
+        hosts = tuple(
+            Host(
+                name=host.name,
+                groups=tuple(sorted(group.name for group in host.get_groups() if group.name != "all")),
+                variables=connection(host),
+            )
+            for host in manager.get_hosts("all")
         )
-        for host in manager.get_hosts("all")
-    )
+    _refuse_odd_connections(hosts)
     return Inventory(folder, hosts)
+
+
+def _refuse_odd_connections(hosts: Sequence[Host]) -> None:
+    """Raise ConfigError for a name that ssh would take for an option or a path, and a port that is none."""
+    problems = []
+    for host in hosts:
+        for what, value in (("name", host.name), ("ansible_host", host.address)):
+            if "{{" not in value and not _HOST.fullmatch(value):
+                problems.append(f"inventory: {host.name}: {what} {value[:60]!r} is no name or address of a host")
+        port = str(host.variables.get("ansible_port", 22))
+        if "{{" not in port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
+            problems.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is no port from 1 to 65535")
+    if problems:
+        raise ConfigError("\n  ".join(problems), hint="correct it in inventory/hosts.yml, host_vars/ or group_vars/")
 
 
 def _manager(folder: Path, pattern: str) -> frozenset[str]:
@@ -106,19 +130,62 @@ def _manager(folder: Path, pattern: str) -> frozenset[str]:
 
 
 def _load(folder: Path) -> Any:
-    # Ansible warns on stderr about empty groups and sources; what matters is checked below and in check.py.
-    _refuse_irregular(folder)
-    for source in sorted(folder.iterdir()):
-        if source.suffix in (".yml", ".yaml") and source.is_file():
-            _check_yaml(source)
-    sources = [str(content_path("inventory")), str(folder)]
-    noise = io.StringIO()
+    # Ansible only warns about a file that it cannot parse; for us that would be a cluster without hosts. What matters
+    # of its warnings is checked below and in check.py.
+    with _in_words(folder):
+        _refuse_irregular(folder)
+        sources = [one for one in sorted(folder.iterdir()) if one.suffix in (".yml", ".yaml")]
+        for name in ("group_vars", "host_vars"):
+            below = sorted((folder / name).rglob("*"))
+            sources += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
+        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one)) is not None]
+        if mistakes:
+            raise together(mistakes)
+        return InventoryManager(loader=DataLoader(), sources=[str(content_path("inventory")), str(folder)])
+
+
+@contextlib.contextmanager
+def _in_words(folder: Path) -> Iterator[None]:
+    """What goes wrong while Ansible reads an inventory is a ConfigError, and its warnings are not shown."""
     try:
-        with contextlib.redirect_stderr(noise):
-            manager = InventoryManager(loader=DataLoader(), sources=sources)
+        with contextlib.redirect_stderr(io.StringIO()), _silent():
+            yield
     except AnsibleError as error:
-        raise ConfigError(f"{folder}: {error}") from None
-    return manager
+        text = re.sub(r"\[Errno \d+\] ", "", " ".join(str(error).split()))
+        raise ConfigError(
+            f"{folder}: Ansible cannot read it: {text}", hint="gpuadmin check, once it is corrected"
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or folder}: {error.strerror}", hint="it has to be readable for whoever runs gpuadmin"
+        ) from None
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Ansible writes its warnings past sys.stderr, and each only once in a process."""
+    display = Display()
+    usual = display.display
+    display.display = lambda *_args, **_more: None
+    try:
+        yield
+    finally:
+        display.display = usual
+
+
+def _mistake(source: Path) -> ConfigError | None:
+    """What is wrong with a YAML file, in words: Ansible's own error is a parser's. A vault is Ansible's alone."""
+    try:
+        if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
+            yaml.load(YamlFile.load(source).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except ConfigError as error:
+        return error
+    except yaml.YAMLError:
+        return None  # a tag such as !vault, which Ansible knows
+    except ValueError:  # for Ansible, whose parser this is, it ends the file
+        hint = "write a day that exists, or a text in quotes"
+        return ConfigError(f"{source.name}: holds a day or a time that does not exist", hint=hint)
+    return None
 
 
 def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:
@@ -137,8 +204,3 @@ def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> 
             refuse_irregular(facts, path)
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}", hint="take it out of the inventory") from None
-
-
-def _check_yaml(source: Path) -> None:
-    """Ansible only warns about an inventory file that it cannot parse; for us that would be a cluster without hosts."""
-    YamlFile.load(source)

@@ -22,6 +22,27 @@ def pinned_keys(known_hosts: str, name: str) -> dict[str, set[str]]:
     return found
 
 
+def no_keys(known_hosts: str) -> list[int]:
+    """Given the text of a known_hosts file, return the lines, from 1, that hold no key: ssh passes over them."""
+    return [number for number, line in enumerate(known_hosts.splitlines(), start=1) if not _is_whole(line)]
+
+
+def _is_whole(line: str) -> bool:
+    fields = line.split()
+    if not fields or fields[0].startswith("#"):
+        return True
+    if fields[0] in ("@cert-authority", "@revoked"):
+        del fields[0]
+    if len(fields) < 3:
+        return False
+    try:
+        blob = base64.b64decode(fields[2], validate=True)
+    except ValueError:
+        return False
+    kind = fields[1].encode()
+    return blob[:4] == len(kind).to_bytes(4, "big") and blob[4:].startswith(kind) and len(blob) >= len(kind) + 36
+
+
 def _names(field: str, name: str) -> bool:
     """Whether the first field of a line names a host, as ssh sees it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
     name = name.lower()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE, find_site
 from gpuadmin.config.inventory import Inventory, load_inventory
@@ -11,9 +13,13 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.errors import ConfigError, together
 from gpuadmin.reading import read_text
 
 __all__ = ["SETTINGS_FILE", "USERS_FILE", "Site", "find_site", "load_settings", "load_site"]
+
+KNOWN_HOSTS = "known_hosts"
+LoadedT = TypeVar("LoadedT")
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Site:
     @property
     def known_hosts(self) -> Path:
         """The pinned ssh host keys."""
-        return self.directory / "known_hosts"
+        return self.directory / KNOWN_HOSTS
 
     @property
     def runs(self) -> Path:
@@ -36,14 +42,44 @@ class Site:
         return self.directory / "runs"
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What of a site could be loaded, and every mistake of what could not."""
+
+    directory: Path
+    settings: Settings | None
+    registry: RegistryFile | None
+    inventory: Inventory | None
+    mistakes: tuple[ConfigError, ...]
+
+    def site(self) -> Site:
+        """The whole site. Raises ConfigError with every mistake."""
+        if self.settings is None or self.registry is None or self.inventory is None or self.mistakes:
+            raise together(self.mistakes)
+        return Site(self.directory, self.settings, self.registry, self.inventory)
+
+
 def load_site(given: str | None) -> Site:
     """Load and validate the whole site. Raises ConfigError with every mistake that the files hold."""
-    directory = find_site(given)
-    settings = load_settings(directory)
-    registry = RegistryFile.load(directory / USERS_FILE, settings)
-    site = Site(directory, settings, registry, load_inventory(directory))
-    read_text(site.known_hosts)  # ssh would wait for ever at a named pipe
-    return site
+    return load_parts(find_site(given)).site()
+
+
+def load_parts(directory: Path) -> Parts:
+    """Given a site's directory, load each file of it, whatever is wrong with the others."""
+    mistakes: list[ConfigError] = []
+
+    def tried(load: Callable[[], LoadedT]) -> LoadedT | None:
+        try:
+            return load()
+        except ConfigError as error:
+            mistakes.append(error)
+            return None
+
+    settings = tried(lambda: load_settings(directory))
+    registry = tried(lambda: RegistryFile.load(directory / USERS_FILE, settings))
+    inventory = tried(lambda: load_inventory(directory))
+    tried(lambda: read_text(directory / KNOWN_HOSTS))  # ssh would wait for ever at a named pipe
+    return Parts(directory, settings, registry, inventory, tuple(mistakes))
 
 
 def load_settings(directory: Path) -> Settings:

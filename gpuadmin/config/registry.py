@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from pydantic import ValidationError
 
 from gpuadmin.config.memory import remember
+from gpuadmin.config.rewrite import Edit, with_lists
 from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.config.schema.accounts import Retired
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError
 
+EntryT = TypeVar("EntryT", User, Retired)
 LOST = "restore it from version control or a copy: without it uids would be given twice; for nobody write `users: []`"
 
 
@@ -28,78 +34,70 @@ class RegistryFile:
     registry: Registry
 
     @classmethod
-    def load(cls, path: Path, settings: Settings) -> RegistryFile:
-        """Load users.yml. Raises ConfigError with every mistake, and where it is missing: that does not mean nobody."""
+    def load(cls, path: Path, settings: Settings | None) -> RegistryFile:
+        """Load users.yml. Raises ConfigError with every mistake, and where it is missing: that does not mean nobody.
+
+        `settings`: None where they could not be loaded; what they decide is not looked at.
+        """
         file = YamlFile.load(path, missing=LOST)
         if not file.data:
             raise ConfigError(f"{path}: is empty", hint=LOST)
         return cls.of(file, settings)
 
     @classmethod
-    def of(cls, file: YamlFile, settings: Settings) -> RegistryFile:
-        for key in ("users", "retired"):
-            # `users:` with nothing below it is null in YAML and an empty list to people
-            if key in file.data and file.data[key] is None:
-                file.data[key] = CommentedSeq()
-        registry = validated(Registry, file)
-        problems = list(_conflicts(file, registry, settings))
+    def of(cls, file: YamlFile, settings: Settings | None) -> RegistryFile:
+        """Given a file, return the registry. Raises ConfigError with every mistake."""
+        # `users:` with nothing below it is null in YAML and an empty list to people
+        data = {key: [] if item is None and key in ("users", "retired") else item for key, item in file.data.items()}
+        try:
+            registry = validated(Registry, file, data)
+        except ConfigError as error:
+            # what is wrong between the others is said now, not after these are corrected
+            more = _conflicts(file, _valid(User, data.get("users")), _valid(Retired, data.get("retired")), settings)
+            raise ConfigError("\n  ".join([error.message, *more]), hint=error.hint) from None
+        problems = list(_conflicts(file, enumerate(registry.users), enumerate(registry.retired), settings))
         if problems:
             raise ConfigError("\n  ".join(problems), hint="correct these lines, then: gpuadmin check")
         return cls(file, registry)
 
     def find(self, name: str) -> User | None:
         """The person of that login name, if registered."""
-        return next((user for user in self.registry.users if user.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, User]:
+        return {user.name: user for user in self.registry.users}
 
     def changed(
         self,
         settings: Settings,
         *,
-        add: Iterable[User] = (),
+        add: Sequence[User] = (),
         update: Iterable[User] = (),
-        retire: Iterable[str] = (),
+        retire: Mapping[str, int | None] = MappingProxyType({}),
         forget: Collection[str] = (),
         today: date | None = None,
     ) -> RegistryFile:
         """Given people to add, to update (by name), to retire, and retired ones to forget, return the new registry,
-        validated as a whole.
+        validated as a whole. `retire`: by name, the uid of those whose entry has none, where it is known.
 
         Nothing is written: `save` does that.
         """
-        file = YamlFile.parse(self.file.path, self.file.text)
-        data = file.data
-        for key in ("users", "retired"):
-            if data.get(key) is None:
-                data[key] = CommentedSeq()
-            if not data[key]:
-                data[key].fa.set_block_style()
-        entries: CommentedSeq = data["users"]
-        for user in update:
-            entry = next(item for item in entries if item["name"] == user.name)
-            _merge(entry, user)
-        gone = set(retire)
-        for index in reversed(range(len(entries))):
-            entry = entries[index]
-            if entry["name"] in gone:
-                if entry.get("uid") is not None:
-                    tombstone = CommentedMap(name=str(entry["name"]), uid=int(entry["uid"]))
-                    if entry.get("email") is not None:
-                        tombstone["email"] = str(entry["email"])
-                    tombstone["removed"] = today or date.today()
-                    data["retired"].append(tombstone)
-                del entries[index]
-        for index in reversed(range(len(data["retired"]))):
-            if data["retired"][index]["name"] in forget:
-                del data["retired"][index]
-        for user in add:
-            # somebody who comes back is no longer retired
-            for index in reversed(range(len(data["retired"]))):
-                if data["retired"][index]["name"] == user.name:
-                    del data["retired"][index]
-            entry = CommentedMap(name=user.name)
-            _merge(entry, user)
-            entries.append(entry)
-        return RegistryFile.of(YamlFile.parse(file.path, file.dump()), settings)
+        users = self.registry.users
+        place = {user.name: index for index, user in enumerate(users)}
+        gone = sorted(place[name] for name in retire if name in place)
+        # somebody who comes back is no longer retired
+        free = {*forget, *(user.name for user in add)}
+        people = Edit(
+            change={place[user.name]: partial(_merge, user=user) for user in update},
+            drop=gone,
+            add=[_new(user) for user in add],
+        )
+        retired = Edit(
+            drop=[index for index, entry in enumerate(self.registry.retired) if entry.name in free],
+            add=[entry for index in gone if (entry := _tombstone(users[index], retire, today or date.today()))],
+        )
+        return RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
 
     def save(self, *, forget: Collection[str] = ()) -> None:
         """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again."""
@@ -110,7 +108,7 @@ class RegistryFile:
 _DEFAULTS = User(name="x")
 
 
-def _merge(entry: CommentedMap, user: User) -> None:
+def _merge(entry: MutableMapping[str, Any], user: User) -> None:
     """Write a person's fields into their entry: what is the default is left out, what is unchanged is not touched."""
     for field in User.model_fields:
         value: Any = getattr(user, field)
@@ -119,21 +117,47 @@ def _merge(entry: CommentedMap, user: User) -> None:
                 del entry[field]
         elif field == "keys":
             if list(entry.get("keys") or []) != list(value):
-                entry["keys"] = CommentedSeq(value)
-                entry["keys"].fa.set_block_style()
+                entry["keys"] = list(value)
         elif entry.get(field) != value:
             # a copy: an object that is in the tree twice is written once, with an anchor, and then as an alias
             entry[field] = copy(value)
 
 
-def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterable[str]:
+def _new(user: User) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": user.name}
+    _merge(entry, user)
+    return entry
+
+
+def _tombstone(user: User, retire: Mapping[str, int | None], day: date) -> dict[str, Any]:
+    """What stays of somebody who is removed; nothing of whom no uid is known."""
+    uid = retire[user.name] if user.uid is None else user.uid
+    if uid is None:
+        return {}
+    address = {} if user.email is None else {"email": user.email}
+    return {"name": user.name, "uid": uid, **address, "removed": day}
+
+
+def _valid(model: type[EntryT], entries: object) -> Iterator[tuple[int, EntryT]]:
+    """Those entries of a list that are right by themselves, with their positions."""
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        with suppress(ValidationError):
+            yield index, model.model_validate(entry)
+
+
+def _conflicts(
+    file: YamlFile,
+    users: Iterable[tuple[int, User]],
+    retirees: Iterable[tuple[int, Retired]],
+    settings: Settings | None,
+) -> Iterable[str]:
     """What no single field shows: names, uids and keys that appear twice, uids outside the range."""
-    accounts = settings.accounts
     names: dict[str, str] = {}
     uids: dict[int, str] = {}
     keys: dict[str, str] = {}
-    reserved = {settings.admin.user, accounts.group, "root"}
-    for index, user in enumerate(registry.users):
+    accounts = None if settings is None else settings.accounts
+    reserved = {"root"} if settings is None else {settings.admin.user, settings.accounts.group, "root"}
+    for index, user in users:
         where = ("users", index)
         if user.name in names:
             yield f"{file.where((*where, 'name'))}: '{user.name}' appears twice"
@@ -141,10 +165,10 @@ def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterab
             yield f"{file.where((*where, 'name'))}: '{user.name}' is the cluster's own admin account or group"
         names[user.name] = user.name
         if user.uid is None:
-            if accounts.source == "registry":
+            if accounts is not None and accounts.source == "registry":
                 yield f"{file.where(where)}: '{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
         else:
-            if not accounts.uid_first <= user.uid <= accounts.uid_last:
+            if accounts is not None and not accounts.uid_first <= user.uid <= accounts.uid_last:
                 yield (
                     f"{file.where((*where, 'uid'))}: {user.uid} is outside the site's range "
                     f"{accounts.uid_first}-{accounts.uid_last} (accounts.uid_first, accounts.uid_last)"
@@ -158,7 +182,7 @@ def _conflicts(file: YamlFile, registry: Registry, settings: Settings) -> Iterab
                 owner = "the same person" if keys[blob] == user.name else f"'{keys[blob]}'"
                 yield f"{file.where((*where, 'keys', position))}: this ssh key is already {owner}'s"
             keys[blob] = user.name
-    for index, retired in enumerate(registry.retired):
+    for index, retired in retirees:
         if retired.uid in uids:
             yield (
                 f"{file.where(('retired', index, 'uid'))}: {retired.uid} is taken by '{uids[retired.uid]}'; "

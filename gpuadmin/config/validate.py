@@ -2,49 +2,111 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from gpuadmin.config.fields import TEMPLATE_MARKERS
-from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.config.yamlfile import YamlFile, kind_of
 from gpuadmin.errors import ConfigError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def validated(model: type[ModelT], file: YamlFile) -> ModelT:
-    """Given a schema and a file, return the model; raise ConfigError with a line per mistake."""
-    problems = [f"{file.where(path)}: {text}" for path, text in _markers(file.data)]
-    if problems:
-        raise ConfigError(
-            "\n  ".join(problems),
-            hint="template markers are refused in a site's data; write the value itself",
-        )
+def validated(model: type[ModelT], file: YamlFile, data: object = None) -> ModelT:
+    """Given a schema and a file, return the model; raise ConfigError with a line per mistake.
+
+    `data`: the file's, where what is validated differs from it.
+    """
+    found = [(path, text) for path, text in _markers(file.data)]
+    hints = ["template markers are refused in a site's data; write the value itself"] if found else []
+    valid = None
     try:
-        return model.model_validate(file.data)
+        valid = model.model_validate(file.data if data is None else data)
     except ValidationError as error:
-        lines = [f"{file.where(item['loc'])}: {_message(item)}" for item in error.errors()]
-        raise ConfigError("\n  ".join(lines), hint="gpuadmin schema --reference explains every field") from None
+        wrong = mistakes(model, error)
+        marked = {path for path, _ in found}
+        found += [(path, text) for path, text in wrong if path not in marked]
+        hints += ["gpuadmin schema --reference explains every field"] * (len(found) > len(marked))
+    if found or valid is None:
+        raise ConfigError("\n  ".join(f"{file.where(path)}: {text}" for path, text in found), hint="; ".join(hints))
+    return valid
 
 
-def _message(item: Mapping[str, Any]) -> str:
-    """pydantic's message, for an admin who does not know pydantic."""
-    given = item.get("input")
-    match item["type"]:
-        case "extra_forbidden":
-            return "there is no such field"
-        case "missing":
-            return "is missing"
-        case "value_error":
-            return str(item["msg"]).removeprefix("Value error, ")
-        case "model_type" | "dict_type":
-            return f"must hold fields (key: value), not {type(given).__name__}"
-    message = str(item["msg"])
-    return f"{message[0].lower()}{message[1:]}" + (
-        f" (it is {given!r})" if isinstance(given, str | int | float) else ""
+def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+    """Given what pydantic found, return the place of each mistake and what is wrong, for who does not know pydantic."""
+    found = error.errors(include_url=False)
+    for item in found:
+        if item["type"] == "invalid_key":  # a date, a number: as it is in the file, not as Python writes it
+            item["loc"] = (*item["loc"][:-1], str(item["input"]))
+    return [(item["loc"], _message(model, item)) for item in found]
+
+
+def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
+    kind, place = str(item["type"]), item["loc"]
+    if kind == "extra_forbidden":
+        return f"there is no such field{_meant(model, place)}"
+    if kind == "value_error":
+        return str(item["msg"]).removeprefix("Value error, ")
+    words = _WORDS.get(kind) or next(
+        (f"must be {wanted}, not {{given}}" for start, wanted in _WANTED.items() if kind.startswith(start)),
+        "must be something else than {given}",
     )
+    if place[-1:] == ("uid",) and kind in ("greater_than_equal", "less_than_equal"):
+        words = "{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
+    return words.format(
+        given=_brief(item.get("input")), name=str(place[-1])[:60] if place else "", **item.get("ctx", {})
+    )
+
+
+#: What pydantic's kinds of mistakes are in an admin's words.
+_WORDS = {
+    "missing": "is missing",
+    "invalid_key": "a field's name must be a text; put {name} into quotes",
+    "literal_error": "must be {expected}, not {given}",
+    "greater_than_equal": "must be {ge} or more, not {given}",
+    "less_than_equal": "must be {le} or less, not {given}",
+    "model_type": "must hold fields (key: value), not {given}",
+    "too_short": "must hold at least {min_length}, and holds {actual_length}",
+    "too_long": "must hold at most {max_length}, and holds {actual_length}",
+}
+#: For the others: how their names begin, and what is wanted there.
+_WANTED = {
+    "int": "a whole number", "float": "a number", "bool": "true or false",
+    "string": "a text (numbers and dates in quotes)", "list": "a list (`- …` on lines of their own, or [a, b])",
+    "date": "a date, YYYY-MM-DD",
+}  # fmt: skip
+
+
+def _brief(given: object) -> str:
+    """What was given, if it is short."""
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, str | int | float):
+        return repr(given) if len(str(given)) <= 60 else f"{kind_of(given)} of {len(str(given))} characters"
+    return kind_of(given)
+
+
+def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
+    """For a field that there is not: the one that may be meant."""
+    inner: Any = model
+    for step in place[:-1]:
+        if isinstance(step, str):
+            inner = inner.model_fields[step].annotation
+        inner = _model_in(inner)
+        if inner is None:
+            return ""
+    close = difflib.get_close_matches(str(place[-1]), inner.model_fields, n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in `Model | None`, or in `list[Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
 
 
 def _markers(value: object, path: Sequence[str | int] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -1,8 +1,7 @@
-"""A YAML file that keeps its comments and order when it is written, and knows its line numbers."""
+"""A YAML file of a site: what it holds, the line of each value, and what is wrong with it in an admin's words."""
 
 from __future__ import annotations
 
-import io
 import os
 import tempfile
 from collections.abc import Sequence
@@ -10,75 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.composer import Composer, ComposerError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent
-
 from gpuadmin.appending import sync_directory
+from gpuadmin.config.yamlread import Fields, Items, read_yaml
+from gpuadmin.config.yamlvalues import YamlMistake
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import decoded, read_limited
 
-MOST_VALUES = 200_000  # in one file: more than ten thousand people have; each takes some 2 kB of memory
-MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together
-DEEPEST = 50
 INIT = "gpuadmin init DIR writes a whole site"
 
-
-class _Bounded(Composer):
-    """Counts values while they are composed, with what aliases stand for: 400 bytes of them can stand for 10^9 values,
-    which every later walk through the tree would visit.
-    """
-
-    def __init__(self, loader: Any = None) -> None:
-        super().__init__(loader=loader)
-        self.warn_double_anchors = False
-        self._values = 0
-        self._by_alias = 0
-        self._weights: dict[str, int] = {}  # anchor → how many values it holds, once it is complete
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.parser.peek_event()
-        if isinstance(event, AliasEvent):
-            if event.anchor in self.anchors and event.anchor not in self._weights:
-                raise ComposerError(
-                    None, None, f"the alias *{event.anchor} is in the value that it stands for", event.start_mark
-                )
-            self._by_alias += self._weights.get(event.anchor, 0)
-            self._values += self._weights.get(event.anchor, 0)
-            self._refuse_too_many(event.start_mark)
-            return super().compose_node(parent, index)
-        before = self._values
-        self._values += 1
-        self._refuse_too_many(event.start_mark)
-        node = super().compose_node(parent, index)
-        if event.anchor is not None:
-            self._weights[event.anchor] = self._values - before
-        return node
-
-    def _refuse_too_many(self, mark: Any) -> None:
-        if self._by_alias > MOST_BY_ALIAS:
-            raise ComposerError(
-                None, None, f"its aliases (*) stand for more than {MOST_BY_ALIAS} values; write them out", mark
-            )
-        if self._values > MOST_VALUES:
-            raise ComposerError(None, None, f"it holds more than {MOST_VALUES} values; is it the right file?", mark)
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "yes or no"), (int, "a number"), (float, "a number"), (str, "a text"), (dict, "fields"), (list, "a list"),
+    (type(None), "nothing"),
+)  # fmt: skip
 
 
-def _yaml() -> YAML:
-    yaml = YAML(typ="rt")
-    yaml.Composer = _Bounded
-    yaml.max_depth = DEEPEST
-    yaml.preserve_quotes = True
-    yaml.width = 100000  # an ssh key stays on one line
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
+def kind_of(value: object) -> str:
+    """What a value of a file is, as an admin would say: `a list`, `nothing`."""
+    return next((word for kind, word in _KINDS if isinstance(value, kind)), "a date")
 
 
 @dataclass(frozen=True)
 class YamlFile:
-    """A file and what it holds: `data` is a ruamel.yaml round-trip tree."""
+    """A file and what it holds: `data` is of yamlread's Fields, Items and plain values."""
 
     path: Path
     data: Any
@@ -88,12 +40,10 @@ class YamlFile:
     def load(cls, path: Path, *, missing: str | None = None) -> YamlFile:
         """Given a path, return its content. Raises ConfigError; `missing` is the way out where there is no file."""
         try:
-            text = read_limited(path).decode("utf-8")
+            text = decoded(read_limited(path), path)
         except FileNotFoundError:
             link = f", and {path.readlink()} is where it should lead" if path.is_symlink() else ""
             raise ConfigError(f"{path}: no such file{link}", hint=missing or INIT) from None
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from None
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}", hint="it must be a file that you can read") from None
         return cls.parse(path, text)
@@ -102,40 +52,27 @@ class YamlFile:
     def parse(cls, path: Path, text: str, *, or_list: bool = False) -> YamlFile:
         """Given a file's text, return its tree: fields, or with `or_list` perhaps a list."""
         try:
-            data = _yaml().load(text)
-        except MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else "?"
-            raise ConfigError(f"{path.name}:{line}: is not valid YAML: {error.problem}") from None
-        except (YAMLError, ValueError) as error:  # ValueError: no such day, or a number of a thousand digits
-            raise ConfigError(f"{path.name}: is not valid YAML: {error}") from None
-        except RecursionError:
-            raise ConfigError(f"{path.name}: is not valid YAML: it is nested too deeply") from None
+            data = read_yaml(text)
+        except YamlMistake as error:
+            line = "" if error.line is None else f"{error.line}:"
+            raise ConfigError(f"{path.name}:{line} is not valid YAML: {error.problem}") from None
         if data is None:
-            data = CommentedMap()
-        if not isinstance(data, (CommentedMap, CommentedSeq) if or_list else CommentedMap):
-            raise ConfigError(f"{path.name}:1: must hold fields (key: value), not a {type(data).__name__}")
+            data = Fields()
+        if not isinstance(data, Fields | Items if or_list else Fields):
+            raise ConfigError(f"{path.name}:1: must hold fields (key: value), not {kind_of(data)}")
         return cls(path, data, text)
 
     def where(self, path: Sequence[str | int]) -> str:
         """Given a path such as `("users", 3, "uid")`, return `users.yml:12: users[3].uid`."""
-        line, node = 1, self.data
+        node: Any = self.data
+        line = 1
         for step in path:
-            try:
-                if isinstance(step, int):
-                    line = node.lc.item(step)[0] + 1
-                elif step in node:
-                    line = node.lc.key(step)[0] + 1
-                node = node[step]
-            except (AttributeError, KeyError, IndexError, TypeError):
+            inside = step in node if isinstance(node, Fields) else isinstance(node, Items) and step in range(len(node))
+            if not inside:
                 break
+            line, node = node.lines[step] + 1, node[step]
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
         return f"{self.path.name}:{line}: {place.lstrip('.')}" if place else f"{self.path.name}"
-
-    def dump(self) -> str:
-        """The text that writing would give."""
-        stream = io.StringIO()
-        _yaml().dump(self.data, stream)
-        return stream.getvalue()
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o640) -> None:

@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from gpuadmin.config.schema import Settings
+from gpuadmin.errors import ConfigError
 from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.render import Renderer
 
@@ -31,11 +32,12 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                 "days": 7,
                 "term": "2026-2",
                 "items": [{"account": "minji", "kind": "term", "day": _END, "days": 7}],
+                "login": ["gpu1", "gpu2"],
             },
         ),
     ),
     "closing": (
-        "When the term has ended (`gpuadmin semester-reset`)",
+        "When the term has ended, to those who are locked out (`gpuadmin semester-reset`, phase `lock`)",
         Letter(
             "closing",
             "minji@example.org",
@@ -73,6 +75,19 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
         ),
     ),
 }
+
+
+def template_mistakes(settings: Settings, site: Path) -> list[str]:
+    """What is wrong with a site's own templates of mails, each of which is rendered with an example."""
+    if settings.mail is None or not (site / "templates" / "mail").is_dir():
+        return []
+    renderer, found = Renderer(settings, site), []
+    for _, letter in _EXAMPLES.values():
+        try:
+            renderer.message(letter)
+        except ConfigError as error:
+            found.append(error.message)
+    return found
 
 
 def mails_page() -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from gpuadmin.config.schema import Settings
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,8 @@ class Letter:
     names: tuple[str, ...]
     summary: str
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def login_hosts(settings: Settings, nodes: Sequence[str]) -> list[str]:
+    """Given the names of a site's nodes, return what mails tell people to log in to: `mail.login`, or those."""
+    return list(settings.mail.login if settings.mail is not None and settings.mail.login else nodes)

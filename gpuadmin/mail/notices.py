@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
-from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.letter import Letter, login_hosts
 from gpuadmin.semester.term import standings
 from gpuadmin.text import counted
 
@@ -99,16 +99,18 @@ def plan_notices(
     *,
     again: Collection[str] = (),
     keep: Collection[str] = (),
+    nodes: Sequence[str] = (),
 ) -> Notices:
     """Given people, settings, today and what was sent, return the mails to send today: one for each address.
 
-    `again` names people to whom a mail is sent although it is uncertain whether they got it, or was refused.
-    `keep` names people who stay beyond this term (`standings`).
+    `again` names people to whom a mail is sent although it is uncertain whether they got it, or was refused. `keep`
+    names people who stay beyond this term (`standings`). `nodes` are the site's, for an example of how to copy files.
     """
     sorting = _Sorting[Notice](ledger, again)
     for notice in due(registry, settings, today, keep):
         sorting.add(notice.user, notice.key, notice)
-    return sorting.notices(_notice_letter)
+    login = login_hosts(settings, nodes)
+    return sorting.notices(lambda address, notices: _notice_letter(address, notices, login))
 
 
 def never_notified(users: Iterable[User], term: Term, ledger: Ledger) -> list[str]:
@@ -122,11 +124,13 @@ def never_notified(users: Iterable[User], term: Term, ledger: Ledger) -> list[st
 
 
 def plan_closing(
-    users: Iterable[User], term: str, ledger: Ledger, *, backup_until: date | None, again: Collection[str] = ()
-) -> Notices:
+    users: Iterable[User], term: str, ledger: Ledger, *, backup_until: date | None, again: Collection[str] = (),
+    before: int = 0,
+) -> Notices:  # fmt: skip
     """Given those who leave at the end of a term, return the mails that tell them that it has ended: one each address.
 
-    `backup_until` is the last day on which their backup is kept, None where that is not known.
+    `backup_until` is the last day on which their backup is surely kept, None where that is not known. `before`: how
+    many resets of this term were taken back after such a mail: to be locked out again is another thing to say.
     """
 
     def letter(address: str, leaving: Sequence[User]) -> Letter:
@@ -134,7 +138,7 @@ def plan_closing(
         return Letter(
             template="closing",
             address=address,
-            keys=tuple(_closing_key(name, term) for name in names),
+            keys=tuple(_closing_key(name, term, before) for name in names),
             names=names,
             summary=f"{term} has ended for {', '.join(names)}",
             values={"term": term, "accounts": names, "backup_until": backup_until},
@@ -142,12 +146,18 @@ def plan_closing(
 
     sorting = _Sorting[User](ledger, again)
     for user in users:
-        sorting.add(user, _closing_key(user.name, term), user)
+        sorting.add(user, _closing_key(user.name, term, before), user)
     return sorting.notices(letter)
 
 
-def _closing_key(name: str, term: str) -> str:
-    return f"closing {name} {term}"
+def closed_out(names: Iterable[str], term: str, ledger: Ledger, *, before: int = 0) -> list[str]:
+    """Given names, return those of people who were mailed that the term has ended, or may have been."""
+    known = {name: ledger.entry(_closing_key(name, term, before)) for name in names}
+    return [name for name, entry in known.items() if entry and (entry.state is State.SENT or entry.uncertain)]
+
+
+def _closing_key(name: str, term: str, before: int) -> str:
+    return f"closing {name} {term}" + (f" {before + 1}" if before else "")
 
 
 ItemT = TypeVar("ItemT")
@@ -187,7 +197,7 @@ class _Sorting(Generic[ItemT]):
         )
 
 
-def _notice_letter(address: str, notices: Sequence[Notice]) -> Letter:
+def _notice_letter(address: str, notices: Sequence[Notice], login: Sequence[str]) -> Letter:
     ordered = sorted(notices, key=lambda notice: (notice.day, notice.user.name))
     first = ordered[0]
     ends = ", ".join(dict.fromkeys(f"{notice.user.name} ends on {notice.day}" for notice in ordered))
@@ -205,5 +215,6 @@ def _notice_letter(address: str, notices: Sequence[Notice]) -> Letter:
                 {"account": notice.user.name, "kind": notice.kind, "day": notice.day, "days": notice.days}
                 for notice in ordered
             ],
+            "login": list(login),
         },
     )

@@ -84,23 +84,33 @@ class Renderer:
             template = self._environment.get_template(name)
             text = template.render(self._values(letter))
         except jinja2.TemplateSyntaxError as error:
-            raise ConfigError(f"templates/mail/{name}:{error.lineno}: {error.message}", hint=_HINT) from None
+            raise ConfigError(f"templates/mail/{name}:{error.lineno}: {error.message}", hint=HINT) from None
         except Exception as error:  # whatever a site's own template does wrong
-            raise ConfigError(f"templates/mail/{name}: {type(error).__name__}: {error}", hint=_HINT) from None
+            raise ConfigError(f"templates/mail/{name}: {type(error).__name__}: {error}", hint=HINT) from None
         head, _, body = text.strip().partition("\n")
         if not head.startswith("Subject: ") or not body.strip():
             raise ConfigError(
-                f"templates/mail/{name}:1: must begin with `Subject: …`, an empty line, and the text", hint=_HINT
+                f"templates/mail/{name}:1: must begin with `Subject: …`, an empty line, and the text", hint=HINT
             )
         return head.removeprefix("Subject: "), body.strip("\n")
 
     def _values(self, letter: Letter) -> dict[str, Any]:
         mail = self._mail
-        about = {"cluster": self._settings.name, "contact": mail.reply_to or mail.sender, "guide": mail.guide}
+        settings = self._settings
+        about = {
+            "cluster": settings.name,
+            "contact": mail.reply_to or mail.sender,
+            "guide": mail.guide,
+            # what a reset of this site deletes, where people see it
+            "homes": settings.homes.path,
+            "docker_data": settings.docker.data if settings.docker.enabled else None,
+            "scratch": settings.reset.scratch,
+            "directory": settings.accounts.source == "directory",
+        }
         return {name: cleaned(value) for name, value in {**about, **letter.values}.items()}
 
 
-_HINT = "correct the site's template, or delete it: gpuadmin has one of its own"
+HINT = "correct the site's template, or delete it: gpuadmin has one of its own"
 
 
 def cleaned(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ from gpuadmin.who import who
 
 @dataclass(frozen=True)
 class State:
-    """What the journal says. `done`: phase → its last result; `pending`: phase → hosts where it is not done."""
+    """What the journal says. `done`: phase → its last result; `pending`: phase → hosts where it is not done.
+
+    `closed_before`: in how many resets of this term, taken back since, people were mailed that they are locked out.
+    """
 
     decision: Decision | None = None
     begun: frozenset[str] = frozenset()
@@ -31,6 +34,7 @@ class State:
     pending: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     aborted: bool = False
     unlocked_before: tuple[str, ...] = ()
+    closed_before: int = 0
 
     @property
     def finished(self) -> bool:
@@ -90,6 +94,7 @@ class Journal:
         begun: set[str] = set()
         done: dict[str, Mapping[str, Any]] = {}
         pending: dict[str, Mapping[str, str]] = {}
+        closed_before = 0
         for entry in self.entries():
             match entry["event"]:
                 case "decided":  # a new reset, or one after an abort
@@ -107,8 +112,11 @@ class Journal:
                     done[entry["phase"]] = entry["result"]
                     pending[entry["phase"]] = entry["pending"]
                 case "aborted":
+                    closed_before += bool(entry.get("mailed"))
                     state = State(state.decision, aborted=True, unlocked_before=state.unlocked_before)
-        return State(state.decision, frozenset(begun), done, pending, state.aborted, state.unlocked_before)
+        return replace(
+            state, begun=frozenset(begun), done=done, pending=pending, closed_before=closed_before
+        )  # fmt: skip
 
 
 #: What each event has to say, and as what, for `state` and the report to be read from it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date, timedelta
 from typing import Any
 
 from gpuadmin.accounts.ids import subid_range
@@ -97,6 +98,18 @@ def slug(term: str) -> str:
 def backup_name(now: str, label: str) -> str:
     """Given `2026-12-21T01:02:03Z` and a label, return `20261221T010203Z-<label>`."""
     return f"{re.sub('[-:]', '', now)}-{label}"
+
+
+def kept_until(backup: str, days: int) -> date | None:
+    """Given a backup's name, which says when it is made, and `backups.days`, return the last day on which it surely is.
+
+    None where the name does not say it.
+    """
+    made = re.match(r"(\d{4})(\d\d)(\d\d)T", backup)
+    try:
+        return None if made is None else date(*(int(part) for part in made.groups())) + timedelta(days=days)
+    except (ValueError, OverflowError):
+        return None
 
 
 def decide(

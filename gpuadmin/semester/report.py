@@ -50,6 +50,8 @@ def document(
         for host, values in entry["result"].get("scratch", {}).items()
     }  # fmt: skip
     return {
+        "cluster": settings.name,
+        **_of_journal(entries),
         "term": decision.term,
         "phases": {
             phase: "done" if phase in state.done and not state.pending.get(phase) else
@@ -69,6 +71,15 @@ def document(
         "unknown": dict(facts.problems),
         "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
     }  # fmt: skip
+
+
+def _of_journal(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """When the reset was begun, when something was last done, and who did it."""
+    places = [place for place, entry in enumerate(entries) if entry["event"] == "decided"]
+    entries = entries[places[-1] if places else 0 :]  # what was taken back before is another reset
+    times = [str(entry.get("at", "")) for entry in entries] or [""]
+    who = dict.fromkeys(str(entry["who"]) for entry in entries if "who" in entry)
+    return {"begun": times[0], "last": times[-1], "who": list(who)}
 
 
 def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str:
@@ -103,6 +114,7 @@ def write(journal: Journal, report: Mapping[str, Any]) -> Path:
         lstrip_blocks=True,
     )
     environment.filters["size"] = size_words
+    environment.filters["time"] = lambda at: f"{at[:16].replace('T', ' ')} UTC"  # as the journal has it
     page = environment.get_template("semester.html.j2").render(report)
     write_atomically(journal.directory / "report.json", json_text(report) + "\n",
                      mode=0o600)  # fmt: skip

@@ -170,7 +170,7 @@ def test_two_who_tidy_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     unlink = os.unlink
 
     def other_was_faster(*given: object, **more: object) -> None:
-        unlink(*given, **more)  # type: ignore[arg-type]  # handed on as it came
+        unlink(*given, **more)
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(os, "unlink", other_was_faster)

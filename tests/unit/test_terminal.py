@@ -45,6 +45,7 @@ def unseen(text: str) -> set[str]:
 def report(text: str) -> dict[str, Any]:
     """A report of a reset in which a host has said `text` wherever it can."""
     return {
+        "cluster": text, "begun": text, "last": text, "who": [text],
         "term": "2026-2", "phases": {"wipe": "pending"}, "staying": {text: text}, "kept": {f"{text}2": text},
         "leaving": [{"name": text, "uid": 20000, "home": text, "problem": text, "files": 1, "bytes": 1,
                      "verified": None}],

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from typing import Any
 
 from gpuadmin.accounts.desired import desired
 from gpuadmin.accounts.requests import known
+from gpuadmin.actions.semester.closing import send_closing, were_mailed, with_closing
 from gpuadmin.actions.semester.hosts import persons
 from gpuadmin.actions.semester.phase import Outcome, Phase
+from gpuadmin.actions.semester.reset import Reset
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
@@ -54,7 +57,7 @@ class Announce(Phase):
             return None
         return plan_notices(
             self.reset.registry.registry, site.settings, date.today(), Ledger.of(site.directory),
-            again=self.reset.mail.again, keep=self.reset.request.keep,
+            again=self.reset.mail.again, keep=self.reset.request.keep, nodes=self.reset.named("gpu"),
         )  # fmt: skip
 
     def hosts(self, *, check: bool) -> list[str]:
@@ -96,13 +99,17 @@ class Lock(_Locks):
     """Nobody who leaves can come in any more."""
 
     name = names.LOCK
-    does = "no login by key or password, no linger, no cron or at jobs, no queued Slurm jobs; from the deadline on"
-    proof = "each host's account database and spools are read again"
+    does = (
+        "no login by key or password, no linger, no cron or at jobs, no queued Slurm jobs; from the deadline on. "
+        "Who is locked out is mailed so, and until when the backup is kept"
+    )
+    proof = "each host's account database and spools are read again; the mail ledger"
     plays = (names.LOCK,)
 
     def plan(self) -> Plan:
         hosts = self.hosts(check=False)
-        return plans.lock(self.reset.decision, hosts, registry=self.reset.by_registry, untold=self._untold())
+        plan = plans.lock(self.reset.decision, hosts, registry=self.reset.by_registry, untold=self._untold())
+        return with_closing(plan, self.reset)
 
     def _untold(self) -> list[str]:
         """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
@@ -121,7 +128,10 @@ class Lock(_Locks):
         super().prepare()
 
     def result(self, run: RunResult) -> Outcome:
-        return self.proven(run, {"people": list(self.reset.decision.names)})
+        outcome = self.proven(run, {"people": list(self.reset.decision.names)})
+        if not any(host in run.hosts and host not in run.bad for host in self.reset.named("gpu")):
+            return outcome  # no node has locked anybody out
+        return replace(outcome, result={**outcome.result, **send_closing(self.reset, later=True)})
 
 
 class EndSessions(Phase):
@@ -141,7 +151,7 @@ class EndSessions(Phase):
         minutes = max(1, self.reset.grace // 60)
         message = (
             f"{self.reset.decision.term} ends now. Sessions of accounts that end with it are closed in {minutes} min. "
-            f"학기가 끝났습니다. 종료되는 계정의 세션은 {minutes}분 뒤에 닫힙니다."
+            f"{self.reset.decision.term}학기가 끝났습니다. 만료되는 계정의 세션은 {minutes}분 뒤에 닫힙니다."
         )
         return {"gpuadmin_term": self.reset.term(message=message)}
 
@@ -171,6 +181,7 @@ class Release(Phase):
     def plan(self) -> Plan:
         builder = PlanBuilder("Let in again those who stay by now")
         builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in self.people])
+        _warn_of_mails(builder, self.reset, self.people)
         return builder.build()
 
     def users(self) -> list[User]:
@@ -200,6 +211,7 @@ class Abort(_Locks):
         people = [name for name in before if name in self.reset.decision.names]
         builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in people])
         builder.add("site", "the journal says that it was aborted; the backup, if one was made, stays")
+        _warn_of_mails(builder, self.reset, people)
         return builder.build()
 
     def hosts(self, *, check: bool) -> list[str]:
@@ -215,3 +227,10 @@ class Abort(_Locks):
     def result(self, run: RunResult) -> Outcome:
         code = ExitCode.HOST_FAILED if run.bad else ExitCode.DONE
         return Outcome({"people": list(self.reset.state.unlocked_before)}, run.bad, code)
+
+
+def _warn_of_mails(builder: PlanBuilder, reset: Reset, people: Sequence[str]) -> None:
+    """People are let in again, and gpuadmin has no mail that says so."""
+    mailed = were_mailed(reset, people)
+    if mailed:
+        builder.warn(f"mailed that their account has ended, so tell them that it has not: {', '.join(mailed)}")

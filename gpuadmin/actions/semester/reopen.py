@@ -1,21 +1,16 @@
-"""The last phase of a reset: accounts go, and those who had them are notified until when their backup is kept."""
+"""The last phase of a reset: accounts go, and the next term begins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
+from gpuadmin.actions.semester.closing import send_closing, with_closing
 from gpuadmin.actions.semester.phase import Outcome, Phase
-from gpuadmin.actions.shared.mails import Post, mails_document
-from gpuadmin.config.schema import User
-from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.notices import plan_closing
 from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
 from gpuadmin.semester import names, plans
-from gpuadmin.semester.report import until
 
 
 class Reopen(Phase):
@@ -23,8 +18,8 @@ class Reopen(Phase):
 
     name = names.REOPEN
     does = (
-        "accounts of those who left are removed (their uids stay taken), "
-        "they are notified until when their backup is kept; `term` becomes `term.next`"
+        "accounts of those who left are removed (their uids stay taken); "
+        "a closing mail that could not be sent before is sent; `term` becomes `term.next`"
     )
     proof = "the report"
     plays = (names.REOPEN,)
@@ -35,17 +30,20 @@ class Reopen(Phase):
         state = self.reset.state
         # a user's name has no dot; what a restore made beside the home has one
         kept = {name.partition(".")[0] for name in state.done.get(names.WIPE, {}).get("kept", {})}
-        if state.pending.get(names.WIPE) or not self.reset.by_registry:
+        if state.pending.get(names.WIPE):
             return []
         return [one.name for one in self.reset.decision.leaving if one.name not in kept]
 
     def plan(self) -> Plan:
         term = self.reset.session.site.settings.term
         following = term.next.name if term is not None and term.next is not None else None
-        return plans.reopen(self.reset.decision, self.retiring, super().hosts(check=False), following)
+        plan = plans.reopen(self.reset.decision, self.retiring, self.hosts(check=False), following)
+        # a check from the beginning shows them at the lock, which is to send them
+        return with_closing(plan, self.reset) if names.LOCK in self.reset.state.done else plan
 
     def hosts(self, *, check: bool) -> list[str]:
-        return super().hosts(check=check) if self.retiring else []
+        # a directory removes its accounts itself; here its people only leave users.yml
+        return super().hosts(check=check) if self.retiring and self.reset.by_registry else []
 
     def variables(self, *, check: bool) -> Mapping[str, Any]:
         retiring = self.retiring
@@ -54,25 +52,14 @@ class Reopen(Phase):
 
     def prepare(self) -> None:
         registry = self.reset.registry
-        registered = [name for name in self.retiring if registry.find(name) is not None]
+        uids = {one.name: one.uid for one in self.reset.decision.leaving}
+        registered = {name: uids[name] for name in self.retiring if registry.find(name) is not None}
         if registered:
             registry.changed(self.reset.session.site.settings, retire=registered).save()
 
     def run(self, *, check: bool) -> Outcome:
         outcome = super().run(check=check)
-        return outcome if check else replace(outcome, result={**outcome.result, **self._closing()})
+        return outcome if check else replace(outcome, result={**outcome.result, **send_closing(self.reset)})
 
     def result(self, run: RunResult) -> Outcome:
         return self.proven(run, {"retired": self.retiring})
-
-    def _closing(self) -> dict[str, Any]:
-        """Tell those who left that it is over, and until when their backup is kept."""
-        reset, site = self.reset, self.reset.session.site
-        if site.settings.mail is None:
-            return {"mails": []}
-        found = next((one for one in reset.facts.backups() if one["name"] == reset.decision.backup), None)
-        last = None if found is None else date.fromisoformat(until(found["created"], site.settings.backups.days))
-        users = [User(name=one.name, uid=one.uid, email=one.email) for one in reset.decision.leaving]
-        notices = plan_closing(users, reset.decision.term, Ledger.of(site.directory), backup_until=last)
-        deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
-        return {**mails_document(deliveries), **notices.document()}

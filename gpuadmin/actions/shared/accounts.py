@@ -19,7 +19,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted, one_line
+from gpuadmin.text import counted, listed, one_line
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,10 @@ def converge(
     for name in forget:
         builder.add("site", f"forget whose uid was {name}'s: it may be given to somebody else")
         builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or an archive carries it"])
-    for user in users:
-        if not user.keys and not user.locked and settings.accounts.source == "registry":
-            builder.warn(f"{user.name} has no ssh key and cannot log in until one is given (--key)")
+    keyless = [user.name for user in users if not user.keys and not user.locked]
+    if keyless and settings.accounts.source == "registry":
+        has = "has" if len(keyless) == 1 else "have"
+        builder.warn(f"{listed(keyless)} {has} no ssh key and cannot log in until one is given (--key)")
     return Change(registry, builder.build(), variables(registry, settings, users, absent) | (extra or {}), forget)
 
 

@@ -94,7 +94,7 @@ def test_a_uid_never_belongs_to_two_people(steps: list[tuple[str, int]]) -> None
         if verb == "add":
             file = accounts.add(file, SETTINGS, [Request(name)])
         elif file.find(name):
-            file = file.changed(SETTINGS, retire=[name])
+            file = file.changed(SETTINGS, retire={name: None})
         for user in file.registry.users:
             assert user.uid is not None
             assert owners.setdefault(user.uid, user.name) == user.name

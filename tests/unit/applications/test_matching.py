@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuadmin.applications.form import Application
-from gpuadmin.applications.matching import MISSING, Lists, Member, sort_applications
+from gpuadmin.applications.group import Member
+from gpuadmin.applications.matching import MISSING, Lists, sort_applications
 from gpuadmin.applications.names import Wish, choose_names, derived
 from gpuadmin.config.fields import RESERVED_NAMES, USER_NAME
 from gpuadmin.config.schema import Registry, Settings
@@ -77,8 +78,30 @@ MATCHED: dict[str, tuple[list[Application], list[Member] | None, list[str], list
     "the latest of an address": ([applied(2, A, missing=("terms",)), applied(3, A)], [member(2, A)], ["a@"], [], []),
     "no address": ([applied(2, None, missing=("email",))], [member(2, A)], [], ["a@ form"], ["None no usable e-mail"]),
     "one key for two": (
-        [applied(2, A, seed="k"), applied(3, B, seed="k"), applied(4, C)], None, ["c@"],
-        ["a@ key_taken", "b@ key_taken"], [],
+        [applied(2, A, seed="k"), applied(3, B, seed="k"), applied(4, C)], None, ["c@"], [],
+        ["a@ that of b@example.org, too", "b@ that of a@example.org, too"],
+    ),
+    "one id for two of the list": (
+        [applied(2, A, "1"), applied(3, B, "1")], [member(2, A, "1"), member(3, B)], [], [],
+        ["a@ student id 1 is under 2 addresses", "b@ student id 1 is under 2 addresses"],
+    ),
+    "one id for two of the list, and the list says whose": (
+        [applied(2, A, "1"), applied(3, B, "1")], [member(2, A, "1"), member(3, B, "2")], ["a@"], ["b@ student_id"], [],
+    ),
+    "one person under two addresses of the list": (
+        [applied(2, A, "1"), applied(3, B, "1")], [member(2, A, "1"), member(3, B, "1")], [], [],
+        ["a@ under 2 addresses", "b@ under 2 addresses"],
+    ),
+    "one person under two addresses of the list, and one form": (
+        [applied(2, A, "1")], [member(2, A, "1"), member(3, B, "1")], [], [],
+        ["a@ 1 has a@example.org and b@example.org", "b@ 1 has a@example.org and b@example.org"],
+    ),
+    "one address of the list with two ids": (
+        [applied(2, A, "1")], [member(2, A, "1"), member(3, A, "2")], [], [], ["a@ has the student ids 1 and 2"],
+    ),
+    "an id that the list has with an address and without": (
+        [applied(2, B, "1")], [member(2, A, "1"), member(3, None, "1")], [], ["a@ form"],
+        ["b@ another address", "None no form"],
     ),
     "one name for two": (
         [applied(2, "kim@a.example.org"), applied(3, "kim@b.example.org")], None, [], [],
@@ -120,7 +143,8 @@ def test_people_with_an_account() -> None:
 
 def test_a_key_of_somebody_registered() -> None:
     people = registry({"name": "ann", "uid": 20000, "keys": [public_key("2")]})
-    assert names(sort_applications([applied(2, B)], None, people, SETTINGS, {}))["incomplete"] == [f"{B} key_taken"]
+    (entry,) = sort_applications([applied(2, B)], None, people, SETTINGS, {}).unknown
+    assert "the ssh key is that of the account ann, too" in entry.reason
 
 
 DERIVED = [
@@ -203,6 +227,8 @@ def test_whatever_is_sent(forms: list[Application], members: list[tuple[str | No
     keys = [key.split()[1] for entry in new if entry.application for key in entry.application.keys]
     assert len(keys) == len(set(keys))
     assert public_key("0").split()[1] not in keys
+    ids = [entry.application.student_id for entry in new if entry.application and entry.application.student_id]
+    assert len(ids) == len(set(ids)), "one account for each student id"
     for entry in new:
         assert entry.account is not None
         assert USER_NAME.fullmatch(entry.account)

@@ -43,6 +43,21 @@ def offered(line: str, directory: Path, **environment: str) -> list[str]:
     return [text.partition(",")[2] for text in done.stdout.split()]
 
 
+KINDS = {"--key ~/.s": "file", "--site /et": "dir", "--from peo": "file"}
+
+
+@pytest.mark.parametrize(("words", "kind"), KINDS.items(), ids=KINDS.keys())
+def test_paths_are_left_to_the_shell(tmp_path: Path, words: str, kind: str) -> None:
+    line = f"gpuadmin add-user {words}"
+    variables = {"_GPUADMIN_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuadmin"], cwd=tmp_path, env={**os.environ, **variables},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split(",")[0] == kind
+    assert done.stderr == ""
+
+
 LINES = {
     "gpuadmin lock-user min": ["minji"],
     "gpuadmin unlock-user min": ["minsu"],
@@ -52,6 +67,18 @@ LINES = {
     "gpuadmin extend-term j": ["jiho"],
     "gpuadmin notify --again ji": ["jiho"],
     "gpuadmin remove-user x": [],
+    "gpuadmin restore-home min": ["minji", "minsu", "mina"],
+    "gpuadmin list-backups mina": ["mina"],
+    "gpuadmin verify-backup --user j": ["jiho"],
+    "gpuadmin verify-backup --user jiho --user ": ["minji", "minsu", "mina"],
+    "gpuadmin semester-reset --keep min": ["minji", "minsu"],
+    "gpuadmin trust ": ["node1", "node2", "storage1"],
+    "gpuadmin trust node1 n": ["node2"],
+    "gpuadmin provision --limit n": ["node1", "node2"],
+    "gpuadmin provision --limit g": ["gpu", "golden"],
+    "gpuadmin provision --limit node1,n": ["node1,node2"],
+    "gpuadmin provision --limit gpu,!n": ["gpu,!node1", "gpu,!node2"],
+    "gpuadmin runs 2026": ["20261231T120000-backup-1a2b", "20260101T000000-notify-ffff"],
     "gpuadmin add-user min": [],
 }
 
@@ -60,6 +87,8 @@ LINES = {
 def test_names_of_people(tmp_path: Path, line: str, names: list[str]) -> None:
     site = make_site(tmp_path / "site", USERS)
     (site / "below").mkdir()
+    for name in ("20260101T000000-notify-ffff", "20261231T120000-backup-1a2b", "term-2026-2"):
+        (site / "runs" / name).mkdir(parents=True)
     assert offered(line, site / "below") == names
 
 
@@ -87,7 +116,9 @@ WRONG = [
 def test_whatever_is_wrong_is_quiet(tmp_path: Path, text: bytes) -> None:
     site = make_site(tmp_path / "site")
     (site / "users.yml").write_bytes(text)
-    assert offered("gpuadmin remove-user min", site) == []
+    (site / "inventory/hosts.yml").write_bytes(text)
+    for line in ("remove-user min", "restore-home min", "trust node", "trust --limit node", "runs 2"):
+        assert offered(f"gpuadmin {line}", site) == []
     (site / "users.yml").unlink()
     assert offered("gpuadmin remove-user min", site) == []
 
@@ -95,7 +126,8 @@ def test_whatever_is_wrong_is_quiet(tmp_path: Path, text: bytes) -> None:
 def test_nothing_slow_is_imported() -> None:
     code = (
         "import sys, click\nimport gpuadmin.cli._complete as module\n"
-        "module._registered(None)\nprint(' '.join({name.partition('.')[0] for name in sys.modules}))"
+        "module._registered(None, 'users'), module._inventory(None)\n"
+        "print(' '.join({name.partition('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pydantic", "ruamel", "ansible", "rich", "jinja2", "paramiko"} & set(done.stdout.split())

@@ -157,7 +157,7 @@ TABLE: list[tuple[Callable[[str], Any], str, str | None]] = [
     (fields.host_name, "a b", "not a host name"),
     (fields.host_name, "", "not a host name"),
     (fields.iso_date, "2027-02-28", None),
-    (fields.iso_date, "2027-02-30", "not a date"),
+    (fields.iso_date, "2027-02-30", "does not exist"),
     (fields.iso_date, "tomorrow", "not a date"),
 ]
 

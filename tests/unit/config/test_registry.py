@@ -59,7 +59,7 @@ def test_add_lock_extend_and_remove_keep_comments_and_order() -> None:
     assert "locked" not in text, "what is the default is not written"
     assert '"minji@example.org"' in text, "quotes are kept"
 
-    removed = file.changed(SETTINGS, retire=["seo"], today=date(2026, 11, 21))
+    removed = file.changed(SETTINGS, retire={"seo": None}, today=date(2026, 11, 21))
     assert [user.name for user in removed.registry.users] == ["minji", "jiho", "yuna"]
     last = removed.registry.retired[-1].model_dump(exclude_none=True)
     assert last == {"name": "seo", "uid": 20002, "removed": date(2026, 11, 21)}
@@ -145,6 +145,10 @@ MISTAKES = {
     "not a list": ("users: minji\n", "users.yml:1: users: "),
     "not a person": ("users:\n  - minji\n", "users.yml:2: users[0]: must hold fields"),
     "a list": ("- name: a\n", "users.yml:1: must hold fields (key: value)"),
+    "a date for a field's name": (
+        "users:\n  - 2027-02-28: a\n",
+        "users[0].2027-02-28: a field's name must be a text; put 2027-02-28 into quotes",
+    ),
     "no YAML": ("users:\n  - name: a\n   uid: 3\n", "users.yml:3: is not valid YAML"),
     "a key twice": ("users: []\nusers: []\n", "is not valid YAML"),
     "an anchor that is not there": ("users: *x\n", "is not valid YAML"),
@@ -185,5 +189,5 @@ def test_people_who_share_a_value_are_written_without_anchors() -> None:
 
 def test_whoever_is_removed_is_remembered_by_their_address() -> None:
     file = registry("users:\n  - {name: minji, uid: 20000, email: minji@example.org}\n  - {name: jiho, uid: 20001}\n")
-    gone = file.changed(SETTINGS, retire=["minji", "jiho"], today=date(2026, 6, 30)).registry.retired
-    assert [(entry.name, entry.email) for entry in gone] == [("jiho", None), ("minji", "minji@example.org")]
+    gone = file.changed(SETTINGS, retire={"minji": None, "jiho": None}, today=date(2026, 6, 30)).registry.retired
+    assert [(entry.name, entry.email) for entry in gone] == [("minji", "minji@example.org"), ("jiho", None)]

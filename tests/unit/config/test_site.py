@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -58,7 +62,10 @@ SETTINGS_MISTAKES = {
     "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
     "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
     "name: x\naccounts:\n  source: ldap\n": ["gpuadmin.yml:3: accounts.source: ", "'registry' or 'directory'"],
-    "name: x\naccounts:\n  uid_first: many\n": ["gpuadmin.yml:3: accounts.uid_first: ", "(it is 'many')"],
+    "name: x\naccounts:\n  uid_first: many\n": [
+        "gpuadmin.yml:3: accounts.uid_first: ",
+        "must be a whole number, not 'many'",
+    ],
     "name: '{{ x }}'\n": ["gpuadmin.yml:1: name: holds the template marker '{{'"],
     "name: x\nterm: {name: 2026-2, deadline: soon}\n": ["gpuadmin.yml:2: term.deadline: 'soon' is not a date"],
     "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
@@ -139,7 +146,7 @@ CHECKS = {
         {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["s", "n1"])},
         "error", "inventory/hosts.yml: s", "is in gpu and in storage",
     ),
-    "no pinned key": ({}, "warning", "known_hosts: node1", "not pinned"),
+    "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
     "a server that is none": (
         {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "no host of group storage",
     ),
@@ -204,7 +211,8 @@ def test_the_last_day_still_counts(site: Path) -> None:
 
 
 def test_pinned_hosts(site: Path) -> None:
-    (site / "known_hosts").write_text("[127.0.0.1]:1 ssh-ed25519 x\n[127.0.0.1]:2,[127.0.0.1]:3 ssh-ed25519 x\n")
+    key = public_key("host", comment="")
+    (site / "known_hosts").write_text(f"[127.0.0.1]:1 {key}\n[127.0.0.1]:2,[127.0.0.1]:3 {key}\n")
     assert list(findings(load_site(str(site)), today=TODAY)) == []
 
 
@@ -247,3 +255,108 @@ def test_a_host_name_that_yaml_would_read_as_something_else(tmp_path: Path) -> N
 def test_any_name_of_a_cluster_survives_being_written(tmp_path: Path, name: str) -> None:
     write_site(tmp_path / "odd", name=name, settings={}, hosts=HOSTS)
     assert load_site(str(tmp_path / "odd")).settings.name == name
+
+
+def test_check_finds_all_files_mistakes_at_once(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    (site / "gpuadmin.yml").write_text("name: x\nadmmin: {user: y}\nterm: {name: x, deadline: 2027-02-30}\n")
+    (site / "users.yml").write_text("users:\n" + USER + USER + "    locked: maybe\n" + USER)
+    (site / "inventory/group_vars").mkdir()
+    (site / "inventory/group_vars/gpu.yml").write_text("a: [\n")
+    (site / "known_hosts").write_bytes("김".encode("cp949"))
+    code, _, err = cli("check", "--site", str(site))
+    assert code == 2
+    for words in (
+        "gpuadmin.yml:2: admmin: there is no such field; did you mean 'admin'?",
+        "gpuadmin.yml:3: term.deadline: '2027-02-30' is a day or a time that does not exist",
+        "users[1].locked: must be true or false, not 'maybe'",
+        "users[2].name: 'minji' appears twice",
+        "gpu.yml:2: is not valid YAML",
+        "known_hosts:1: is not UTF-8",
+        "iconv -f CP949 -t UTF-8",
+    ):
+        assert words in err
+    code, out, _ = cli("check", "--json", "--site", str(site))
+    assert code == 2
+    found = json.loads(out)["result"]["findings"]
+    assert {"gpuadmin.yml:2", "gpuadmin.yml:3", "gpu.yml:2"} <= {one["where"] for one in found}
+
+
+def test_the_same_about_many_is_one_line(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    people = "".join(f"  - {{name: user{n}, uid: {20000 + n}, expires: 2020-01-01}}\n" for n in range(5000))
+    (site / "users.yml").write_text(f"users:\n{people}")
+    code, out, err = cli("check", "--site", str(site))
+    assert code == 0, err
+    assert "5000 people have no ssh key and cannot log in: user0, user1, " in out
+    assert "5000 people have expired: user0, user1, " in out
+    assert "and 4990 more" in out
+    assert len(out.splitlines()) < 10
+
+
+def test_what_will_not_work_later_is_found_now(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    (site / "gpuadmin.yml").write_text(
+        "name: x\nadmin: {ssh_key: /nonexistent/key}\nmail: {host: localhost, sender: a@example.org}\n"
+    )
+    (site / "known_hosts").write_text("# ours\n\nnode1 ssh-ed25519 AAAA\n")
+    (site / "templates/mail").mkdir(parents=True)
+    (site / "templates/mail/notice.en.j2").write_text("Subject: x\n\n{{ nobody }}\n")
+    code, out, _ = cli("check", "--site", str(site))
+    assert code == 2
+    assert "gpuadmin.yml: admin.ssh_key: /nonexistent/key is no file" in out
+    assert "known_hosts:3: is no host key" in out
+    assert "templates/mail/notice.en.j2: " in out
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        (("--storage", "nas", "--node", "nas"), "'nas' is named twice"),
+        (("--storage", "nas", "--node", "n1", "--node", "n1"), "'n1' is named twice"),
+        (("--storage", "gpu", "--node", "n1"), "a host and a group have this name"),
+        (("--storage", "nas", "--node", "n1", "--admin", "{{ x }}"), "template marker"),
+    ],
+)
+def test_init_writes_nothing_that_check_refuses(
+    tmp_path: Path, cli: Callable[..., tuple[int, str, str]], hosts: tuple[str, ...], words: str
+) -> None:
+    code, _, err = cli("init", str(tmp_path / "new"), *hosts)
+    assert (code, words in err) == (2, True), err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_day_that_ansible_cannot_read_is_said_in_words(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    (site / "inventory/host_vars").mkdir()
+    (site / "inventory/host_vars/node1.yml").write_text("a: !vault x\n")
+    assert cli("check", "--site", str(site))[0] == 0
+    for value in ("2027-02-30", "2027-02-28T10:00:00+99:99"):
+        (site / "inventory/host_vars/node1.yml").write_text(f"a: {value}\n")
+        code, _, err = cli("check", "--site", str(site))
+        assert (code, "node1.yml: holds a day or a time that does not exist" in err) == (2, True), err
+
+
+def test_some_hosts_can_be_named_later(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    assert cli("init", str(tmp_path / "a"))[0] == 0
+    assert cli("init", str(tmp_path / "b"), "--node", "n1")[0] == 0
+    assert cli("init", str(tmp_path / "c"), "--storage", "nas")[0] == 0
+
+
+def test_a_full_disk_below_the_output_is_a_sentence(site: Path) -> None:
+    for arguments in (["check"], ["runs", "--json"], ["list-users", "--offline"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "gpuadmin", *arguments, "--site", str(site)],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert (done.returncode, "Error: No space left on device, on this machine" in done.stderr) == (1, True), (
+            done.stderr
+        )
+        assert "Traceback" not in done.stderr
+
+
+def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", f'cd {gone} && rmdir {gone} && exec {sys.executable} -m gpuadmin check --site "{site}"'],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    assert (done.returncode, "was deleted" in done.stderr) == (1, True), done.stderr

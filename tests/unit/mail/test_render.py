@@ -27,14 +27,15 @@ WELCOME: dict[str, Any] = {
     "account": "minji", "person": "김민지", "expires": DAY, "docker": True, "login": LOGIN,
 }  # fmt: skip
 PROBLEMS = [
-    "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "key_taken", "docker",
-    "terms",
+    "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "docker", "terms",
 ]  # fmt: skip
 VALUES: dict[str, list[dict[str, Any]]] = {
     "notice": [
-        {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}]}
+        {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}],
+         "login": login}
         for days in (0, 1, 7)
         for kind in ("term", "expiry")
+        for login in (LOGIN, [])
     ],
     "closing": [
         {"term": "2026-2", "accounts": accounts, "backup_until": until}
@@ -97,6 +98,34 @@ def test_what_a_newcomer_is_told(tmp_path: Path) -> None:
     text = Renderer(settings(mail={"guide": "https://example.org/guide"}), tmp_path).message(letter("welcome", WELCOME))
     for words in ("ssh -i ~/.ssh/id_ed25519 minji@gpu1.example.org", "2026-12-31", "Docker", "conda", "gpu2", "/guide"):
         assert text.get_content().count(words) >= 2, words
+
+
+def test_mails_name_what_this_site_deletes_and_where_it_lets_people_in(tmp_path: Path) -> None:
+    own = {
+        "homes": {"path": "/data/people"},
+        "docker": {"data": "/nvme/docker"},
+        "reset": {"scratch": ["/scratch", "/x"]},
+    }
+    (notice,) = [values for values in VALUES["notice"] if (values["days"], values["login"]) == (7, LOGIN)][:1]
+    text = Renderer(settings(**own), tmp_path).message(letter("notice", notice)).get_content()
+    for words in ("/data/people/minji", "/nvme/docker/minji", "/scratch, /x", f"minji@{LOGIN[0]}:project/"):
+        assert text.count(words) == 2, words
+    text = Renderer(settings(**own), tmp_path).message(letter("closing", VALUES["closing"][1])).get_content()
+    assert text.count("/scratch, /x") == 2
+    bare = settings(docker={"enabled": False}, reset={"scratch": []})
+    for template in ("notice", "closing", "welcome"):
+        for values in VALUES[template]:
+            text = Renderer(bare, tmp_path).message(letter(template, {**values, "docker": False})).get_content()
+            for words in ("Docker", "docker", "/tmp", "/local", "NODE"):
+                assert words not in text, (template, words)
+
+
+def test_there_is_a_password_where_a_directory_has_it(tmp_path: Path) -> None:
+    words = ("비밀번호는 없습니다", "There is no password")
+    for source, there in (("registry", True), ("directory", False)):
+        site = settings(accounts={"source": source})
+        text = Renderer(site, tmp_path).message(letter("welcome", WELCOME)).get_content()
+        assert [one in text for one in words] == [there, there], source
 
 
 def test_a_language_alone_and_headers(tmp_path: Path) -> None:

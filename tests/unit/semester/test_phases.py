@@ -210,10 +210,12 @@ def test_whose_home_was_kept_keeps_the_account_on_hosts_too() -> None:
     reset: Any = SimpleNamespace(
         state=SimpleNamespace(done={WIPE: {"kept": {"jiho": "was given away"}}}, pending={}),
         decision=SimpleNamespace(leaving=[wiped("minji", 20000), wiped("jiho", 20001)]), by_registry=True,
+        named=lambda *_groups: ["node1"],
     )  # fmt: skip
     assert Reopen(reset).variables(check=False) == {"gpuadmin_absent": [{"name": "minji", "uid": 20000}]}
+    assert Reopen(reset).hosts(check=False) == ["node1"]
     reset.by_registry = False
-    assert Reopen(reset).retiring == [], "accounts of a directory are not ours to remove"
+    assert Reopen(reset).hosts(check=False) == [], "accounts of a directory are not ours to remove"
 
 
 def test_a_home_that_a_host_has_not_wiped_is_kept() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.accounts import requests as accounts
+from gpuadmin.config.load import load_settings
+from gpuadmin.config.registry import RegistryFile
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.names import PHASES
 from tests.unit.semester.cluster import Cluster
@@ -44,7 +47,13 @@ def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
     assert picture["term"] == "2027-1"
     assert "# now" in (cluster.site / "gpuadmin.yml").read_text()
     folder = cluster.site / "runs/term-2026-2"
-    assert (folder / "report.html").read_text().count("<td>wiped") == 2
+    page = (folder / "report.html").read_text()
+    assert page.count("<td>wiped") == 2
+    entries = journal(cluster).entries()
+    assert (report["cluster"], report["begun"], report["who"]) == ("test", entries[0]["at"], [entries[0]["who"]])
+    assert "<h1>test: end of 2026-2</h1>" in page
+    assert f"Begun {entries[0]['at'][:10]} " in page
+    assert f", by {entries[0]['who']}</p>" in page
     assert json.loads((folder / "report.json").read_text())["phases"]["wipe"] == "done"
     assert folder.stat().st_mode & 0o077 == 0
     # its journal is in phases, each begun before it is done
@@ -391,17 +400,6 @@ def test_a_home_that_changed_hands_stays(cluster: Cluster, cli: Cli) -> None:
     assert "jiho" not in cluster.picture()["homes"]
 
 
-def test_announce_and_closing_mails(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
-    path = cluster.site / "gpuadmin.yml"
-    path.write_text(path.read_text() + "mail: {host: smtp.example.org, sender: gpu@example.org}\n")
-    mails = tmp_path / "mails"
-    code, out, err = cli(*ALL, "--mail-dir", str(mails))
-    assert code == 0, err
-    assert json.loads(out)["result"]["phases"]["reopen"]["result"]["without_address"] == ["jiho"]
-    (mail,) = mails.iterdir()
-    assert "minji@example.org" in mail.read_text()
-
-
 def test_a_check_sends_no_mail(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
     path, mails = cluster.site / "gpuadmin.yml", tmp_path / "mails"
     text = path.read_text().replace("2026-01-31", f"{date.today() + timedelta(days=3)}")
@@ -431,7 +429,9 @@ def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeyp
 
 def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
     """Their uids are asked for on the hosts, their accounts are left alone, and all the rest is the same."""
-    (cluster.site / "users.yml").write_text("users: [{name: minji}, {name: jiho, uid: 20001, stays: 2026-2}]\n")
+    (cluster.site / "users.yml").write_text(
+        "users: [{name: minji, email: minji@example.org}, {name: jiho, uid: 20001, stays: 2026-2}]\n"
+    )
     settings = cluster.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
     code, _out, err = cli(*ALL)
@@ -441,9 +441,22 @@ def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
     assert picture["docker"]["node1"] == ["jiho", "seo", "yuna"]
     assert picture["gone"] == []
     assert "locked" not in picture["users"]
+    # whose account the directory ends is not mailed next term's reminders, and is known when they apply again
+    registry = load_registry(cluster)
+    assert [user.name for user in registry.registry.users] == ["jiho"]
+    assert [(one.name, one.uid, one.email) for one in registry.registry.retired] == [
+        ("minji", 20000, "minji@example.org")
+    ]
+    back = accounts.add(registry, load_settings(cluster.site), [accounts.Request("minji")])
+    assert [(user.name, user.uid) for user in back.registry.users] == [("jiho", 20001), ("minji", 20000)]
+    assert not any(one.variables["gpuadmin_phase"] == "reopen" for one in cluster.asked)
     asked = [one.variables["gpuadmin_term"] for one in cluster.asked if one.variables["gpuadmin_phase"] == "facts"]
     assert asked[0]["people"] == []
     assert {one["name"]: one["uid"] for one in asked[1]["people"]} == {"minji": 20000, "jiho": 20001}
+
+
+def load_registry(cluster: Cluster) -> RegistryFile:
+    return RegistryFile.load(cluster.site / "users.yml", load_settings(cluster.site))
 
 
 def test_who_has_something_left_beside_the_home_keeps_the_account_too(cluster: Cluster, cli: Cli) -> None:

@@ -43,9 +43,10 @@ from ansible_collections.gpuadmin.node.plugins.modules import image_relay
 
 from gpuadmin.images.chain_key import make_key
 
-from .conftest import COLLECTIONS, Node, World
+from .conftest import Node, World
 
 needs_root = pytest.mark.root  # acts as another user, and from ports of root's
+COLLECTIONS = Path(relay.__file__).resolve().parents[6]
 NOBODY = 65534
 CONTENT = random.Random(14).randbytes((3 << 20) + 4711)
 WANTED = Stream("full.btrfs.zst", None, len(CONTENT), len(CONTENT), "0" * 64)

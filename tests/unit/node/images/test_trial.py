@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -185,6 +187,32 @@ def test_what_is_odd_about_one_person_is_no_difference(tmp_path: Path, said: str
     values = {"btrfs_root_state_directory": str(tmp_path), "_btrfs_root_command": str(command)}
     script.write_text(jinja2.Template(text, keep_trailing_newline=True).render(**values))
     assert (subprocess.run(["sh", str(script)], check=False, capture_output=True).returncode == 0) == passes
+
+
+@pytest.mark.parametrize(
+    ("enabled", "there", "passes"), [(True, True, True), (True, False, False), (False, False, True)]
+)
+def test_the_homes_are_looked_for_where_this_site_mounts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: bool, there: bool, passes: bool
+) -> None:
+    homes, programs, script = tmp_path / "data/our-homes", tmp_path / "bin", tmp_path / "10-homes"
+    programs.mkdir()
+    for name, text in (
+        ("systemctl", f'echo "$*" >>{tmp_path}/asked; exit {0 if enabled else 1}'),
+        ("systemd-escape", '[ "$1 $2" = "--path --suffix=automount" ] && echo "escaped$3.automount"'),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    if there:
+        homes.mkdir(parents=True)
+    environment = jinja2.Environment(keep_trailing_newline=True)
+    environment.filters["quote"] = shlex.quote
+    text = (TEMPLATES / "wanted.d/10-homes.j2").read_text()
+    script.write_text(environment.from_string(text).render(btrfs_root_homes=str(homes)))
+    done = subprocess.run(["sh", str(script)], check=False, capture_output=True, text=True)
+    assert (done.returncode == 0) == passes, done.stderr
+    assert (tmp_path / "asked").read_text() == f"--quiet is-enabled escaped{homes}.automount\n"
 
 
 def test_the_early_deadline_is_ended_and_no_other_process(

@@ -1,0 +1,217 @@
+"""Reading YAML: the parser in C, values as YAML 1.2 has them, and the line of each.
+
+What is written goes through ruamel.yaml, which keeps comments and order (rewrite.py); a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from gpuadmin.config.yamlvalues import YamlMistake, value_of
+
+MOST_VALUES = 200_000  # in one file: more than ten thousand people have
+MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together: 400 bytes of them can stand for 10^9
+DEEPEST = 50
+
+
+class Fields(dict[Any, Any]):
+    """A mapping, and the line of each of its keys, counted from 0."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[Any, int] = {}
+
+
+class Items(list[Any]):
+    """A sequence, the line of each of its items, counted from 0, and the line behind the last word of each."""
+
+    __slots__ = ("block", "ends", "lines")
+
+    def __init__(self, *, block: bool) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+        self.ends: list[int] = []
+        self.block = block  # each item on lines of its own, behind a dash
+
+
+def read_yaml(text: str) -> Any:
+    """Given a text of one document, return what it holds, of Fields, Items and plain values; None where there is none.
+
+    Raises YamlMistake.
+    """
+    try:
+        return _Reader(text).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if "end of stream" in f"{error.problem}" and error.context_mark:  # where the quote was opened
+            mark = error.context_mark
+        raise YamlMistake(_words(error), mark.line + 1 if mark else None) from None
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n") + 1 if isinstance(error.position, int) else None
+        raise YamlMistake(f"holds a character that no YAML file may hold ({error.reason})", line) from None
+    except UnicodeEncodeError as error:  # half of a pair of surrogates
+        raise YamlMistake("holds a character that is none", text.count("\n", 0, error.start) + 1) from None
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        loader = getattr(yaml, "CLoader", yaml.Loader)  # a PyYAML that was built without libyaml is slower, no more
+        self._events: Iterator[Any] = yaml.parse(text, Loader=loader)
+        self._anchors: dict[str, tuple[Any, int]] = {}  # a value, and how many values it holds
+        self._open: set[str] = set()  # anchors of what is not complete yet
+        self._values = self._by_alias = 0
+        self._last = 0  # the line behind the last word
+
+    def document(self) -> Any:
+        data, seen = None, False
+        for event in self._events:
+            line = event.start_mark.line + 1
+            if isinstance(event, DocumentStartEvent):
+                if seen:
+                    raise YamlMistake("begins a second document (---); only one is read", line)
+                seen = True
+                data = self._value(next(self._events), 0)
+        return data
+
+    def _value(self, event: Any, depth: int) -> Any:
+        anchor, line, end = event.anchor, event.start_mark.line + 1, event.end_mark
+        if isinstance(event, AliasEvent):
+            return self._alias(anchor, event, line)
+        before = self._values
+        self._count(1, line)
+        if depth > DEEPEST:
+            raise YamlMistake(f"is nested too deeply: {DEEPEST} levels are enough", line)
+        if anchor is not None:
+            self._anchors.pop(anchor, None)
+            self._open.add(anchor)
+        if isinstance(event, ScalarEvent):
+            value = value_of(event, line)
+            self._last = end.line + (1 if end.column else 0)
+        elif isinstance(event, SequenceStartEvent):
+            value = self._items(event, depth)
+        else:
+            assert isinstance(event, MappingStartEvent)
+            value = self._fields(event, depth)
+        if anchor is not None:
+            self._open.discard(anchor)
+            self._anchors[anchor] = (value, self._values - before)
+        return value
+
+    def _items(self, start: Any, depth: int) -> Items:
+        items = Items(block=not start.flow_style)
+        for event in self._events:
+            if isinstance(event, SequenceEndEvent):
+                break
+            items.lines.append(event.start_mark.line)
+            items.append(self._value(event, depth + 1))
+            items.ends.append(self._last)
+        if start.flow_style:
+            self._last = event.end_mark.line + 1
+        return items
+
+    def _fields(self, start: Any, depth: int) -> Fields:
+        fields, merged = Fields(), []
+        for event in self._events:
+            if isinstance(event, MappingEndEvent):
+                break
+            line = event.start_mark.line
+            merges = isinstance(event, ScalarEvent) and event.value == "<<" and event.implicit[0]
+            key = self._value(event, depth + 1)
+            value = self._value(next(self._events), depth + 1)
+            if merges:
+                merged.append((value, line))
+                continue
+            if not isinstance(key, Hashable):
+                raise YamlMistake("has a list or fields where the name of a field has to be", line + 1)
+            if key in fields:
+                raise YamlMistake(f"has the field {str(key)[:60]!r} twice; leave one of them", line + 1)
+            fields[key] = value
+            fields.lines[key] = line
+        for value, line in merged:
+            _merge(fields, value, line)
+        if start.flow_style:
+            self._last = event.end_mark.line + 1
+        return fields
+
+    def _alias(self, anchor: str, event: Any, line: int) -> Any:
+        if anchor in self._open:
+            raise YamlMistake(f"the alias *{anchor} is in the value that it stands for", line)
+        if anchor not in self._anchors:
+            raise YamlMistake(f"the alias *{anchor} stands for nothing: no &{anchor} is before it", line)
+        value, weight = self._anchors[anchor]
+        self._by_alias += weight
+        if self._by_alias > MOST_BY_ALIAS:
+            raise YamlMistake(f"its aliases (*) stand for more than {MOST_BY_ALIAS} values; write them out", line)
+        self._count(weight, line)
+        self._last = event.end_mark.line + 1
+        return value
+
+    def _count(self, more: int, line: int) -> None:
+        self._values += more
+        if self._values > MOST_VALUES:
+            raise YamlMistake(f"it holds more than {MOST_VALUES} values; is it the right file?", line)
+
+
+def _merge(fields: Fields, value: Any, line: int) -> None:
+    """`<<: *x`: the fields of another mapping, or of several, where there are none of that name."""
+    for other in value if isinstance(value, list) else [value]:
+        if not isinstance(other, Fields):
+            raise YamlMistake("`<<` takes the fields of another value: <<: *name", line + 1)
+        for key, item in other.items():
+            if key not in fields:
+                fields[key] = item
+                fields.lines[key] = line
+
+
+#: What libyaml says, and how an admin would.
+_WORDS = (
+    (
+        "found character that cannot start any token",
+        "begins with a tab, or with one of @ ` %: put blanks there, or quotes around the text",
+    ),
+    ("tab character", "has a tab where blanks have to be"),
+    (
+        "mapping values are not allowed",
+        "has a second `: ` in one line, or is indented too far; a text with `: ` is put into quotes",
+    ),
+    ("block sequence entries are not allowed", "has a list item (`- `) where none may be; look at the line before it"),
+    ("did not find expected ',' or", "has brackets that are not closed, or a comma is missing"),
+    ("did not find expected node content", "has a value missing, or a bracket or comma too many"),
+    (
+        "did not find expected key",
+        "is indented otherwise than the lines around it, or a quote or bracket is not closed",
+    ),
+    ("did not find expected '-' indicator", "is indented otherwise than the items (`- `) around it"),
+    (
+        "could not find expected ':'",
+        "has no `: ` between a field and its value; look at the line before it, too",
+    ),
+    ("found unexpected end of stream", "a quote is opened and not closed"),
+    ("found unexpected document indicator", "a quote is opened and not closed"),
+    (
+        "did not find expected <document start>",
+        "is text behind the end of the content; look at how it is indented",
+    ),
+    ("did not find expected alphabetic", "has `*` or `&` at the start of a text; put the text into quotes"),
+    ("found unknown escape character", "has a backslash between double quotes; use single quotes"),
+    ("found undefined tag handle", "begins with `!`, which is a tag in YAML; put the text into quotes"),
+)
+
+
+def _words(error: yaml.MarkedYAMLError) -> str:
+    text = error.problem or ""
+    return next((words for problem, words in _WORDS if problem in text), text or "cannot be read")
