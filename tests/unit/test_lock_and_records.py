@@ -94,6 +94,7 @@ def test_nobody_else_reads_it(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         begun = record(tmp_path / "runs")
+        begun.heading("a playbook")
         begun.finish({"status": "ok"}, 0)
     finally:
         os.umask(old)
@@ -102,6 +103,7 @@ def test_nobody_else_reads_it(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_mode & 0o777 for path in begun.directory.iterdir()} == {
         "run.json": 0o600,
         "result.json": 0o600,
+        "log.txt": 0o600,
     }
 
 

@@ -18,8 +18,10 @@ from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
+from gpuadmin.options import Options
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.session import opened
 from tests.unit.actions.test_image_verbs import B, manifest, node
 from tests.unit.support import UIDS, make_site
 
@@ -130,6 +132,20 @@ def test_a_look_and_the_work_are_one_record_with_one_log(ansible: Ansible, cli: 
     )  # fmt: skip
 
 
+def test_a_run_on_no_host_is_no_run(ansible: Ansible) -> None:
+    """To Ansible an empty limit means all hosts."""
+    with opened("backup", Options(yes=True)) as session:
+        assert session.run("backup", [], {}, check=False) == RunResult({})
+        assert session.record is None
+    assert ansible.asked == []
+
+
+def test_every_run_is_told_the_site_s_host_keys(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("push-image", "b", "--yes")
+    assert code == 0, err
+    assert {one.known_hosts for one in ansible.asked} == {ansible.site / "known_hosts"}
+
+
 def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
     monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
@@ -137,6 +153,38 @@ def test_who_says_no_after_a_look_leaves_a_record(ansible: Ansible, cli: Cli, mo
     (record,) = ansible.records
     assert (record["status"], record["exit_code"]) == ("refused", ExitCode.REFUSED)
     assert [one.check for one in ansible.asked] == [True]
+
+
+#: Verbs that ask before they do something; what they look at first is in check mode.
+ASKING = {
+    **{name: [word for word in given if word != "--yes"] for name, given in LOOKING.items()},
+    "build by hand": ["build-image", "c", "--shell"],
+    "backup": ["backup"],
+    "clear": ["clear-leftovers"],
+    "lock": ["lock-user", "minji"],
+    "prepare": ["prepare-root"],
+    "provision": ["provision"],
+    "remove": ["remove-user", "minji", "--archive-home"],
+    "restore": ["restore-home", "minji", "--in-place"],
+    "sync": ["sync-users"],
+    "verify": ["verify-backup"],
+}
+
+
+@pytest.mark.parametrize("arguments", ASKING.values(), ids=ASKING.keys())
+def test_who_says_no_has_changed_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    before = {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()}
+    code, _, err = cli(*arguments)
+    assert (code, "not confirmed" in err) == (ExitCode.REFUSED, True), err
+    changing = [
+        one.playbook for one in ansible.asked if not one.check and one.variables.get("gpuadmin_phase") != "facts"
+    ]
+    assert changing == []
+    assert {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()} == before
 
 
 def test_nobody_is_asked_where_it_is_not_known_what_would_happen(

@@ -125,6 +125,14 @@ def test_every_verb_that_writes_remembers(ansible: Ansible, cli: Cli) -> None:
     assert (site_of(ansible) / "runs" / "uids.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_was_not_brought_to_the_hosts_is_not_remembered(ansible: Ansible, cli: Cli) -> None:
+    """A slip in users.yml that no host has taken can be corrected."""
+    ansible.answer = EVERYTHING_AWAY
+    users_yml(ansible).write_text(USERS.replace("uid: 20000", "uid: 20009"))
+    assert cli("sync-users", "--yes")[0] == ExitCode.HOST_UNREACHABLE
+    assert 20009 not in recall(site_of(ansible)).uids
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"uids": []}', '{"uids": {"x": "a"}}', "", "null", "[" * 9000])
 def test_a_memory_that_cannot_be_read_stops_and_says_where(ansible: Ansible, cli: Cli, text: str) -> None:
     (site_of(ansible) / "runs" / "uids.json").write_text(text)

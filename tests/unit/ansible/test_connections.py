@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,20 @@ def test_another_persons_is_refused(ours: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(connections.os, "getuid", lambda: other)
     with pytest.raises(GpuadminError, match="belongs to somebody else"):
         connections.directory(tmp_path / "known_hosts")
+
+
+def test_a_connection_that_another_run_uses_is_not_cut(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that change nothing, or one that does and one that looks, share the connections of a site."""
+    control = connections.directory(tmp_path / "known_hosts")
+    asked: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_more: asked.append(command))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(control / "node1"))
+        connections.close(control)
+        connections.close(control, at_once=True)
+    assert [command[command.index("-O") + 1] for command in asked] == ["stop", "exit"]
 
 
 def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,14 @@ def test_snapshots(tmp_path: Path) -> None:
         assert not (point / "other").exists()
 
 
+def test_a_deletion_is_durable_unless_it_need_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(btrfs, "run", lambda command, **_more: asked.append(command))
+    btrfs.delete(["/a"])
+    btrfs.delete(["/b"], durable=False)
+    assert ["--commit-after" in command for command in asked] == [True, False]
+
+
 @pytest.mark.btrfs
 def test_deleting(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:

@@ -135,6 +135,30 @@ def test_work_that_is_killed_ends_without_a_word(tmp_path: Path) -> None:
     assert perform(systemd, tmp_path, QUICK) == SAID
 
 
+def test_two_at_once_begin_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is at work is looked at, and it is begun, under one lock."""
+    systemd, asked = Systemd(), []
+
+    def held(path: str) -> Any:
+        asked.append(path)
+        raise NodeError(f"{path} is held")
+
+    monkeypatch.setattr(unit, "flocked", held)
+    with pytest.raises(NodeError, match="is held"):
+        perform(systemd, tmp_path, QUICK)
+    with pytest.raises(NodeError, match="is held"):
+        unit.attend(unit.Job("x", program, QUICK, "x", base=str(tmp_path), run=systemd), "first", 0)
+    assert asked == [str(tmp_path / "jobs/x.lock")] * 2
+    assert systemd.started == 0
+
+
+def test_what_a_job_is_asked_and_says_is_root_s_alone(tmp_path: Path) -> None:
+    assert perform(Systemd(), tmp_path, QUICK) == SAID
+    place = tmp_path / "jobs/x"
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert {(place / name).stat().st_mode & 0o777 for name in (unit.REQUEST, unit.RESULT)} == {0o600}
+
+
 def test_without_systemd_it_is_done_here(tmp_path: Path) -> None:
     assert unit.perform("x", program, QUICK, systemd=False, base=str(tmp_path)) == SAID
     assert list(tmp_path.iterdir()) == []

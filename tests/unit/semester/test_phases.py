@@ -6,16 +6,24 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from gpuadmin.actions.semester.data import Backup, Prune, Wipe
+from gpuadmin.actions.semester.hosts import persons
+from gpuadmin.actions.semester.phase import Outcome
+from gpuadmin.actions.semester.reopen import Reopen
+from gpuadmin.actions.semester.reset import Request
 from gpuadmin.ansible.runner import Invocation
-from gpuadmin.results import RunResult
+from gpuadmin.errors import ExitCode, UnreachableError
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.names import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE
 from tests.unit.semester.cluster import Cluster
+from tests.unit.support import SETTINGS
 
 pytestmark = pytest.mark.btrfs
 Cli = Callable[..., tuple[int, str, str]]
@@ -151,6 +159,92 @@ def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: H
     assert cluster.locked == {"minji", "jiho"} - again
     assert heard.asked[True]["unlock"] == heard.asked[False]["unlock"]
     assert heard.answers[True]["unlock"] == heard.answers[False]["unlock"]
+
+
+class Playing:
+    """A reset as the phase `backup` sees it, with a host of the group `backup`; `bad`: the parts that fail there."""
+
+    def __init__(self, *bad: str, leave_pending: bool = False) -> None:
+        self.bad, self.played = bad, list[str]()
+        self.decision = SimpleNamespace(backup=MADE, going=())
+        self.request = Request(leave_pending=leave_pending)
+
+    def named(self, *groups: str) -> list[str]:
+        return [{"storage": "storage1", "backup": "backup1"}[group] for group in groups]
+
+    def play(self, part: str, **_given: Any) -> RunResult:
+        self.played.append(part)
+        return RunResult({"storage1": HostResult("failed" if part in self.bad else "ok", message="is full")})
+
+
+def test_what_is_out_of_sight_is_somebodys_by_the_whole_name() -> None:
+    facts = SimpleNamespace(waiting=lambda: [f"{MADE}/{name}" for name in ("minji", COPY, "minji2")] + [f"{OLD}/minji"])
+    reset: Any = SimpleNamespace(decision=SimpleNamespace(backup=MADE), facts=facts)
+    assert Wipe(reset)._waiting("minji") == ["minji", COPY]
+    assert Wipe(reset)._waiting("min") == []
+
+
+def test_a_backup_that_failed_is_not_copied_and_ends_the_reset() -> None:
+    reset: Any = Playing("backup", leave_pending=True)
+    assert Backup(reset).run(check=False).code == ExitCode.HOST_FAILED
+    assert reset.played == ["backup"]
+
+
+def test_a_second_copy_that_failed_is_pending() -> None:
+    reset: Any = Playing("copy")
+    outcome = Backup(reset).run(check=False)
+    assert (outcome.code, outcome.pending) == (ExitCode.HOST_FAILED, {"storage1": "is full"})
+    reset = Playing("copy", leave_pending=True)
+    outcome = Backup(reset).run(check=False)
+    assert (outcome.code, outcome.pending) == (ExitCode.DONE, {"storage1": "is full"})
+    reset = Playing()
+    assert Backup(reset).run(check=True).code == ExitCode.DONE
+    assert reset.played == ["backup"], "what is to be copied is not there in a check"
+
+
+def wiped(name: str, uid: int) -> SimpleNamespace:
+    return SimpleNamespace(name=name, uid=uid, directories=(name,))
+
+
+def test_whose_home_was_kept_keeps_the_account_on_hosts_too() -> None:
+    reset: Any = SimpleNamespace(
+        state=SimpleNamespace(done={WIPE: {"kept": {"jiho": "was given away"}}}, pending={}),
+        decision=SimpleNamespace(leaving=[wiped("minji", 20000), wiped("jiho", 20001)]), by_registry=True,
+        named=lambda *_groups: ["node1"],
+    )  # fmt: skip
+    assert Reopen(reset).variables(check=False) == {"gpuadmin_absent": [{"name": "minji", "uid": 20000}]}
+    assert Reopen(reset).hosts(check=False) == ["node1"]
+    reset.by_registry = False
+    assert Reopen(reset).hosts(check=False) == [], "accounts of a directory are not ours to remove"
+
+
+def test_a_home_that_a_host_has_not_wiped_is_kept() -> None:
+    reset: Any = SimpleNamespace(
+        decision=SimpleNamespace(backup=MADE, leaving=[wiped("minji", 20000)]), named=lambda *_groups: [],
+        facts=SimpleNamespace(backups=list, waiting=list, hosts={}), state=SimpleNamespace(pending={}),
+        request=Request(leave_pending=True),
+    )  # fmt: skip
+    homes = {"homes": {"minji": {"problem": "was given away"}}}
+    outcome = Wipe(reset).result(RunResult({"storage1": HostResult("failed", reports=homes)}))
+    assert outcome.result["kept"] == {"minji": "was given away"}
+
+
+def test_a_wipe_is_refused_where_homes_are_not_known() -> None:
+    reset: Any = SimpleNamespace(look=lambda: None, facts=SimpleNamespace(homes_unknown="storage1 does not answer"))
+    with pytest.raises(UnreachableError, match="storage1 does not answer; nothing is done"):
+        Wipe(reset).require()
+
+
+def test_a_host_that_did_not_say_which_backups_are_old_is_pending() -> None:
+    reset: Any = SimpleNamespace(named=lambda *_groups: ["storage1"], request=Request(leave_pending=True))
+    prune = Prune(reset)
+    prune.predicted = Outcome(hosts={"storage1": HostResult("unreachable", message="is away")})
+    assert prune.hosts(check=False) == []
+    assert prune.result(RunResult({})).pending == {"storage1": "is away"}
+
+
+def test_a_uid_that_is_not_a_person_s_is_told_to_no_host() -> None:
+    assert [one["name"] for one in persons({"minji": 20000, "root": 0, "postgres": 999}, SETTINGS)] == ["minji"]
 
 
 def old(name: str) -> list[str]:

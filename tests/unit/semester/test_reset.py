@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -399,6 +400,18 @@ def test_a_home_that_changed_hands_stays(cluster: Cluster, cli: Cli) -> None:
     assert "jiho" not in cluster.picture()["homes"]
 
 
+def test_a_check_sends_no_mail(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    path, mails = cluster.site / "gpuadmin.yml", tmp_path / "mails"
+    text = path.read_text().replace("2026-01-31", f"{date.today() + timedelta(days=3)}")
+    path.write_text(text + "mail: {host: smtp.example.org, sender: gpu@example.org}\n")
+    code, _out, err = cli("semester-reset", "--check", "--mail-dir", str(mails))
+    assert code == 0, err
+    assert not mails.exists()
+    code, _out, err = cli("semester-reset", "--phase", "announce", "--yes", "--mail-dir", str(mails))
+    assert code == 0, err
+    assert len(list(mails.iterdir())) == 1
+
+
 def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Days may pass between announce and the rest; which backup is the newest is told by their names."""
     import gpuadmin.actions.semester.reset as module
@@ -625,3 +638,73 @@ def test_a_phase_that_is_pending_somewhere_holds_up_the_next(cluster: Cluster, c
     assert cli("semester-reset", "--phase", "lock", "--yes")[0] == 0
     assert cluster.locked_on("node2", "minji")
     assert cli("semester-reset", "--phase", "end-sessions", "--yes")[0] == 0
+
+
+def test_who_was_locked_before_it_is_not_let_in(cluster: Cluster, cli: Cli) -> None:
+    """Somebody stays, and was locked for another reason."""
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("{name: seo,", "{name: seo, locked: true,"))
+    for phase in ("announce", "lock", "end-sessions"):
+        code, _out, err = cli("semester-reset", "--phase", phase, "--yes")
+        assert code == 0, err
+    assert "unlock" not in parts(cluster)
+    assert users.read_text().count("locked: true") == 3
+
+
+def test_who_was_locked_before_is_known_from_the_first_lock(cluster: Cluster, cli: Cli) -> None:
+    """Locked again, because a node was away the first time: all are locked by then, by the reset itself."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    cluster.away = {"node2"}
+    assert cli("semester-reset", "--phase", "lock", "--yes")[0] == 4
+    cluster.away = set()
+    assert cli("semester-reset", "--phase", "lock", "--yes")[0] == 0
+    assert cluster.locked == {"minji", "jiho"}
+    assert cli("semester-reset", "--abort", "--yes")[0] == 0
+    assert cluster.locked == set()
+
+
+def test_who_was_locked_before_is_written_down_before_anybody_is_locked(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would know after a cut whom an abort lets in again."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    users, real = (cluster.site / "users.yml").read_text(), Journal.write
+
+    def write(self: Journal, event: str, **more: Any) -> None:
+        if event == "unlocked-before":
+            raise Cut
+        real(self, event, **more)
+
+    monkeypatch.setattr(Journal, "write", write)
+    with pytest.raises(Cut):
+        cli("semester-reset", "--phase", "lock", "--yes")
+    assert (cluster.site / "users.yml").read_text() == users
+
+
+def test_an_abort_that_did_not_reach_all_is_not_done(cluster: Cluster, cli: Cli) -> None:
+    for phase in ("announce", "lock"):
+        assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
+    cluster.away = {"node2"}
+    code, _out, err = cli("semester-reset", "--abort", "--yes")
+    assert code == 3, err
+    assert "node2" in err
+    assert journal(cluster).state().open
+    cluster.away = set()
+    assert cli("semester-reset", "--abort", "--yes")[0] == 0
+    assert not journal(cluster).state().open
+    assert cluster.locked == set()
+
+
+def test_an_abort_before_anybody_was_locked_asks_no_host_for_anything(cluster: Cluster, cli: Cli) -> None:
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, locked: true"))
+    before = users.read_text()
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    assert cli("semester-reset", "--abort", "--yes")[0] == 0
+    assert parts(cluster) == {"facts"}
+    assert users.read_text() == before
+
+
+def parts(cluster: Cluster) -> set[str]:
+    """What hosts were asked for, but in check mode."""
+    return {str(one.variables["gpuadmin_phase"]) for one in cluster.asked if not one.check}

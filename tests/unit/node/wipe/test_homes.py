@@ -47,6 +47,19 @@ def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     assert (again.operations, again.entries["minji"].status, rest) == ([], "absent", {})
 
 
+def test_what_is_reported_to_have_gone_is_on_the_disk(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut nobody would look for it: the journal says that it is done."""
+    storage.home(*MINJI)
+    storage.backup()
+    synced: list[list[str]] = []
+    trash = storage.root / wipe.TRASH
+    monkeypatch.setattr(wipe, "sync_filesystem", lambda _path: synced.append(storage.names))
+    storage.wipe(MINJI)
+    assert synced == [[trash.name]], "homes are out of sight"
+    wipe.empty_trash(storage.wiping(MINJI))
+    assert synced[1:] == [[]], "and deleted"
+
+
 def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
