@@ -303,5 +303,5 @@ def test_push_image_while_somebody_hostile_is_logged_in(imaged: Cluster) -> None
         attack.install(node, ["person.py"])
         attack.start("minji", node)
     time.sleep(20)  # the attack is in full swing
-    imaged.gpuadmin("push-image", "one", "--yes")
+    imaged.gpuadmin("push-image", "one", "--force", "--yes")  # people are logged in
     whole.check("one")
