@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.cluster import KEEP, REPOSITORY, Cluster, provisioned_lab
 from tests.e2e.cluster import LAB as PREFIX
-from tests.e2e.cluster import REPOSITORY, Cluster, provisioned_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]
 LAB = f"{PREFIX}-single"
@@ -24,6 +24,8 @@ def output(*command: str) -> str:
 def cluster() -> Iterator[Cluster]:
     with provisioned_lab(LAB, REPOSITORY / ".cache" / "e2e-single", "--light", "--nodes", "1") as found:
         yield found
+    if KEEP:
+        return
     # nothing of it is left on this machine: no process, no mount, no loop device, no network
     assert f"lab/{LAB}/hosts" not in output("losetup", "-a")
     assert f"gpuadmin-lab-{LAB}" not in output("ip", "netns")
