@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpuadmin.ansible.invocation import Invocation
-from gpuadmin.cli import main
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.support import make_site
 
@@ -69,19 +67,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     return fake
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    def go(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpuadmin", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return int(left.value.code), captured.out, captured.err
-
-    return go
 
 
 def test_push(cli: Cli, cluster: Cluster) -> None:
