@@ -12,7 +12,6 @@ import pytest
 from tests.unit.actions.test_verbs import Ansible, Cli
 from tests.unit.mail.conftest import Server, StartServer
 
-DEADLINE = date.today() + timedelta(days=5)
 USERS = """\
 users:
   - {name: minji, uid: 20000, email: minji@example.org}
@@ -21,12 +20,17 @@ users:
 """
 
 
+def deadline() -> date:
+    """Of each test: a whole run may cross midnight."""
+    return date.today() + timedelta(days=5)
+
+
 def prepare(ansible: Ansible, server: Server | None, **mail: Any) -> Path:
     assert ansible.site is not None
     port = 9 if server is None else server.port
     settings = {
         "name": "test",
-        "term": {"name": "2026-2", "deadline": str(DEADLINE)},
+        "term": {"name": "2026-2", "deadline": str(deadline())},
         "mail": {"host": "127.0.0.1", "port": port, "security": "none", "sender": "gpu@example.org", **mail},
     }
     (ansible.site / "gpuadmin.yml").write_text(json.dumps(settings))
@@ -184,7 +188,7 @@ def test_a_sites_own_template(ansible: Ansible, cli: Cli, tmp_path: Path) -> Non
 def test_who_is_extended_gets_no_reminder(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
     server = serve()
     site = prepare(ansible, server)
-    code, out, err = cli("extend-term", "minji", "--until", str(DEADLINE + timedelta(days=90)), "--yes")
+    code, out, err = cli("extend-term", "minji", "--until", str(deadline() + timedelta(days=90)), "--yes")
     assert code == 0, err
     assert "stays beyond 2026-2" in out
     assert ansible.asked[0].playbook == "extend-term"
@@ -192,7 +196,7 @@ def test_who_is_extended_gets_no_reminder(ansible: Ansible, cli: Cli, serve: Sta
     assert "stays: 2026-2" in (site / "users.yml").read_text()
     cli("notify", "--yes")
     assert server.recipients == ["jiho@example.org"]
-    for arguments in (["minji", "--until", "soon"], ["minji", "--until", str(DEADLINE)], ["nobody"]):
+    for arguments in (["minji", "--until", "soon"], ["minji", "--until", str(deadline())], ["nobody"]):
         code, _, err = cli("extend-term", *arguments, "--yes")
         assert code == 2, err
     assert len(ansible.asked) == 1
