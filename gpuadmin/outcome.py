@@ -15,9 +15,9 @@ from gpuadmin.session import Session
 from gpuadmin.text import counted
 
 
-def finish(session: Session, code: int, result: Mapping[str, Any]) -> int:
-    """End a verb that has shown what people see of it. Returns the exit code."""
-    return _say(session, session.settle(code, result), code)
+def finish(session: Session, code: int, result: Mapping[str, Any], run: RunResult | None = None) -> int:
+    """End a verb that has shown what people see of it, and of its run. Returns the exit code."""
+    return _say(session, session.settle(code, result, run), code)
 
 
 def report(

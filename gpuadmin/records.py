@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,8 @@ from gpuadmin.reading import read_record
 from gpuadmin.who import who
 
 _ID = re.compile(r"\d{8}T\d{6}-[a-z-]+-[0-9a-f]{4}")
+_VERB = slice(len("20261231T235959-"), None)  # what of an id begins with the verb
+_OFTEN, _OFTEN_KEPT = "status-", 5
 _RUN = {"id": str, "verb": str, "arguments": list, "check": bool, "who": str, "started": str, "plan": dict}
 _RESULT = {"status": str, "exit_code": int, "ended": str}
 _RUNNING = "running"
@@ -100,20 +102,22 @@ class Record:
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
     """All recorded runs, newest first. A run without a result was cut off or is still going on."""
-    found = []
+    return [run for run, _ in history(runs)]
+
+
+def history(runs: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Yield all recorded runs, newest first, each with its result where that is whole."""
     for directory in sorted(_directories(runs), reverse=True):
         run = _read(directory / "run.json")
         if not _is_run(run):
-            run = _damaged(directory.name)
-            found.append(run)
+            yield _damaged(directory.name), None
             continue
         result = _read(directory / "result.json")
         there = os.path.lexists(directory / "result.json")
-        if not _is_result(result):
-            result = {"status": "damaged" if there else "unfinished", "exit_code": None, "ended": None}
-        run |= {key: result[key] for key in ("status", "exit_code", "ended")}
-        found.append(run)
-    return found
+        if _is_result(result):
+            yield run | {key: result[key] for key in ("status", "exit_code", "ended")}, result
+        else:
+            yield run | {"status": "damaged" if there else "unfinished", "exit_code": None, "ended": None}, None
 
 
 def _damaged(identity: str) -> dict[str, Any]:
@@ -158,16 +162,21 @@ def _log(path: Path) -> str:
 def prune_runs(runs: Path, keep: int) -> list[str]:
     """Delete the oldest run directories beyond `keep`; return the ids deleted. Other files in runs/ stay.
 
+    Of status, which somebody may run every minute, few are kept: they would push out the records of what was done.
+
     So does the record of a run that goes on, and what cannot be deleted, because it is somebody else's or another run
     deletes it, too: the next run tries again.
     """
-    old = [one for one in sorted(_directories(runs), reverse=True)[keep:] if not _goes_on(one)]
+    newest = sorted(_directories(runs), reverse=True)
+    often = [one for one in newest if one.name[_VERB].startswith(_OFTEN)][_OFTEN_KEPT:]
+    rest = [one for one in newest if one not in set(often)]
+    old = [one for one in (*often, *rest[keep:]) if not goes_on(one)]
     for directory in old:
         shutil.rmtree(directory, ignore_errors=True)
     return [directory.name for directory in old if not directory.exists()]
 
 
-def _goes_on(directory: Path) -> bool:
+def goes_on(directory: Path) -> bool:
     """Whether the run of a record has not ended; the lock of one that was killed went with it."""
     try:
         with (directory / _RUNNING).open("r+", encoding="ascii") as stream:

@@ -133,12 +133,14 @@ class Session:
         check: bool,
         label: str | None = None,
         quiet: bool = False,
+        secrets: Secrets | None = None,
     ) -> RunResult:
         """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
 
         `hosts`: their names, none of which are no run; None: all that --limit leaves. `label`: what the log calls it.
-        `quiet`: what happens on hosts is not shown while it happens. What goes wrong there is in the result, and so is
-        an interruption; GpuadminError is raised only where Ansible could not be started.
+        `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. What goes
+        wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
+        started.
         """
         if hosts is not None and not hosts:
             return RunResult({})
@@ -153,7 +155,7 @@ class Session:
             limit=self.options.limit if hosts is None else ",".join(hosts),
             check=check,
             verbosity=self.options.verbose,
-            secrets=self.secrets,
+            secrets=self.secrets if secrets is None else secrets,
             log=log,
         )
         with Progress(self.console, verbose=self.options.verbose) as progress:
@@ -217,20 +219,27 @@ class Session:
 
 @contextmanager
 def opened(
-    verb: str, options: Options, *, changes: bool = True, check: bool = False, forget: Sequence[str] = ()
+    verb: str,
+    options: Options,
+    *,
+    changes: bool = True,
+    check: bool = False,
+    forget: Sequence[str] = (),
+    exclusive: bool = True,
 ) -> Iterator[Session]:
     """Load the site; for a verb that changes things hold its lock from before the plan to after the run.
 
     Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
-    `check`: nothing is changed, for another reason than --check. What ends a verb in the middle is in its record.
+    `check`: nothing is changed, for another reason than --check. `exclusive`: False for a verb that leaves the site
+    alone (run): it goes on beside others. What ends a verb in the middle is in its record.
     """
     check = check or options.check or not changes
     with ExitStack() as stack:
         directory = find_site(options.site)
-        if not check:
+        if exclusive and not check:
             stack.enter_context(site_lock(directory / "runs", verb))
         site = load_site(str(directory))
-        if changes:
+        if exclusive and changes:
             found = recall(directory).contradictions(site.registry.registry, but=forget)
             refuse_contradictions(found, "users.yml")
         session = Session(verb, options, site, check, make_console(json=options.json))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import logging
 import socket
 from collections.abc import Iterable
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 
 import paramiko
 
+from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import is_hash_of, known_as
 
@@ -32,8 +31,7 @@ class HostKey:
     @property
     def fingerprint(self) -> str:
         """As `ssh-keygen -lf` shows it."""
-        digest = hashlib.sha256(base64.b64decode(self.blob)).digest()
-        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+        return key_fingerprint(self.blob)
 
     @property
     def pattern(self) -> str:

@@ -28,12 +28,12 @@ def read_keys(given: Sequence[str]) -> tuple[str, ...]:
         if item.split(" ", 1)[0] in KEY_TYPES:
             keys.append(item.strip())
             continue
-        path = Path(item).expanduser()
-        if "\n" in item or len(item) > 1024 or not path.is_file():
+        if not is_file(item):
             raise ConfigError(
                 f"--key {item[:60]!r}: neither a public key nor a file",
                 hint="give the content of a .pub file in quotes, or the file's path",
             )
+        path = Path(item).expanduser()
         found = [
             line.strip()
             for line in read_limited(path, MOST_OF_KEYS).decode("utf-8", errors="replace").splitlines()
@@ -43,6 +43,14 @@ def read_keys(given: Sequence[str]) -> tuple[str, ...]:
             raise ConfigError(f"{path}: holds no key")
         keys.extend(found)
     return tuple(keys)
+
+
+def is_file(text: str) -> bool:
+    """Whether an argument is the path of a file, whatever else somebody may have typed."""
+    try:
+        return Path(text).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or in the home of nobody
+        return False
 
 
 def read_people(source: str) -> list[Request]:

@@ -3,27 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuadmin.accounts import requests as accounts
 from gpuadmin.accounts.importing import read_keys, read_people
-from gpuadmin.actions.shared.accounts import converge, perform, uids_elsewhere
-from gpuadmin.options import Options
-from gpuadmin.session import opened
+from gpuadmin.actions.shared.accounts import Change, account_result, converge, perform, uids_elsewhere
+from gpuadmin.actions.shared.mails import Post, plan_letters, preview_document, show_letters
+from gpuadmin.actions.shared.welcome import Welcomes, mail_those_with_account, welcomes
+from gpuadmin.config.schema import Settings, User
+from gpuadmin.errors import ExitCode
+from gpuadmin.options import MailOptions, Options
+from gpuadmin.outcome import finish, nothing, report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
 
 def add_user(
-    options: Options, names: Sequence[str], *, source: str | None, keys: Sequence[str], fields: Mapping[str, Any]
+    options: Options,
+    mail: MailOptions,
+    names: Sequence[str],
+    *,
+    source: str | None,
+    keys: Sequence[str],
+    fields: Mapping[str, Any],
+    send: bool | None = None,
 ) -> int:
-    """Add the people named, with these keys and fields, or those of a file. Returns the exit code."""
+    """Add the people named, with these keys and fields, or those of a file. Returns the exit code.
+
+    `send`: whether they are mailed; None: as the site says (mail.welcome).
+    """
     given = {**fields, **({"keys": list(read_keys(keys))} if keys else {})}
-    with opened("add-user", options) as session:
+    with opened("add-user", options, changes=not mail.preview) as session:
         requests = read_people(source) if source else [accounts.request({"name": name, **given}) for name in names]
         site = session.site
         registry = accounts.add(site.registry, site.settings, requests)
-        if any(site.registry.find(request.name) is None for request in requests):
+        new = [request.name for request in requests if site.registry.find(request.name) is None]
+        if new and not mail.preview:
             registry = accounts.add(site.registry, site.settings, requests, uids_elsewhere(session))
         people = accounts.known(registry, [request.name for request in requests])
         title = f"Add {counted(len(people), 'account')} to {site.settings.name}"
-        return perform(session, converge(session, registry, people, title=title))
+        change = converge(session, registry, people, title=title)
+        if not (_by_setting(site.settings) if send is None else send):
+            return perform(session, change)
+        post = Post.of(session, mail)
+        found = welcomes(session, people, new, post, mail, asked=send is True)
+        if mail.preview:
+            return _preview(session, found, post, mail)
+        return _perform(session, change, people, found, post)
+
+
+def _by_setting(settings: Settings) -> bool:
+    return settings.mail is not None and settings.mail.welcome
+
+
+def _preview(session: Session, found: Welcomes, post: Post, mail: MailOptions) -> int:
+    """Print every mail that would be sent. Returns the exit code."""
+    letters = list(found.letters.values())
+    if not session.options.json:
+        show_letters(letters, post.renderer)
+    if mail.directory is not None:
+        post.write_previews(letters)
+    stuck = [entry.document() for entry in found.stuck]
+    return finish(session, ExitCode.DONE, {**preview_document(letters, post.renderer), "stuck": stuck})
+
+
+def _perform(session: Session, change: Change, people: Sequence[User], found: Welcomes, post: Post) -> int:
+    """What `perform` does, and then mail those who have their account. Returns the exit code."""
+    builder = PlanBuilder(change.plan.title, steps=list(change.plan.steps), warnings=list(change.plan.warnings))
+    plan_letters(builder, list(found.letters.values()))
+    if found.silent:
+        builder.warn(f"not mailed, for they have no address (--email): {', '.join(found.silent)}")
+    for entry in found.stuck:
+        builder.warn(entry.summary)
+    change = replace(change, plan=builder.build())
+    if not session.plan(change.plan):
+        return nothing(session)
+    session.confirm()
+    if not session.check:
+        # owed before anybody is registered: a run that is cut off is not to forget them
+        post.ledger.owe(list(found.letters.values()))
+    session.save(change.registry, forget=change.forget)
+    run = session.run(session.verb, None, change.variables, check=session.check)
+    mails, good = mail_those_with_account(session, run, people, found.letters, post)
+    code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
+    stuck = [entry.document() for entry in found.stuck]
+    return report(session, run, {**account_result(run), **mails, "stuck": stuck}, code=code)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gpuadmin.actions.shared.accounts import account_result, converge
 from gpuadmin.actions.shared.applications import Prepared, lists_document, prepare, preview, show_lists
-from gpuadmin.actions.shared.mails import Post, mails_document, perform_mail, plan_letters
+from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
+from gpuadmin.actions.shared.welcome import mail_those_with_account
 from gpuadmin.applications.matching import Lists, sort_applications
 from gpuadmin.applications.read import read_form, read_members, with_map
-from gpuadmin.config.schema import User
-from gpuadmin.console import echo
-from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
+from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import Plan, PlanBuilder
-from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
@@ -72,7 +69,9 @@ def _apply(session: Session, lists: Lists, mail: MailOptions, *, tell_unknown: b
         post.ledger.owe(list(prepared.welcomes.values()))
     session.save(prepared.registry)
     run = session.run("import-applications", None, change.variables, check=session.check)
-    mails, good = _mail(session, run, prepared, post)
+    mails, good = mail_those_with_account(
+        session, run, prepared.people, prepared.welcomes, post, others=prepared.asks
+    )  # fmt: skip
     code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
     return report(session, run, {**account_result(run), **mails, **result}, code=code)
 
@@ -87,35 +86,3 @@ def _plan(accounts: Plan, prepared: Prepared, lists: Lists) -> Plan:
     for stuck in prepared.stuck:
         builder.warn(stuck.summary)
     return builder.build()
-
-
-def _mail(session: Session, run: RunResult, prepared: Prepared, post: Post) -> tuple[Mapping[str, Any], bool]:
-    """Mail those who have an account now, and the incomplete ones. Returns what became of it, and whether all went."""
-    if session.check or run.interrupted:
-        return mails_document(()), True
-    done = with_account(run, prepared.people)
-    waiting = [user.name for user in prepared.people if user.name not in done]
-    if waiting:
-        echo(f"Not mailed before they have a home and an account: {', '.join(waiting)}", err=True)
-    try:
-        deliveries = post.send([*(prepared.welcomes[name] for name in done), *prepared.asks], session.console)
-    except GpuadminError as error:
-        error.show()
-        owed = [user.name for user in prepared.people]
-        return {**mails_document(()), "not_mailed": owed, "error": error.message}, False
-    good = all(delivery.good for delivery in deliveries)
-    return {**mails_document(deliveries), "not_mailed": waiting}, good
-
-
-def with_account(run: RunResult, people: Sequence[User]) -> list[str]:
-    """The names of those who have a home and can log in to at least one node."""
-
-    def fine(kind: str, name: str, bad: Sequence[str]) -> bool:
-        found = [(host.reports.get(kind) or {}).get(name) for host in run.hosts.values()]
-        return any(entry is not None and entry["status"] not in bad for entry in found)
-
-    return [
-        user.name
-        for user in people
-        if fine("homes", user.name, ("conflict",)) and fine("users", user.name, ("conflict", "unknown"))
-    ]

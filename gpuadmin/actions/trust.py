@@ -8,7 +8,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
-from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
+from gpuadmin.errors import ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import read_text
@@ -20,46 +20,50 @@ from gpuadmin.trust import fetch_host_keys, with_pinned
 def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
     """Pin the keys of the hosts named, or of all. `replace`: also where another is pinned. Returns the exit code."""
     with opened("trust", options) as session:
-        path = session.site.known_hosts
-        text = read_text(path)
-        answers = fetch_host_keys(_hosts(session, names))
-        new, differing, states = [], [], {}
-        for key in answers:
-            if key.problem:
-                states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
-                echo(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
-                continue
-            pinned = pinned_keys(text, key.pattern)
-            state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
-            states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
-            echo(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
-            if state == "differs":
-                differing.append(key)
-            if state != "pinned":
-                new.append(key)
-        if differing and not replace:
-            raise RefusedError(
-                f"another key is pinned for {', '.join(key.host for key in differing)}: reinstalled, or not your host",
-                hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
-            )
-        if new:
-            session.confirm(f"Pin {counted(len(new), 'host key')}?")
-            try:
-                write_atomically(path, with_pinned(text, new))
-            except OSError as error:
-                raise GpuadminError(
-                    f"{path}: {error.strerror}; nothing was pinned",
-                    hint="the site must be writable for whoever runs this",
-                ) from None
-        echo(f"{len(new)} pinned in {path}", err=True)
-        code = ExitCode.HOST_UNREACHABLE if any(key.problem for key in answers) else ExitCode.DONE
-        return finish(session, code, {"hosts": states})
+        inventory = session.site.inventory
+        states = pin(session, inventory.named(names) if names else inventory.hosts, replace=replace)
+        silent = any(state["state"] == "unreachable" for state in states.values())
+        return finish(session, ExitCode.HOST_UNREACHABLE if silent else ExitCode.DONE, {"hosts": states})
 
 
-def _hosts(session: Session, names: Sequence[str]) -> Sequence[Host]:
-    """The hosts of those names, all where none is named. Raises ConfigError where there is none of a name."""
-    known = {host.name: host for host in session.site.inventory.hosts}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ConfigError(f"no such host: {', '.join(unknown)}", hint=f"hosts: {', '.join(known) or 'none'}")
-    return [known[name] for name in dict.fromkeys(names)] if names else session.site.inventory.hosts
+def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> dict[str, dict[str, str | None]]:
+    """Fetch the keys of hosts, show them, and pin those that are new, once that is confirmed; in check mode none.
+
+    Returns for each host its `state` (pinned, new, differs, unreachable), `fingerprint` and `message`. Raises
+    RefusedError where another key is pinned and `replace` is not given.
+    """
+    path = session.site.known_hosts
+    text = read_text(path)
+    new, differing = [], []
+    states: dict[str, dict[str, str | None]] = {}
+    for key in fetch_host_keys(hosts):
+        if key.problem:
+            states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
+            echo(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
+            continue
+        pinned = pinned_keys(text, key.pattern)
+        state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
+        states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
+        echo(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
+        if state == "differs":
+            differing.append(key)
+        if state != "pinned":
+            new.append(key)
+    if differing and not replace:
+        raise RefusedError(
+            f"another key is pinned for {', '.join(key.host for key in differing)}: reinstalled, or not your host",
+            hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
+        )
+    if session.check:
+        return states
+    if new:
+        session.confirm(f"Pin {counted(len(new), 'host key')}?")
+        try:
+            write_atomically(path, with_pinned(text, new))
+        except OSError as error:
+            raise GpuadminError(
+                f"{path}: {error.strerror}; nothing was pinned",
+                hint="the site must be writable for whoever runs this",
+            ) from None
+    echo(f"{len(new)} pinned in {path}", err=True)
+    return states

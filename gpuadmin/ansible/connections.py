@@ -1,13 +1,45 @@
-"""The ssh connections that stay open between runs, so that the next one begins at once."""
+"""How ssh connects to a site's hosts, and the connections that stay open between runs."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def require_ssh() -> str:
+    """Return the path of this machine's ssh. Raises GpuadminError where it has none."""
+    found = shutil.which("ssh", path=SYSTEM_PATH)
+    if found is None:
+        raise GpuadminError(
+            "this machine has no ssh",
+            hint="Debian, Ubuntu: apt install openssh-client; Fedora: dnf install openssh-clients; Arch: openssh",
+        )
+    return found
+
+
+def options(known_hosts: Path) -> tuple[str, ...]:
+    """Given a site's known_hosts, return the options of every ssh to its hosts: keys are checked, and it gives up."""
+    files = " ".join(_quoted(path) for path in (known_hosts, Path("~/.ssh/known_hosts").expanduser()))
+    named = (
+        "StrictHostKeyChecking=yes",
+        "ConnectTimeout=20",
+        "ServerAliveInterval=15",
+        "ServerAliveCountMax=4",
+        f"UserKnownHostsFile={files}",
+    )
+    return tuple(word for option in named for word in ("-o", option))
+
+
+def _quoted(path: Path) -> str:
+    # ssh splits UserKnownHostsFile at blanks and reads double quotes
+    return f'"{path}"' if " " in str(path) else str(path)
 
 
 def directory(known_hosts: Path) -> Path:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.ansible import connections
 from gpuadmin.content import collections_path, content_path
 
 # What of the controller's environment Ansible and ssh may see. ansible-runner stores the environment of a run, so
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
 
 
@@ -65,14 +66,10 @@ def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
 
 def environment(invocation: Invocation, directory: Path, control: Path) -> dict[str, str]:
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
-    known_hosts = " ".join(_quoted(path) for path in (invocation.known_hosts, Path("~/.ssh/known_hosts").expanduser()))
-    ssh = (
-        f"-C -o ControlMaster=auto -o ControlPersist=300s -o StrictHostKeyChecking=yes -o ConnectTimeout=20 "
-        f"-o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o UserKnownHostsFile='{known_hosts}'"
-    )
+    shared = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return kept | {
-        "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{SYSTEM_PATH}",
+        "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),
@@ -81,7 +78,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PIPELINING": "True",
-        "ANSIBLE_SSH_ARGS": ssh,
+        "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
         "ANSIBLE_SSH_RETRIES": "1",
         "ANSIBLE_TIMEOUT": "60",  # seconds until sudo must have begun; a node that computes at full load is slow
@@ -108,8 +105,3 @@ def unsafe(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [unsafe(item) for item in value]
     return value
-
-
-def _quoted(path: Path) -> str:
-    # ssh splits UserKnownHostsFile at blanks and reads double quotes; the whole list is in single quotes
-    return f'"{path}"' if " " in str(path) else str(path)

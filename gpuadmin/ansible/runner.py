@@ -19,9 +19,8 @@ import ansible_runner
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.interrupt import handed_on
-from gpuadmin.ansible.invocation import SYSTEM_PATH, Invocation, command_line, environment, unsafe
+from gpuadmin.ansible.invocation import Invocation, command_line, environment, unsafe
 from gpuadmin.content import content_path
-from gpuadmin.errors import GpuadminError
 from gpuadmin.results import RunResult
 
 
@@ -36,11 +35,7 @@ def run(
     `on_task(name)` and `on_host(host, outcome, detail)` are called while the run goes on. Raises GpuadminError
     only when Ansible could not be started at all; what goes wrong on hosts is in the result.
     """
-    if shutil.which("ssh", path=SYSTEM_PATH) is None:
-        raise GpuadminError(
-            "this machine has no ssh",
-            hint="Debian, Ubuntu: apt install openssh-client; Fedora: dnf install openssh-clients; Arch: openssh",
-        )
+    connections.require_ssh()
     playbook = (
         invocation.playbook
         if isinstance(invocation.playbook, Path)

@@ -9,9 +9,12 @@ from gpuadmin.config.schema import Settings, User
 from gpuadmin.mail.letter import Letter, login_hosts
 
 
-def welcome(user: User, settings: Settings, nodes: Sequence[str]) -> Letter:
-    """Given somebody with a new account and the names of the nodes, return the mail that tells them all they need."""
-    assert user.email is not None  # applicants have one
+def welcome(user: User, settings: Settings, nodes: Sequence[str], *, person: str | None = None) -> Letter:
+    """Given somebody with a new account and the names of the nodes, return the mail that tells them all they need.
+
+    `person`: how they are addressed, if not by the note, which for an applicant is their name.
+    """
+    assert user.email is not None  # who calls has looked
     term = settings.term
     return Letter(
         template="welcome",
@@ -21,7 +24,7 @@ def welcome(user: User, settings: Settings, nodes: Sequence[str]) -> Letter:
         summary=f"the account {user.name}, how to log in, Docker and conda",
         values={
             "account": user.name,
-            "person": user.note or user.name,
+            "person": person or user.note or user.name,
             "expires": user.expires,
             "docker": user.docker and settings.docker.enabled,
             "login": login_hosts(settings, nodes),

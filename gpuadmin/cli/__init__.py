@@ -27,11 +27,16 @@ SECTIONS: dict[str, dict[str, str]] = {
         "trust": "Fetch, show and pin the ssh host keys of hosts.",
     },
     "Hosts": {
+        "status": "Show the whole cluster on one screen.",
+        "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",
         "drift": "Report where hosts differ from the site.",
+        "ssh": "Log in to a host as the admin.",
+        "run": "Run a command on hosts, and show what each answers.",
     },
     "People": {
         "add-user": "Give people an account on every node.",
+        "change-user": "Change keys, address, note or Docker.",
         "remove-user": "Lock and remove accounts; homes stay.",
         "lock-user": "Stop people from logging in.",
         "unlock-user": "Let locked people log in again.",

@@ -56,8 +56,8 @@ def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Calla
         ),
         json_option,
         click.option("-v", "--verbose", count=True, help="Say more; twice or more for Ansible's own details."),
-        click.option("--ask-pass", is_flag=True, help="Ask for the ssh password of the admin account."),
-        click.option("--ask-become-pass", is_flag=True, help="Ask for the sudo password of the admin account."),
+        click.option("--ask-pass", is_flag=True, help="Ask for the ssh password."),
+        click.option("--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
     ]
     decorators += [
         click.option(

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from gpuadmin.cli._complete import paths
-from gpuadmin.cli._options import run_options
-from gpuadmin.options import Options
+from gpuadmin.cli._options import mail_options, run_options
+from gpuadmin.options import MailOptions, Options
 
 
 @click.command("add-user")
@@ -27,6 +27,13 @@ from gpuadmin.options import Options
 @click.option("--expires", metavar="DATE", help="Last day of validity, YYYY-MM-DD.")
 @click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")
 @click.option("--note", help="A remark for the admins.")
+@click.option(
+    "--mail/--no-mail",
+    "send",
+    default=None,
+    help="Whether they get the mail that applicants get: how to log in, Docker, conda. [default: mail.welcome]",
+)
+@mail_options
 @run_options()
 def command(
     names: tuple[str, ...],
@@ -37,6 +44,8 @@ def command(
     expires: str | None,
     docker: bool | None,
     note: str | None,
+    send: bool | None,
+    mail: MailOptions,
     options: Options,
 ) -> int:
     """Give people an account on every node: uid, home on the storage host, ssh key, rootless Docker.
@@ -45,6 +54,7 @@ def command(
 
     \b
     gpuadmin add-user minji --email minji@example.org --key ~/keys/minji.pub
+    gpuadmin add-user minji --email minji@example.org --key ~/keys/minji.pub --mail
     gpuadmin add-user --from new-people.csv
     """
     from gpuadmin.actions.add_user import add_user
@@ -57,4 +67,8 @@ def command(
         raise click.UsageError("--from takes everything from the file; leave the other options out")
     if len(names) > 1 and (keys or fields.keys() & {"uid", "email"}):
         raise click.UsageError("--uid, --key and --email belong to one person; use --from FILE for many")
-    return add_user(options, names, source=source, keys=keys, fields=fields)
+    if mail != MailOptions():
+        if send is False:
+            raise click.UsageError("--no-mail: leave --preview, --mail-dir and --again out")
+        send = True
+    return add_user(options, mail, names, source=source, keys=keys, fields=fields, send=send)

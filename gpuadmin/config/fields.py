@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 import unicodedata
 from datetime import date, datetime
@@ -101,6 +102,11 @@ def ssh_key(value: str) -> str:
     if raw[4 : 4 + length] != kind.encode() or len(raw) < 4 + length + 32:
         raise ValueError(f"is damaged: its content is not a whole {kind} key")
     return value
+
+
+def key_fingerprint(blob: str) -> str:
+    """Given a public key's content in base64, return what `ssh-keygen -l` shows of it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(base64.b64decode(blob)).digest()).decode().rstrip("=")
 
 
 def email(value: str) -> str:

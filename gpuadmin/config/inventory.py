@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ import yaml
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
+from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
@@ -25,6 +28,8 @@ from gpuadmin.reading import read_limited, refuse_irregular
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
+
+_MORE_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,17 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Login:
+    """How Ansible logs in to a host. `key`: a private key's file; None: ssh's own. `arguments`: more for ssh."""
+
+    address: str
+    port: int
+    user: str
+    key: str | None
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Inventory:
     """All hosts of a site, in the order of its files."""
 
@@ -68,6 +84,42 @@ class Inventory:
     def group(self, *names: str) -> tuple[Host, ...]:
         """The hosts that are in any of the groups."""
         return tuple(host for host in self.hosts if set(names) & set(host.groups))
+
+    def named(self, names: Sequence[str]) -> tuple[Host, ...]:
+        """The hosts of those names, each once, in their order. Raises ConfigError where there is none of a name."""
+        known = {host.name: host for host in self.hosts}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ConfigError(f"no such host: {', '.join(unknown)}", hint=f"hosts: {', '.join(known) or 'none'}")
+        return tuple(known[name] for name in dict.fromkeys(names))
+
+    def login(self, host: Host, settings: Settings) -> Login:
+        """Ask Ansible how it would log in to a host. Raises ConfigError where it would not use ssh."""
+        manager = _load(self.directory)
+        variables = VariableManager(loader=manager._loader, inventory=manager).get_vars(
+            host=manager.get_host(host.name), include_hostvars=False, use_cache=False
+        )
+        templar = Templar(manager._loader, {**variables, "gpuadmin_site": settings.model_dump(mode="json")})
+
+        def value(name: str) -> str:
+            try:
+                return str(templar.template(variables.get(name)) or "")
+            except AnsibleError as error:
+                raise ConfigError(f"{self.directory}: {host.name}: {name}: {error}") from None
+
+        if value("ansible_connection") not in ("", "ssh", "smart"):
+            raise ConfigError(
+                f"{host.name} is not reached over ssh: its ansible_connection is {value('ansible_connection')}",
+                hint="the inventory says so",
+            )
+        more = [word for name in _MORE_ARGUMENTS for word in shlex.split(value(name))]
+        key = value("ansible_ssh_private_key_file")
+        address, port = value("ansible_host") or host.name, value("ansible_port") or "22"
+        if not _HOST.fullmatch(address) or not port.isdecimal():
+            raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is no address of a host")
+        return Login(
+            address, int(port), value("ansible_user"), str(Path(key).expanduser()) if key else None, tuple(more)
+        )
 
     def limited(self, pattern: str | None) -> tuple[Host, ...]:
         """The hosts that an Ansible pattern names. Raises ConfigError where it names none."""

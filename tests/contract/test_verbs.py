@@ -17,8 +17,8 @@ from gpuadmin.options import Options
 ROOT = Path(__file__).resolve().parents[2]
 
 # These work on this machine alone.
-LOCAL = {"init", "check", "trust", "notify", "runs", "lab", "schema", "completion"}
-READ_ONLY = {"drift", "list-users"}
+LOCAL = {"init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion"}
+READ_ONLY = {"drift", "list-users", "status"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 
 

@@ -79,6 +79,25 @@ def test_containers_come_back_after_a_reboot_and_devices_can_be_given(cluster: C
     assert cluster.root_is_read_only("node1")
 
 
+@pytest.mark.story("change-user")
+def test_a_key_that_was_changed_opens_and_the_old_one_does_not(cluster: Cluster) -> None:
+    cluster.add("minji")
+    hers, other = cluster.key("minji"), cluster.key("other")
+    cluster.person("minji", "node1", "true")
+    cluster.gpuadmin("change-user", "minji", "--add-key", other, "--remove-key", hers, "--note", "lab 3", "--yes")
+    assert cluster.ssh("minji", "node1", "true").returncode == 255
+    cluster.gpuadmin("change-user", "minji", "--add-key", hers, "--check")
+    assert cluster.ssh("minji", "node1", "true").returncode == 255
+    done = cluster.gpuadmin("change-user", "minji", "--add-key", hers, "--yes")
+    assert done["hosts"]["node1"]["changed"]
+    assert cluster.person("minji", "node1", "id -u").strip() == "20000"
+    cluster.gpuadmin("change-user", "minji", "--key", other, "--yes")
+    assert cluster.ssh("minji", "node2", "true").returncode == 255
+    # an address is the site's alone: no host is asked
+    assert cluster.gpuadmin("change-user", "minji", "--email", "minji@example.org", "--yes")["hosts"] == {}
+    assert "email: minji@example.org" in (cluster.site / "users.yml").read_text()
+
+
 @pytest.mark.story("lock-user", "unlock-user", "extend-user", "remove-user")
 def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
     cluster.add("minji")

@@ -77,6 +77,13 @@ class Mail(Model):
         list[HostName],
         Field(description="The host names that mails tell people to log in to; without them the nodes' own names."),
     ] = []
+    welcome: Annotated[
+        bool,
+        Field(
+            description="Whether `gpuadmin add-user` sends newcomers the mail that applicants get: how to log in, "
+            "Docker, conda. `--mail` and `--no-mail` come before it."
+        ),
+    ] = False
     timeout: Annotated[int, Field(ge=1, le=600, description="Seconds to wait for the server.")] = 30
 
     @model_validator(mode="after")

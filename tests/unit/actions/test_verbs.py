@@ -84,6 +84,7 @@ CALLS: dict[str, tuple[list[str], list[str], list[str]]] = {
     "add many": (["add-user", "yuna", "seo"], ["yuna", "seo"], []),
     "add again": (["add-user", "minji"], ["minji"], []),
     "add somebody who was here": (["add-user", "old"], ["old"], []),
+    "change": (["change-user", "minji", "--no-docker"], ["minji"], []),
     "remove": (["remove-user", "minji"], [], ["minji"]),
     "remove again": (["remove-user", "old"], [], ["old"]),
     "lock": (["lock-user", "minji"], ["minji"], []),
@@ -249,7 +250,9 @@ JSON_VERBS: dict[str, list[str]] = {
     "lock-user": ["minji", "--yes"],
     "unlock-user": ["jiho", "--yes"],
     "extend-user": ["minji", "--expires", "never", "--yes"],
+    "change-user": ["minji", "--no-docker", "--yes"],
     "list-users": [],
+    "status": [],
     "sync-users": ["--yes"],
 }
 

@@ -65,6 +65,7 @@ LINES = {
     "gpuadmin remove-user minji min": ["minsu"],
     "gpuadmin extend-user --expires never ": ["minji", "minsu", "jiho"],
     "gpuadmin extend-term j": ["jiho"],
+    "gpuadmin change-user mi": ["minji", "minsu"],
     "gpuadmin notify --again ji": ["jiho"],
     "gpuadmin remove-user x": [],
     "gpuadmin restore-home min": ["minji", "minsu", "mina"],

@@ -1,0 +1,151 @@
+"""From machines that one can log in to, to machines that gpuadmin works with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from gpuadmin.actions.trust import pin
+from gpuadmin.ansible import connections
+from gpuadmin.ansible.invocation import Secrets
+from gpuadmin.config.fields import USER_NAME, SshKey
+from gpuadmin.config.load import Site
+from gpuadmin.errors import ConfigError
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.reading import read_text
+from gpuadmin.results import HostResult, RunResult
+from gpuadmin.session import Session, opened
+from gpuadmin.text import counted
+
+_DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # what ssh tries where it is given no key
+_ADVICE = "another login is --as USER, a password --ask-pass; then run it again"
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """How one can log in now. `identity`: a private key's file; None: the site's key, or ssh's own."""
+
+    user: str
+    identity: Path | None = None
+
+    def variables(self) -> dict[str, Any]:
+        """What Ansible is told of it, above what the inventory says. root needs no sudo, which may be missing."""
+        given: dict[str, Any] = {"ansible_user": self.user, "ansible_become": self.user != "root"}
+        if self.identity is not None:
+            given["ansible_ssh_private_key_file"] = str(self.identity.expanduser().absolute())
+        return given
+
+
+def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid: int, home: str | None) -> int:
+    """Make hosts ready, by names. `uid`, `home`: of a new admin account. Returns the exit code."""
+    with opened("bootstrap", options) as session:
+        hosts = [host for host in session.site.inventory.named(names) if host in session.hosts]
+        variables = {"bootstrap_key": _public_key(session.site), "bootstrap_uid": uid}
+        if home is not None:
+            variables["bootstrap_home"] = home
+        session.require_confirmation_possible()
+        keys = pin(session, hosts)
+        absent = {
+            name: HostResult("unreachable", message=_no_key(key))
+            for name, key in keys.items()
+            if not _usable(session, key)
+        }
+        there = [host.name for host in hosts if host.name not in absent]
+        entered = {**variables, **entrance.variables()}
+        found = session.look("bootstrap", there, entered) if there else RunResult({})
+        if not session.plan(_plan(session, {**absent, **found.hosts}).build()):
+            session.console.print("Nothing to do on the hosts that answered.")
+        session.begun()  # also where no host could be asked
+        changing = [name for name, host in found.hosts.items() if host.changed and not host.bad]
+        if session.check:
+            return report(session, RunResult({**absent, **found.hosts}), advice=_ADVICE)
+        done = RunResult({})
+        if changing:
+            session.confirm()
+            done = session.run("bootstrap", changing, entered, check=False)
+        hosts_now = {**absent, **found.hosts, **done.hosts}
+        proven = done if done.interrupted or done.error else _prove(session, variables, hosts_now)
+        return report(session, replace(proven, hosts={**hosts_now, **proven.hosts}), advice=_ADVICE)
+
+
+def _usable(session: Session, key: dict[str, str | None]) -> bool:
+    """Whether a host is asked anything: it has answered, and its key is pinned; a check pins none."""
+    return key["state"] == "pinned" or (key["state"] == "new" and not session.check)
+
+
+def _no_key(key: dict[str, str | None]) -> str:
+    return key["message"] or "its host key is not pinned yet, so it was not looked at; it is shown above"
+
+
+def _plan(session: Session, found: dict[str, HostResult]) -> PlanBuilder:
+    builder = PlanBuilder(f"Make {counted(len(found), 'host')} ready for {session.site.settings.name}")
+    for name, host in found.items():
+        if host.bad:
+            builder.warn(f"{name}: {host.message}")
+        else:
+            builder.add_all([name], host.changed)
+    return builder
+
+
+def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostResult]) -> RunResult:
+    """Log in to each host that went well as every later run does: by the admin account's key, without a password."""
+    well = [name for name, host in hosts.items() if not host.bad]
+    # a connection that is still open would prove nothing
+    connections.close(connections.directory(session.site.known_hosts))
+    session.console.print("Logging in as the admin account…")
+    proof = session.run(
+        "bootstrap",
+        well,
+        variables,
+        check=True,
+        quiet=True,
+        secrets=Secrets(),
+        label="bootstrap (as the admin account)",
+    )
+    user = session.site.settings.admin.user
+    results = {}
+    for name, host in proof.hosts.items():
+        before = hosts[name]
+        if host.bad:
+            message = f"it was made ready, but not for a login as {user}: {host.message}"
+            results[name] = HostResult(host.status, before.changed, message)
+        elif host.changed:
+            message = f"it was made ready, and the admin account finds this missing: {'; '.join(host.changed)}"
+            results[name] = HostResult("failed", before.changed, message)
+        else:
+            results[name] = before
+    return replace(proof, hosts=results)
+
+
+def _public_key(site: Site) -> str:
+    """The public key that belongs to gpuadmin's private one. Raises ConfigError where there is none, or no name."""
+    admin = site.settings.admin
+    if admin.user == "root" or not USER_NAME.fullmatch(admin.user):
+        raise ConfigError(
+            f"gpuadmin.yml: admin.user: {admin.user!r} is no name for an account of gpuadmin's own",
+            hint="a name such as gpuadmin: small letters, digits, - and _",
+        )
+    for path in _public_keys(admin.ssh_key):
+        if path.exists():
+            try:
+                key: str = TypeAdapter(SshKey).validate_python(read_text(path).strip())
+            except ValidationError as error:
+                raise ConfigError(f"{path}: {error.errors()[0]['msg']}", hint="it must hold one public key") from None
+            return key
+    missing = f"{admin.ssh_key}.pub" if admin.ssh_key else "~/.ssh/id_ed25519.pub"
+    raise ConfigError(
+        f"{missing}: no such file; the admin account needs a public key",
+        hint="make one: ssh-keygen -t ed25519; or write it from the private one: ssh-keygen -y -f KEY > KEY.pub",
+    )
+
+
+def _public_keys(private: str | None) -> Iterable[Path]:
+    if private is not None:
+        return [Path(f"{private}.pub").expanduser()]
+    return [Path("~/.ssh").expanduser() / f"{name}.pub" for name in _DEFAULT_KEYS]

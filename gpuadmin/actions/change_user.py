@@ -1,0 +1,70 @@
+"""Change what users.yml says of a person, and bring the hosts to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpuadmin.accounts.changing import Wanted, change, notes, on_nodes, on_site
+from gpuadmin.accounts.importing import read_keys
+from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.accounts import Change, account_result, converge, perform
+from gpuadmin.errors import ExitCode
+from gpuadmin.options import Options
+from gpuadmin.outcome import finish, nothing
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+
+
+def change_user(
+    options: Options,
+    name: str,
+    *,
+    keys: Sequence[str] = (),
+    add_keys: Sequence[str] = (),
+    remove_keys: Sequence[str] = (),
+    email: str | None = None,
+    note: str | None = None,
+    docker: bool | None = None,
+) -> int:
+    """Change keys, Docker, address or note of one person. Returns the exit code.
+
+    Keys are given as they are, or as a file of them; what is not given stays as it is. Hosts are asked only where they
+    have a part in it: an address and a note are in users.yml alone.
+    """
+    wanted = Wanted(
+        keys=read_keys(keys) if keys else None,
+        add_keys=read_keys(add_keys),
+        remove_keys=tuple(remove_keys),
+        email=email,
+        note=note,
+        docker=docker,
+    )
+    with opened("change-user", options) as session:
+        (before,) = known(session.site.registry, [name])
+        after = change(before, wanted)
+        registry = session.site.registry.changed(session.site.settings, update=[after])
+        title = f"Change {name} on {session.site.settings.name}"
+        nodes = on_nodes(before, after)
+        found = converge(session, registry, [after], title=title, describe=lambda user, _: nodes)
+        builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
+        if not wanted.for_hosts:
+            builder = PlanBuilder(title)
+        for line in on_site(before, after):
+            builder.add("site", line)
+        for line in notes(before, after):
+            builder.warn(line)
+        made = replace(found, plan=builder.build())
+        return perform(session, made) if wanted.for_hosts else _write(session, made)
+
+
+def _write(session: Session, made: Change) -> int:
+    """Change users.yml alone. Returns the exit code."""
+    if not session.plan(made.plan):
+        return nothing(session)
+    session.confirm()
+    if not session.check:
+        session.begun()
+        session.save(made.registry)
+    return finish(session, ExitCode.DONE, account_result(RunResult({})))

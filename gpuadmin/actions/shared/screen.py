@@ -1,0 +1,166 @@
+"""The screen of `gpuadmin status`: its result, for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from gpuadmin.display import lines_of, make_console, make_table, styled
+from gpuadmin.text import counted, size_words
+
+_STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "not asked": "dim"}
+_MOST_PENDING = 8
+
+
+def show_status(name: str, result: Mapping[str, Any]) -> None:
+    """Print what status found."""
+    console = make_console(json=False)
+    totals = result["totals"]
+    parts = [f"{totals['up']} of {counted(totals['hosts'], 'host')} up", gpus_words(totals)]
+    console.print(styled((name, "bold"), "".join(f" · {part}" for part in [*parts, term_words(result["term"])])))
+    table = make_table("Host", "State", "GPUs", "People", "Disk", "Image", fold=True)
+    for host, entry in result["hosts"].items():
+        table.add_row(
+            host,
+            styled((state_words(entry), _STYLES[entry["state"]])),
+            *(lines_of(lines) for lines in cells(entry)),
+        )
+    console.print(table)
+    for line in [*backup_lines(result["backup"]), drift_words(result["drift"]), *pending_lines(result["pending"])]:
+        console.print(line)
+
+
+def gpus_words(totals: Mapping[str, Any]) -> str:
+    """`16 GPUs found, unknown on node2`."""
+    silent = totals["gpus_unknown"]
+    return f"{counted(totals['gpus'], 'GPU')} found" + (f", unknown on {', '.join(silent)}" if silent else "")
+
+
+def term_words(term: Mapping[str, Any] | None) -> str:
+    """`2026-2 ends on 2026-12-31, 39 days left`."""
+    if term is None:
+        return "no term is set"
+    days = int(term["days_left"])
+    left = f"{counted(days, 'day')} left" if days >= 0 else f"{counted(-days, 'day')} ago"
+    return f"{term['name']} {'ends' if days >= 0 else 'ended'} on {term['deadline']}, {left if days else 'today'}"
+
+
+def state_words(entry: Mapping[str, Any]) -> str:
+    """`up`, or `unreachable: does not answer (timed out)`."""
+    return entry["state"] if entry["state"] == "up" else f"{entry['state']}: {entry['reason']}"
+
+
+def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
+    """GPUs, people, disk and image of one host, each as its lines."""
+    unknown, node = entry["unknown"], "gpus" in entry
+    if entry["state"] != "up":
+        blank = ["—"] if entry["state"] == "not asked" else ["unknown"]
+        yield from ([*blank] if node or column == "disk" else ["—"] for column in ("gpus", "people", "disk", "image"))
+        return
+    yield _gpus(entry["gpus"], unknown.get("gpus")) if node else ["—"]
+    yield _people(entry) if node else ["—"]
+    disks = [
+        f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
+        for name, disk in (entry["disks"] or {}).items()
+    ]
+    others = ("people", "gpu_people", "gpus", "image", "backup")
+    disks += [f"{name}: unknown: {why}" for name, why in unknown.items() if name not in others]
+    yield disks or ["—"]
+    yield _image(entry["image"], unknown.get("image")) if node else ["—"]
+
+
+def _gpus(gpus: list[str] | None, why: str | None) -> list[str]:
+    if gpus is None:
+        return [f"unknown: {why}"]
+    bare = sum(1 for gpu in gpus if gpu.endswith(" none"))
+    return [str(len(gpus)) + (f", {bare} without driver" if bare else "")]
+
+
+def _people(entry: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for key, title in (("people", ""), ("gpu_people", "on a GPU: ")):
+        if entry[key] is None:
+            lines.append(f"{title}unknown: {entry['unknown'].get(key)}")
+        elif entry[key]:
+            lines.append(title + ", ".join(entry[key]))
+    return lines or ["nobody"]
+
+
+def _image(image: Mapping[str, Any] | None, why: str | None) -> list[str]:
+    if why is not None:
+        return [f"unknown: {why}"]
+    if image is None:
+        return ["no images here"]
+    lines = [str(image["image"] or image["running"])]
+    if image["current"] != image["running"]:
+        lines.append(f"not confirmed; the next boot takes {image['trial'] or image['current']}")
+    elif image["trial"]:
+        lines.append(f"the next boot tries {image['trial']}")
+    last = image["last"] or {}
+    if last.get("stage") == "failed":
+        lines.append(f"{last.get('image')} failed: {last.get('reason')}")
+    return [*lines, *image["drift"]]
+
+
+def backup_lines(backup: Mapping[str, Any]) -> list[str]:
+    """The newest backup, whether it is verified, and its second copy."""
+    lines = []
+    newest = backup["newest"]
+    if newest is not None:
+        age = "" if newest["age_hours"] is None else f", {_age(newest['age_hours'])}"
+        homes, verified = newest["homes"], newest["verified"]
+        check = "all verified" if homes == verified else f"{verified} verified"
+        problems = f", {counted(newest['problems'], 'home')} with a problem" if newest["problems"] else ""
+        copies = ", ".join(newest["copies"])
+        lines.append(
+            f"Backup: {newest['name']} on {newest['host']}{age}: {counted(homes, 'home')}, {check}{problems}; "
+            + (f"second copy on {copies}" if copies else "no second copy")
+        )
+    elif backup["asked"] and not any(name in backup["unknown"] for name in backup["asked"]):
+        lines.append("Backup: none yet: gpuadmin backup")
+    elif not backup["asked"]:
+        lines.append("Backup: no storage host was asked")
+    lines += [f"Backup: unknown on {host}: {why}" for host, why in backup["unknown"].items()]
+    for host, copy in backup["second"].items():
+        lines.append(f"Second copies on {host}: " + (f"the newest is {copy['name']}" if copy else "none yet"))
+    return lines
+
+
+def _age(hours: float) -> str:
+    return f"{counted(round(hours), 'hour')} old" if hours < 48 else f"{counted(round(hours / 24), 'day')} old"
+
+
+def drift_words(drift: Mapping[str, Any] | None) -> str:
+    """When hosts were last compared with the site."""
+    if drift is None:
+        return "Drift: unknown, no look for it is recorded: gpuadmin drift"
+    when = f"{datetime.fromisoformat(drift['looked']).astimezone():%Y-%m-%d %H:%M}"
+    return f"Drift: {', '.join(drift['differing']) or 'no host'} differed on {when}"
+
+
+def pending_lines(pending: Mapping[str, Any]) -> list[str]:
+    """What is left of earlier runs, and what to do about it; that nothing is."""
+    lines = []
+    for reset in pending["resets"]:
+        hosts = sorted({host for left in reset["pending"].values() for host in left})
+        where = f", on {', '.join(hosts)}" if hosts else ""
+        lines.append(f"Reset of {reset['term']}: {reset['next']} is next{where}: gpuadmin semester-reset --resume")
+    runs = pending["runs"]
+    for run in runs[:_MOST_PENDING]:
+        where = f" on {', '.join(run['hosts'])}" if run["hosts"] else ""
+        command = shlex.join(str(one) for one in run["arguments"]) or run["verb"]
+        lines.append(f"{run['status']}{where}: gpuadmin {command} (run {run['run']})")
+    if len(runs) > _MOST_PENDING:
+        lines.append(f"and {len(runs) - _MOST_PENDING} more: gpuadmin status --json")
+    mails = pending["mails"]
+    for kind, what in (
+        ("owed", "not mailed yet; run the verb again"),
+        ("uncertain", "a mail may have been sent or not; --again NAME sends it"),
+        ("refused", "the address was refused; correct it"),
+    ):
+        if mails[kind]:
+            lines.append(f"{', '.join(mails[kind])}: {what}")
+    lines += [f"unknown: {why}" for why in pending["unknown"]]
+    return [f"Pending: {line}" for line in lines] or ["Pending: nothing"]

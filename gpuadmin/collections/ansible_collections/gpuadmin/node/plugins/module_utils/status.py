@@ -1,0 +1,116 @@
+"""What an admin wants to know of a host every day: people, GPUs, disks, newest backup, image. It only looks.
+
+Each part is looked at by itself: one that cannot be known says why, and the others are answered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .backups import backup_set
+from .errors import NodeError
+from .images import root_facts
+from .images.mounting import mounted
+from .images.observe import observe
+from .images.places import Places, load_settings
+from .logins import occupants
+from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
+from .paths import RUN
+
+PCI = "/sys/bus/pci/devices"
+
+
+def collect(
+    *,
+    uid_first: int,
+    uid_last: int,
+    disks: Mapping[str, str],
+    backups: str | None = None,
+    node: bool = False,
+    places: Places | None = None,
+) -> dict[str, Any]:
+    """All parts that a host has, and ``unknown``: part → why it could not be looked at.
+
+    ``disks``: name → path that is on it. ``backups``: the directory of backups. ``node``: people and GPUs are here.
+    """
+    unknown: dict[str, str] = {}
+    found: dict[str, Any] = {"disks": {}}
+
+    def part(name: str, look: Callable[[], object], into: dict[str, Any] = found) -> None:
+        try:
+            into[name] = look()
+        except (NodeError, OSError, ValueError) as error:
+            unknown[name] = str(error)
+
+    for name, path in disks.items():
+        part(name, lambda path=path: disk(path), found["disks"])  # type: ignore[misc]  # bound, not closed over
+    if backups is not None:
+        part("backup", lambda: newest_backup(backups))
+    if node:
+        part("people", lambda: occupants.people(uid_first, uid_last))
+        part("gpu_people", lambda: occupants.gpu_users(uid_first))
+        part("gpus", gpus)
+        part("image", lambda: image(places or Places(top=f"{RUN}/look")))
+    return {**found, "unknown": unknown}
+
+
+def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
+    """Bytes and free bytes of the file system that a path is or would be on, and where that is mounted.
+
+    A file server may be away: what is on one is not asked. Raises NodeError.
+    """
+    mounts = parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo)
+    mount = _local(path, mounts)  # before a link is followed, which may ask the file server that it is on
+    real = os.path.realpath(path)
+    if real != path:
+        mount = _local(real, mounts)
+    space = os.statvfs(mount.point)
+    return {
+        "path": path,
+        "mount": mount.point,
+        "bytes": space.f_blocks * space.f_frsize,
+        "free": space.f_bavail * space.f_frsize,
+    }
+
+
+def _local(path: str, mounts: list[Mount]) -> Mount:
+    mount = nearest(path, mounts)
+    if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
+        raise NodeError(f"{path} is on no disk of this host ({mount.fstype if mount else 'nothing is mounted there'})")
+    return mount
+
+
+def newest_backup(directory: str) -> dict[str, Any] | None:
+    """The newest complete backup in a directory: its name, when it was made, and how many homes of it are verified."""
+    backup_set.check_directory(directory)
+    for name in reversed(backup_set.names(directory)):
+        found = backup_set.load(directory, name)
+        if found is not None:
+            return {
+                "name": found.name,
+                "created": found.created,
+                "homes": len(found.homes),
+                "verified": sum(1 for home in found.homes.values() if home.verified),
+                "problems": len(found.problems),
+                "copies": dict(found.copies),
+            }
+    return None
+
+
+def gpus(directory: str = PCI) -> list[str]:
+    """The GPUs on the PCI bus with their drivers. Raises NodeError where that cannot be seen."""
+    if not os.path.isdir(directory):
+        raise NodeError("this host shows no PCI bus")
+    return root_facts.gpus()
+
+
+def image(places: Places) -> dict[str, Any] | None:
+    """What a node runs and boots next, and in what it is not as its image; None where it has no images."""
+    if not os.path.exists(places.in_state("images.json")):
+        return None
+    settings = load_settings(places)
+    with mounted(places, settings, store=None):
+        report = observe(places, settings)
+    return {key: report[key] for key in ("running", "current", "trial", "image", "last", "drift")}

@@ -1,0 +1,98 @@
+"""What pends from earlier runs, by their records: runs that were cut off, and hosts where one did not succeed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuadmin.errors import ExitCode
+
+#: What these could not do on a host, a later run of a verb of CONVERGING there does.
+OF_ACCOUNTS = frozenset(
+    ("add-user", "change-user", "remove-user", "lock-user", "unlock-user", "extend-user", "extend-term",
+     "import-applications", "sync-users")
+)  # fmt: skip
+CONVERGING = frozenset(("sync-users", "provision"))
+#: With these a verb does on hosts what users.yml does not say: only the same again does it.
+ONCE = frozenset(("--archive-home", "--forget"))
+EVERYWHERE = ""  # in place of a host's name
+#: Their own journals and records say what pends of these.
+ELSEWHERE = frozenset(("semester-reset", "notify"))
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A run that did not come to its end everywhere. `hosts`: where not, and why; none where that is not known."""
+
+    run: str
+    verb: str
+    arguments: tuple[str, ...]
+    started: str
+    status: str  # failed | unfinished | damaged | going on
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return {
+            "run": self.run,
+            "verb": self.verb,
+            "arguments": list(self.arguments),
+            "started": self.started,
+            "status": self.status,
+            "hosts": dict(self.hosts),
+        }
+
+
+def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> list[Pending]:
+    """Given runs with their results, newest first, return those of which something is left, newest first.
+
+    A run in check mode changes nothing, and leaves nothing; one that was refused, or whose command line was wrong, had
+    begun nothing. What a run could not do on a host is done when a later one of the same verb succeeded there. Of
+    accounts it has to be for the same people, or one that brings the host to the whole of users.yml.
+    """
+    found = []
+    done: dict[tuple[str, ...], set[str]] = {}  # what succeeded later, and on which hosts; EVERYWHERE where as a whole
+    for run, result in records:
+        verb, status = str(run["verb"]), str(run["status"])
+        if run["check"] or verb in ELSEWHERE or status == "refused" or run["exit_code"] == ExitCode.USAGE:
+            continue
+        hosts = (result or {}).get("hosts") or {}
+        meant = _meant(run["arguments"])
+        key = (verb, *meant) if verb in OF_ACCOUNTS else (verb,)
+        healed = set(done.get(key, ()))
+        if verb in OF_ACCOUNTS and not ONCE & set(meant):
+            healed |= {host for converging in CONVERGING for host in done.get((converging,), ())}
+        bad = {
+            name: str(host["message"] or host["status"])
+            for name, host in hosts.items()
+            if host["status"] in _BAD and name not in healed
+        }
+        # a run that ended because of hosts says which; of any other nobody knows how far it came
+        named = run["exit_code"] in (ExitCode.HOST_FAILED, ExitCode.HOST_UNREACHABLE) and any(
+            host["status"] in _BAD for host in hosts.values()
+        )
+        if bad or not (status == "ok" or named or EVERYWHERE in healed):
+            found.append(Pending(str(run["id"]), verb, tuple(run["arguments"]), str(run["started"]), status, bad))
+        good = {name for name, host in hosts.items() if host["status"] in ("ok", "changed")}
+        if status == "ok" and not any(str(one).startswith("--limit") for one in run["arguments"]):
+            good.add(EVERYWHERE)
+        for one in {key, (verb,)} if verb in CONVERGING else {key}:
+            done.setdefault(one, set()).update(good)
+    return found
+
+
+def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
+    """A command line without what only says how it is run: two that mean the same are equal."""
+    kept = []
+    rest = iter(str(argument) for argument in arguments)
+    for argument in rest:
+        if argument in ("--site", "--limit"):
+            next(rest, None)
+        elif not argument.startswith(("--site=", "--limit=")) and argument not in _MANNER:
+            kept.append(argument)
+    return tuple(kept)
+
+
+_BAD = ("failed", "unreachable")
+_MANNER = frozenset(("--yes", "-y", "--json", "-v", "-vv", "-vvv", "--verbose", "--ask-pass", "--ask-become-pass"))

@@ -1,0 +1,101 @@
+"""The first hour with hosts: from a machine with root and a password to one that gpuadmin works with; ssh and run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.e2e.cluster import GPUADMIN, Cluster
+
+pytestmark = pytest.mark.lab
+PASSWORD = "correct-horse"
+#: What makes a node a machine with root, a password and nothing of gpuadmin's account; its root is open meanwhile.
+STRIP = f"""
+btrfs property set -ts / ro false
+echo root:{PASSWORD} | chpasswd
+printf "PermitRootLogin yes\\nPasswordAuthentication yes\\n" >/etc/ssh/sshd_config.d/00-image.conf
+rm -f /etc/sudoers.d/gpuadmin
+userdel --force gpuadmin || test $? = 8
+rm -rf /var/home/gpuadmin
+sync
+btrfs property set -ts / ro true
+systemctl reload ssh || systemctl restart ssh
+"""
+
+
+def at_password(*arguments: str, word: str = PASSWORD) -> tuple[int, str]:
+    """Run gpuadmin, answer its question for a password; return its exit code and what it showed."""
+    child = pexpect.spawn(GPUADMIN, list(arguments), timeout=300, dimensions=(50, 200), encoding="utf-8")
+    child.expect("ssh password")
+    before: str = child.before
+    child.sendline(word)
+    child.expect(pexpect.EOF)
+    child.close()
+    return child.exitstatus, before + child.before
+
+
+@pytest.mark.story("bootstrap")
+def test_bootstrap_of_a_machine_with_root_and_a_password(cluster: Cluster) -> None:
+    known = cluster.site / "known_hosts"
+    pinned = known.read_text()
+    try:
+        cluster.admin("node2", STRIP)
+        port = next(
+            one["ssh_port"] for one in json.loads(cluster.lab("status", "--json"))["hosts"] if one["name"] == "node2"
+        )
+        known.write_text("".join(line for line in pinned.splitlines(True) if f":{port}" not in line))
+        assert cluster.ssh("admin", "node2", "true").returncode == 255
+
+        common = ["--site", str(cluster.site), "node2", "--ask-pass", "--yes"]
+        cluster.gpuadmin("bootstrap", "node2", "--check", code=4)  # no key is pinned: nothing is asked
+        assert f":{port}" not in known.read_text()
+        code, shown = at_password("bootstrap", *common)
+        assert code == 0, shown
+        for words in ("SHA256:", "make the account gpuadmin (uid 900", "write /etc/sudoers.d/gpuadmin"):
+            assert words in shown
+        assert PASSWORD not in shown
+        assert f":{port}" in known.read_text()
+
+        # the account that it was, and gpuadmin works with it
+        assert cluster.admin("node2", "getent passwd gpuadmin").split(":")[2:3] == ["900"]
+        assert cluster.admin("node2", "stat -c %U:%a /var/home/gpuadmin/.ssh/authorized_keys").strip() == "gpuadmin:600"
+        assert cluster.root_is_read_only("node2")
+        assert answers(cluster, "node2", "--", "id -u")["node2"]["output"] == "0\n"
+        # nobody's login was taken away
+        assert "passwordauthentication yes" in cluster.admin("node2", "sshd -T")
+
+        code, shown = at_password("bootstrap", *common)
+        assert (code, "Nothing to do" in shown) == (0, True), shown
+        code, shown = at_password("bootstrap", *common, word="wrong")
+        assert (code, "permission denied" in shown) == (4, True), shown
+    finally:
+        known.write_text(pinned)
+
+
+def answers(cluster: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """What `gpuadmin run` answers: its own options come before the hosts."""
+    line = [*cluster.command("run", "--json"), *arguments]
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == code, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["result"]["answers"]
+    return found
+
+
+@pytest.mark.story("run", "ssh")
+def test_run_and_ssh(cluster: Cluster) -> None:
+    found = answers(cluster, "gpu", "--", "id -u; hostname")
+    assert {name: one["output"] for name, one in found.items()} == {"node1": "0\nnode1\n", "node2": "0\nnode2\n"}
+    assert answers(cluster, "node1", "--", "printf", "%s|", "a b", "$HOME")["node1"]["output"] == "a b|$HOME|"
+    found = answers(cluster, "all", "--", "test $(hostname) != node2 || { echo why >&2; exit 7; }", code=3)
+    assert found["node2"] == {"status": 7, "output": "", "errors": "why\n"}
+    assert found["storage1"]["status"] == 0
+    assert answers(cluster, "--check", "node1", "--", "touch /var/tmp/never") == {}
+    assert "never" not in cluster.admin("node1", "ls /var/tmp")
+
+    line = [GPUADMIN, "ssh", "--site", str(cluster.site), "node1", "--", "-T", "id -un; exit 5"]
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (5, "gpuadmin\n"), done.stderr

@@ -1,0 +1,82 @@
+"""change-user, from its command line to users.yml and what Ansible is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.actions.test_verbs import KEY, OTHER, USERS, Ansible, Cli, ansible, users
+
+__all__ = ["ansible"]
+
+
+def test_keys_come_to_the_nodes_and_comments_stay(ansible: Ansible, cli: Cli) -> None:
+    code, out, err = cli("change-user", "minji", "--add-key", OTHER, "--note", "lab 3", "--yes")
+    assert code == 0, err
+    assert "add ssh key SHA256:" in out
+    (invocation,) = ansible.asked
+    assert (invocation.playbook, invocation.check) == ("change-user", False)
+    (user,) = invocation.variables["gpuadmin_users"]
+    assert user["keys"] == [KEY, OTHER]
+    assert "note: lab 3" in ansible.users_yml[0], "written before hosts are asked"
+    assert users(ansible).startswith("# People.\nusers:\n  - name: minji  # first\n")
+
+
+def test_check_shows_the_same_and_writes_nothing(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("change-user", "minji", "--no-docker", "--check")
+    assert code == 0, err
+    assert users(ansible) == USERS
+    cli("change-user", "minji", "--no-docker", "--yes")
+    predicted, done = ansible.asked
+    assert (predicted.check, done.check) == (True, False)
+    assert predicted.variables == done.variables
+    assert not done.variables["gpuadmin_users"][0]["docker"]
+
+
+def test_the_same_again_brings_hosts_to_it(ansible: Ansible, cli: Cli) -> None:
+    for _ in range(2):
+        code, _, err = cli("change-user", "minji", "--add-key", OTHER, "--yes")
+        assert code == 0, err
+    assert len(ansible.asked) == 2
+
+
+def test_an_address_is_the_sites_alone(ansible: Ansible, cli: Cli) -> None:
+    change = ["change-user", "minji", "--email", "minji@example.org"]
+    assert cli(*change)[0] == 5, "nobody confirmed it"
+    assert cli(*change, "--check")[0] == 0
+    assert users(ansible) == USERS
+    code, out, err = cli(*change, "--yes", "--json")
+    assert code == 0, err
+    assert json.loads(out)["run"], "it is recorded"
+    assert "email: minji@example.org" in users(ansible)
+    assert "Nothing to do" in cli(*change, "--yes")[1]
+    assert cli("change-user", "minji", "--email", "", "--yes")[0] == 0
+    assert users(ansible) == USERS
+    assert ansible.asked == []
+
+
+BAD = {
+    "nothing to change": ["minji"],
+    "all keys and one more": ["minji", "--key", OTHER, "--add-key", KEY],
+    "nobody": ["--docker"],
+    "nobody of that name": ["minij", "--docker"],
+    "somebody else's key": ["jiho", "--add-key", KEY],
+    "a file in nobody's home": ["minji", "--add-key", "~nobody-of-that-name/x.pub"],
+    "a file whose name is too long": ["minji", "--add-key", "x" * 300],
+    "no key": ["minji", "--add-key", "no-such-file"],
+    "a key that is not theirs": ["minji", "--remove-key", OTHER],
+    "bad mail": ["minji", "--email", "minji"],
+    "template in the note": ["minji", "--note", "{{ x }}"],
+    "hostile name": ["--docker", "--", "../x"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD.keys())
+def test_what_is_wrong_changes_nothing(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
+    code, out, err = cli("change-user", "--yes", "--json", *arguments)
+    assert code == 2, err
+    assert json.loads(out)["result"]["error"]
+    assert "Traceback" not in err
+    assert ansible.asked == []
+    assert users(ansible) == USERS

@@ -1,0 +1,280 @@
+"""ssh, run and bootstrap: what ssh and Ansible are asked, what is shown, recorded and refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.actions.ssh import command_line
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.load import load_site
+from gpuadmin.errors import ConfigError
+from gpuadmin.lock import site_lock
+from gpuadmin.results import HostResult, RunResult
+from gpuadmin.trust import HostKey
+from tests.unit.support import make_site, public_key
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@dataclass
+class Ansible:
+    """Answers each run in turn, the last one again and again; a host that an answer lacks is `ok`."""
+
+    answers: list[dict[str, HostResult]] = field(default_factory=list)
+    asked: list[Invocation] = field(default_factory=list)
+
+    def run(self, invocation: Invocation, **_: object) -> RunResult:
+        self.asked.append(invocation)
+        given = self.answers[min(len(self.asked), len(self.answers)) - 1] if self.answers else {}
+        names = (invocation.limit or "").split(",")
+        return RunResult({name: given.get(name, HostResult("ok")) for name in names})
+
+
+@pytest.fixture
+def ansible(monkeypatch: pytest.MonkeyPatch, site: Path) -> Ansible:
+    fake = Ansible()
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    return fake
+
+
+def inventory(site: Path, **variables: str) -> None:
+    hosts = site / "inventory" / "host_vars"
+    hosts.mkdir()
+    (hosts / "node1.yml").write_text(json.dumps(variables))
+
+
+def test_ssh_goes_as_a_run_goes(tmp_path: Path) -> None:
+    site = load_site(str(make_site(tmp_path / "site", settings={"admin": {"user": "ops", "ssh_key": "~/k"}})))
+    line = command_line(site, "node1", ["-L", "1:localhost:1", "df", "-h"])
+    assert line[-5:] == ["127.0.0.1", "-L", "1:localhost:1", "df", "-h"]
+    words = " ".join(line)
+    assert words.startswith("ssh -o StrictHostKeyChecking=yes ")
+    assert f"-o UserKnownHostsFile={site.known_hosts} " in words
+    assert f" -p 2 -i {Path.home()}/k -l ops 127.0.0.1 -L " in words
+
+
+def test_ssh_hears_what_the_inventory_says_of_a_host(site: Path) -> None:
+    inventory(site, ansible_user="me", ansible_ssh_common_args="-J 'gate way'", ansible_ssh_private_key_file="/k")
+    line = command_line(load_site(str(site)), "node1", [])
+    assert line[line.index("-J") :] == ["-J", "gate way", "-p", "2", "-i", "/k", "-l", "me", "127.0.0.1"]
+
+
+def test_ssh_reads_templates_as_ansible_does(site: Path) -> None:
+    inventory(site, ansible_host="{{ inventory_hostname }}.example.org", ansible_port="{{ 2200 + 22 }}")
+    line = command_line(load_site(str(site)), "node1", [])
+    assert (line[-1], line[line.index("-p") + 1]) == ("node1.example.org", "2222")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"ansible_host": "{{ '-oProxyCommand=x' }}"}, "is no address"),
+        ({"ansible_connection": "local"}, "not reached over ssh"),
+        ({"ansible_user": "{{ nobody }}"}, "ansible_user"),
+    ],
+)
+def test_ssh_to_what_cannot_be_reached_so(site: Path, variables: dict[str, str], words: str) -> None:
+    inventory(site, **variables)
+    with pytest.raises(ConfigError, match=words):
+        command_line(load_site(str(site)), "node1", [])
+
+
+def test_ssh_to_a_host_that_is_none(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("ssh", "node9", "--", "true")
+    assert code == 2
+    assert "Error: no such host: node9" in err
+
+
+def answered(status: int = 0, output: str = "", errors: str = "") -> HostResult:
+    report = {"command": {"status": status, "output": output, "errors": errors}}
+    return HostResult("failed" if status else "changed", ["run: x"], f"ended with {status}" if status else None, report)
+
+
+def test_run_shows_the_same_answers_together_and_records_all(ansible: Ansible, cli: Cli, site: Path) -> None:
+    ansible.answers = [
+        {"node1": answered(output="up\n"), "node2": answered(output="up\n"), "storage1": answered(3, "", "no\x1b[2J\n")}
+    ]
+    code, out, _ = cli("run", "all", "--", "echo", "a b")
+    assert code == 3
+    assert "node1, node2\n  up\n" in out
+    assert "storage1 ended with 3\n" in out
+    assert "\x1b" not in out
+    (invocation,) = ansible.asked
+    assert (invocation.playbook, invocation.check) == ("run", False)
+    assert invocation.variables["command_line"] == "echo 'a b'"
+    (record,) = [path for path in (site / "runs").iterdir() if path.is_dir()]
+    result = json.loads((record / "result.json").read_text())
+    assert result["result"]["answers"]["storage1"]["errors"] == "no\x1b[2J\n"
+    assert json.loads((record / "run.json").read_text())["check"] is False
+
+
+def test_run_takes_one_word_as_a_line_for_the_shell(ansible: Ansible, cli: Cli) -> None:
+    cli("run", "gpu", "df -h | tail -1")
+    assert ansible.asked[0].variables["command_line"] == "df -h | tail -1"
+    assert ansible.asked[0].limit == "node1,node2"
+
+
+def test_run_goes_on_beside_another_verb(ansible: Ansible, cli: Cli, site: Path) -> None:
+    with site_lock(site / "runs", "provision"):
+        assert cli("run", "gpu", "--", "true")[0] == 0
+    assert len(ansible.asked) == 1
+
+
+def test_run_in_check_mode_runs_nothing(ansible: Ansible, cli: Cli) -> None:
+    code, _, _ = cli("run", "--check", "gpu", "--", "true")
+    assert code == 0
+    assert [one.check for one in ansible.asked] == [True]
+
+
+def test_run_as_a_document(ansible: Ansible, cli: Cli) -> None:
+    ansible.answers = [{"node1": answered(output="up\n"), "node2": HostResult("unreachable", message="timed out")}]
+    code, out, _ = cli("run", "--json", "gpu", "--", "uptime")
+    assert code == 4
+    document = json.loads(out)
+    assert document["result"]["answers"] == {"node1": {"status": 0, "output": "up\n", "errors": ""}}
+    assert document["hosts"]["node2"]["message"] == "timed out"
+
+
+def test_run_without_a_command(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("run", "gpu", "--")
+    assert code == 2
+    assert "which command?" in err
+
+
+def test_run_where_the_limit_leaves_nobody(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("run", "--limit", "storage", "gpu", "--", "true")
+    assert code == 2
+    assert "leaves none" in err
+
+
+MISSING = ["make the account gpuadmin (uid 900, home /var/home/gpuadmin)"]
+
+
+@pytest.fixture
+def keys(site: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Host → the key that it shows; the site's own key is there, too."""
+    shown = {"node1": "one", "node2": "two"}
+
+    def fetch(hosts: Iterable[Host]) -> list[HostKey]:
+        found = []
+        for host in hosts:
+            kind, blob, _ = public_key(shown.get(host.name, "none")).split(" ")
+            problem = None if host.name in shown else "timed out"
+            found.append(HostKey(host.name, host.address, host.port, kind, blob, problem))
+        return found
+
+    monkeypatch.setattr("gpuadmin.actions.trust.fetch_host_keys", fetch)
+    (site / "key.pub").write_text(public_key("admin") + "\n")
+    settings = site / "gpuadmin.yml"
+    text = settings.read_text()
+    assert text.count("  user: gpuadmin\n") == 1
+    settings.write_text(text.replace("  user: gpuadmin\n", f"  user: gpuadmin\n  ssh_key: {site}/key\n"))
+    return shown
+
+
+def connection(invocation: Invocation) -> dict[str, Any]:
+    return {name: value for name, value in invocation.variables.items() if name.startswith("ansible_")}
+
+
+def test_bootstrap_looks_asks_makes_and_proves(ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path) -> None:
+    there = HostResult("changed", MISSING)
+    ansible.answers = [{"node1": there}, {"node1": there}, {}]
+    code, out, err = cli("bootstrap", "node1", "--as", "ubuntu", "--identity", "/k", "--yes")
+    assert code == 0, err
+    assert "make the account gpuadmin" in out
+    look, run, proof = ansible.asked
+    assert (look.check, run.check, proof.check) == (True, False, True)
+    entered = {"ansible_user": "ubuntu", "ansible_become": True, "ansible_ssh_private_key_file": "/k"}
+    assert connection(look) == connection(run) == entered
+    assert connection(proof) == {}
+    assert look.variables["bootstrap_key"] == public_key("admin")
+    assert "[127.0.0.1]:2 ssh-ed25519" in (site / "known_hosts").read_text()
+
+
+def test_bootstrap_again_proves_and_changes_nothing(ansible: Ansible, cli: Cli, keys: dict[str, str]) -> None:
+    assert cli("bootstrap", "node1", "--yes")[0] == 0
+    assert [one.check for one in ansible.asked] == [True, True]
+    assert connection(ansible.asked[0]) == {"ansible_user": "root", "ansible_become": False}
+
+
+@pytest.mark.parametrize("what", ["no login", "something is missing"])
+def test_bootstrap_without_a_proof_has_failed(ansible: Ansible, cli: Cli, keys: dict[str, str], what: str) -> None:
+    there = HostResult("changed", MISSING)
+    last = (
+        HostResult("unreachable", message="refuses our login") if what == "no login" else HostResult("changed", ["x"])
+    )
+    ansible.answers = [{"node1": there}, {"node1": there}, {"node1": last}]
+    code, out, _ = cli("bootstrap", "node1", "--yes")
+    assert code == (4 if what == "no login" else 3)
+    assert "it was made ready, " in out
+
+
+def test_bootstrap_in_check_mode_pins_nothing_and_asks_no_host_without_a_key(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path
+) -> None:
+    code, out, err = cli("bootstrap", "node1", "--check")
+    assert code == 4
+    assert "not pinned yet" in out
+    assert "SHA256:" in err
+    assert ansible.asked == []
+    (record,) = [path for path in (site / "runs").iterdir() if path.is_dir()]
+    assert json.loads((record / "result.json").read_text())["exit_code"] == 4
+    assert not (site / "known_hosts").exists() or "ssh-ed25519" not in (site / "known_hosts").read_text()
+
+
+def test_bootstrap_does_the_others_where_one_does_not_answer(ansible: Ansible, cli: Cli, keys: dict[str, str]) -> None:
+    ansible.answers = [{"node1": HostResult("failed", message="uid 900 is taken")}, {}]
+    code, out, _ = cli("bootstrap", "node1", "node2", "storage1", "--yes")
+    assert code == 3
+    assert [one.limit for one in ansible.asked] == ["node1,node2", "node2"]
+    assert "uid 900 is taken" in out
+    assert "timed out" in out
+
+
+def test_bootstrap_with_another_key_than_the_pinned_one(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path
+) -> None:
+    other = public_key("another").rsplit(" ", 1)[0]
+    (site / "known_hosts").write_text(f"[127.0.0.1]:2 {other}\n")
+    code, _, err = cli("bootstrap", "node1", "--yes")
+    assert code == 5
+    assert "another key is pinned" in err
+    assert ansible.asked == []
+
+
+def test_bootstrap_without_a_confirmation(ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path) -> None:
+    assert cli("bootstrap", "node1")[0] == 5
+    assert ansible.asked == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "no such file"), ("hello", "key.pub"), (f"{public_key('a')}\n{public_key('b')}\n", "key.pub")],
+    ids=["none", "no key", "two keys"],
+)
+def test_bootstrap_without_a_public_key(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path, text: str | None, words: str
+) -> None:
+    (site / "key.pub").unlink()
+    if text is not None:
+        (site / "key.pub").write_text(text)
+    code, _, err = cli("bootstrap", "node1", "--yes")
+    assert code == 2
+    assert words in err
+    assert ansible.asked == []
+
+
+def test_bootstrap_makes_no_root(ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path) -> None:
+    settings = site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("user: gpuadmin", "user: root"))
+    code, _, err = cli("bootstrap", "node1", "--yes")
+    assert code == 2
+    assert "admin.user" in err

@@ -1,0 +1,240 @@
+"""status, from its command line to what people and programs see of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.letter import Letter
+from gpuadmin.records import Record
+from gpuadmin.results import HostResult, RunResult
+from gpuadmin.semester.journal import Journal
+from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+
+__all__ = ["ansible"]
+
+IMAGE: dict[str, Any] = {
+    "running": "2026-11-20", "current": "2026-11-20", "trial": "", "image": "2026-11-20", "last": {}, "drift": [],
+}  # fmt: skip
+DISK = {"path": "/x", "mount": "/x", "bytes": 4 * 10**12, "free": 10**12}
+NODE: dict[str, Any] = {
+    "people": ["minji"], "gpu_people": ["jiho"], "gpus": ["0000:01:00.0 nvidia", "0000:02:00.0 none"],
+    "image": IMAGE, "disks": {"Docker": DISK}, "unknown": {},
+}  # fmt: skip
+BACKUP = {
+    "name": "20261121T010203Z-daily", "created": "2026-11-21T01:02:03Z", "homes": 3, "verified": 2, "problems": 1,
+    "copies": {"backup1": "2026-11-21T02:00:00Z"},
+}  # fmt: skip
+STORAGE: dict[str, Any] = {"disks": {"homes": DISK}, "backup": BACKUP, "unknown": {}}
+
+
+def answers(storage: dict[str, Any] | None = None, node: dict[str, Any] | None = None) -> RunResult:
+    """What hosts say; node2 is away, and so is the storage host where it says nothing."""
+    gone = HostResult("unreachable", message="does not answer (timed out)")
+    return RunResult(
+        {
+            "storage1": gone if storage is None else HostResult("ok", reports={"status": storage}),
+            "node1": HostResult("ok", reports={"status": NODE | (node or {})}),
+            "node2": gone,
+        }
+    )
+
+
+def result(cli: Cli, code: int = 4) -> dict[str, Any]:
+    ended, out, err = cli("status", "--json")
+    assert ended == code, err
+    found: dict[str, Any] = json.loads(out)["result"]
+    return found
+
+
+def test_one_look_in_check_mode_and_a_row_for_each_host(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE)
+    found = result(cli)
+    (invocation,) = ansible.asked
+    assert (invocation.playbook, invocation.check) == ("status", True)
+    assert {name: host["state"] for name, host in found["hosts"].items()} == {
+        "storage1": "up", "node1": "up", "node2": "unreachable",
+    }  # fmt: skip
+    assert found["totals"] == {"hosts": 3, "up": 2, "gpus": 2, "gpus_unknown": ["node2"], "people": ["minji"]}
+    assert (found["hosts"]["node2"]["gpus"], found["hosts"]["node2"]["people"]) == (None, None)
+    assert "people" not in found["hosts"]["storage1"]
+    assert found["backup"]["newest"]["verified"] == 2
+
+
+def test_the_screen(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE)
+    code, out, err = cli("status")
+    assert code == 4
+    assert "2 of 3 hosts up · 2 GPUs found, unknown on node2 · no term is set" in out
+    rows = {line.split()[0]: line for line in out.splitlines() if line[1:5] in ("stor", "node")}
+    assert "2, 1 without driver" in rows["node1"]
+    assert "minji" in rows["node1"]
+    assert "Docker: 1.0 TB of 4.0 TB free" in rows["node1"]
+    assert "2026-11-20" in rows["node1"]
+    assert "does not answer (timed out)" in rows["node2"]
+    assert "unknown" in rows["node2"]
+    assert "homes: 1.0 TB of 4.0 TB free" in rows["storage1"]
+    assert "3 homes, 2 verified, 1 home with a problem; second copy on backup1" in out
+    assert "Drift: unknown" in out
+    assert "Pending: nothing" in out
+    assert "1 of 3 hosts did not succeed: node2" in err
+
+
+def test_what_is_not_known_is_unknown(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(None, {"people": None, "gpus": None, "image": None, "disks": {}, "unknown": {
+        "people": "nobody can be asked", "gpus": "this host shows no PCI bus", "image": "images.json cannot be read",
+        "Docker": "/local is on no disk of this host (nfs4)",
+    }})  # fmt: skip
+    _, out, _ = cli("status")
+    assert "0 GPUs found, unknown on node1, node2" in out
+    for why in ("nobody can be asked", "this host shows no PCI bus", "images.json cannot be read", "no disk of this"):
+        assert f"unknown: {why}" in out.replace("Docker: ", "") or why in out
+    assert "Backup: unknown on storage1: does not answer (timed out)" in out
+    assert "none yet" not in out
+
+
+@pytest.mark.parametrize(
+    ("image", "line"),
+    [
+        (None, "no images here"),
+        (IMAGE | {"current": "2026-11-19"}, "not confirmed; the next boot takes 2026-11-19"),
+        (IMAGE | {"trial": "2026-11-21"}, "the next boot tries 2026-11-21"),
+        (IMAGE | {"last": {"stage": "failed", "image": "x", "reason": "no sshd"}}, "x failed: no sshd"),
+        (IMAGE | {"drift": ["its root is writable"]}, "its root is writable"),
+    ],
+)
+def test_images(ansible: Ansible, cli: Cli, image: dict[str, Any] | None, line: str) -> None:
+    ansible.answer = answers(STORAGE, {"image": image})
+    assert line in cli("status")[1]
+
+
+@pytest.mark.parametrize(
+    ("backup", "line"),
+    [
+        (None, "none yet: gpuadmin backup"),
+        (BACKUP | {"verified": 3, "copies": {}, "problems": 0}, "3 homes, all verified; no second copy"),
+    ],
+)
+def test_backups(ansible: Ansible, cli: Cli, backup: dict[str, Any] | None, line: str) -> None:
+    ansible.answer = answers(STORAGE | {"backup": backup})
+    assert line in cli("status")[1]
+
+
+@pytest.mark.parametrize(
+    ("mountpoint", "mount", "known"),
+    [
+        (None, "/srv/storage", True),
+        (None, "/", False),
+        ("/srv/storage", "/srv/storage", True),
+        ("/srv/storage", "/srv/storage/homes", True),
+        ("/srv/storage", "/srv", False),
+        ("/srv/storage", "/", False),
+    ],
+)
+def test_a_disk_that_is_not_mounted_has_no_homes_and_no_backups(
+    ansible: Ansible, cli: Cli, mountpoint: str | None, mount: str, known: bool
+) -> None:
+    assert ansible.site is not None
+    (ansible.site / "gpuadmin.yml").write_text(json.dumps({"name": "test", "homes": {"mountpoint": mountpoint}}))
+    ansible.answer = answers(STORAGE | {"disks": {"homes": DISK | {"mount": mount}}, "backup": None})
+    _, out, _ = cli("status")
+    assert ("none yet: gpuadmin backup" in out) == known
+    assert ("Backup: unknown on storage1: the disk of the homes is not mounted" in out) != known
+    assert ("homes: 1.0 TB of 4.0 TB free" in out) == known
+
+
+def test_the_age_of_a_backup(ansible: Ansible, cli: Cli) -> None:
+    created = (datetime.now(UTC) - timedelta(hours=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ansible.answer = answers(STORAGE | {"backup": BACKUP | {"created": created}})
+    assert "5 hours old" in cli("status")[1]
+
+
+@pytest.mark.parametrize(("days", "words"), [(39, "39 days left"), (0, "today"), (-1, "1 day ago")])
+def test_the_term(ansible: Ansible, cli: Cli, days: int, words: str) -> None:
+    assert ansible.site is not None
+    term = {"name": "2026-2", "deadline": str(date.today() + timedelta(days=days))}
+    (ansible.site / "gpuadmin.yml").write_text(json.dumps({"name": "test", "term": term}))
+    ansible.answer = answers(STORAGE)
+    assert words in cli("status")[1]
+    assert result(cli)["term"] == term | {"days_left": days}
+
+
+def begun(site: Path, verb: str, arguments: list[str]) -> Record:
+    plan = {"title": verb, "steps": [], "warnings": [], "destroys": False}
+    return Record.begin(site / "runs", verb, arguments=arguments, check=False, plan=plan)
+
+
+def test_what_pends(ansible: Ansible, cli: Cli) -> None:
+    site = ansible.site
+    assert site is not None
+    ansible.answer = RunResult({"node1": HostResult("ok"), "node2": HostResult("unreachable", message="away")})
+    cli("lock-user", "minji", "--yes")
+    ansible.answer = RunResult({"node1": HostResult("changed", ["a file"])})
+    cli("drift")
+    running = begun(site, "backup", ["backup"])
+    Journal(site / "runs", "2026-1").write("decided", decision={
+        "term": "2026-1", "backup": "20260630T000000Z-2026-1", "at": "2026-06-30", "leaving": [], "scratch": {},
+    })  # fmt: skip
+    ledger = Ledger.of(site)
+    for name, state in (("minji", State.OWED), ("jiho", State.REFUSED), ("gone", State.OWED)):
+        letter = Letter("welcome", f"{name}@example.org", (f"welcome {name}",), (name,), "x")
+        ledger.finish(letter, "1", state, "550")
+    ansible.answer = answers(STORAGE)
+    code, out, _ = cli("status")
+    assert code == 4
+    assert "failed on node2: gpuadmin lock-user minji --yes (run " in out
+    assert "going on: gpuadmin backup" in out
+    assert "Reset of 2026-1: announce is next" in out
+    assert "minji: not mailed yet" in out
+    assert "jiho: the address was refused" in out
+    assert "gone" not in out
+    assert "Drift: node1 differed on " in out
+    running.finish({"status": "ok"}, 0)
+
+
+def test_damaged_records_are_unknown(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    journal = ansible.site / "runs/term-2026-1"
+    journal.mkdir(parents=True)
+    (journal / "journal.jsonl").write_text("{\n{}\n")
+    (ansible.site / "mails.jsonl").write_text("{\n{}\n")
+    ansible.answer = answers(STORAGE)
+    code, out, _ = cli("status")
+    assert code == 4
+    assert out.count("Pending: unknown: ") == 2
+
+
+def test_it_changes_nothing_and_keeps_few_records_of_its_own(ansible: Ansible, cli: Cli) -> None:
+    site = ansible.site
+    assert site is not None
+    ansible.answer = RunResult({"node1": HostResult("ok")})
+    cli("lock-user", "minji", "--yes")
+    before = {path.name: path.read_bytes() for path in site.iterdir() if path.is_file()}
+    ansible.answer = answers(STORAGE)
+    for _ in range(8):
+        cli("status")
+    assert {path.name: path.read_bytes() for path in site.iterdir() if path.is_file()} == before
+    verbs = [run["verb"] for run in json.loads(cli("runs", "--json")[1])["runs"]]
+    assert verbs == ["status"] * 5 + ["lock-user"]
+
+
+def test_what_a_host_says_is_data(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE, {"people": ["[red]x\x1b[31m\nnode9 up"]})
+    _, out, _ = cli("status")
+    assert "\x1b[31m" not in out
+    assert "[red]x" in out
+    assert not [line for line in out.splitlines() if line.strip().startswith("node9")]
+
+
+def test_limit(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE)
+    code, out, err = cli("status", "--limit", "node1", "--json")
+    assert code == 4, err
+    found = json.loads(out)["result"]
+    assert list(found["hosts"]) == ["node1"]
+    assert found["backup"]["asked"] == []

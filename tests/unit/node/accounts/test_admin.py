@@ -1,0 +1,114 @@
+"""The account that gpuadmin logs in as: what is missing, what is refused, and that nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import (
+    Observed,
+    Wanted,
+    add_key,
+    below,
+    has_key,
+    plan,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from tests.unit.support import public_key
+
+KEY, OTHER = public_key("admin"), public_key("other")
+WANTED = Wanted("gpuadmin", 900, "/var/home/gpuadmin", KEY, "/home", 20000, 49999)
+THERE = Observed(900, "/var/home/gpuadmin", keys=f"{KEY}\n".encode())
+
+
+def test_a_host_without_the_account() -> None:
+    found = plan(WANTED, Observed())
+    assert (found.account, found.key, found.home) == (True, True, "/var/home/gpuadmin")
+    made, added = found.operations(WANTED)
+    assert made == "make the account gpuadmin (uid 900, home /var/home/gpuadmin)"
+    assert added.startswith("let gpuadmin log in with the key ssh-ed25519 …")
+    assert added.endswith(" admin")
+
+
+def test_again_nothing_is_missing() -> None:
+    assert plan(WANTED, THERE).operations(WANTED) == []
+
+
+def test_an_account_that_is_there_keeps_its_uid_and_home() -> None:
+    found = plan(WANTED, Observed(998, "/opt/gpuadmin", holder="somebody"))
+    assert (found.account, found.key, found.home) == (False, True, "/opt/gpuadmin")
+
+
+REFUSED = {
+    "from a directory": (WANTED, Observed(elsewhere=True), "comes from a directory"),
+    "a person's uid": (WANTED, replace(THERE, uid=20000), "which is a person's"),
+    "the first uid is 1000": (replace(WANTED, first=1000), replace(THERE, uid=1000), "which is a person's"),
+    "a wanted uid of people": (replace(WANTED, uid=49999), Observed(), "which is a person's"),
+    "a home under the homes": (WANTED, replace(THERE, home="/home/gpuadmin"), "mounted over it"),
+    "a new home under the homes": (replace(WANTED, homes="/var/home"), Observed(), "mounted over it"),
+    "root": (replace(WANTED, name="root"), THERE, "no name for an account"),
+    "another root": (WANTED, replace(THERE, uid=0), "has uid 0"),
+    "no home": (WANTED, replace(THERE, home=""), "home ''"),
+    "a name that is none": (replace(WANTED, name="a b"), Observed(), "no name for an account"),
+    "two lines of keys": (replace(WANTED, key=f"{KEY}\n{OTHER}"), Observed(), "public key"),
+    "a uid that is taken": (WANTED, Observed(holder="postgres"), "uid 900 is postgres's here"),
+}
+
+
+@pytest.mark.parametrize(("wanted", "observed", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_refused(wanted: Wanted, observed: Observed, words: str) -> None:
+    with pytest.raises(NodeError, match=words):
+        plan(wanted, observed)
+
+
+@pytest.mark.parametrize(
+    ("line", "there"),
+    [
+        (KEY, True),
+        (KEY.rsplit(" ", 1)[0] + " another comment", True),
+        (OTHER, False),
+        (f"# {KEY}", False),
+        (f'command="true" {KEY}', False),
+        (f"{OTHER}\n\n{KEY}", True),
+        ("\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), False),
+    ],
+)
+def test_which_lines_let_the_key_in(line: str, there: bool) -> None:
+    assert has_key(line.encode(), KEY) == there
+
+
+@pytest.mark.parametrize(
+    ("path", "top", "inside"),
+    [
+        ("/home/a", "/home", True),
+        ("/home", "/home", True),
+        ("/homes/a", "/home", False),
+        ("/var/home/a", "/home", False),
+    ],
+)
+def test_what_is_below(path: str, top: str, inside: bool) -> None:
+    assert below(path, top) == inside
+
+
+def test_a_key_is_added_and_the_others_stay(tmp_path: Path) -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    add_key(str(tmp_path), KEY, uid, gid)
+    path = tmp_path / ".ssh/authorized_keys"
+    assert path.read_text() == f"{KEY}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.write_bytes(b"# \xff\nno-pty " + OTHER.encode())
+    add_key(str(tmp_path), KEY, uid, gid)
+    assert path.read_bytes() == b"# \xff\nno-pty " + OTHER.encode() + f"\n{KEY}\n".encode()
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".ssh").symlink_to("elsewhere")
+    with pytest.raises(NodeError, match="not a directory of uid"):
+        add_key(str(tmp_path), KEY, os.geteuid(), os.getegid())
+    assert list((tmp_path / "elsewhere").iterdir()) == []

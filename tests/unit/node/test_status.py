@@ -1,0 +1,115 @@
+"""What a host says of itself every day: each part by itself, and unknown where it is not known."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import status
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import root_facts
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
+
+HOMES = "10.0.0.1:/srv/storage/homes"
+
+
+def mountinfo(*mounts: tuple[str, str, str]) -> str:
+    return "".join(f"{n} 1 0:{n} / {point} rw - {kind} {source} rw\n" for n, (point, kind, source) in enumerate(mounts))
+
+
+def test_the_disk_that_a_path_would_be_on(tmp_path: Path) -> None:
+    found = status.disk(str(tmp_path / "not/there"), mountinfo(("/", "btrfs", "/dev/vda2")))
+    space = os.statvfs("/")
+    assert (found["mount"], found["bytes"]) == ("/", space.f_blocks * space.f_frsize)
+    assert 0 <= found["free"] <= found["bytes"]
+
+
+@pytest.mark.parametrize("mount", [("/home", "nfs4", HOMES), ("/home", "autofs", "systemd-1"), None])
+def test_a_file_server_is_not_asked(mount: tuple[str, str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(os, "statvfs", asked)
+    monkeypatch.setattr(os.path, "realpath", asked)
+    text = mountinfo(("/", "ext4", "/dev/sda"), mount) if mount else ""
+    with pytest.raises(NodeError, match="is on no disk of this host"):
+        status.disk("/home/minji", text)
+
+
+def test_a_link_is_followed_to_its_disk(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "homes").symlink_to(tmp_path / "disk")
+    mounts = mountinfo(("/", "ext4", "/dev/sda"), (str(tmp_path / "disk"), "btrfs", "/dev/sdb"))
+    assert status.disk(str(tmp_path / "homes"), mounts)["mount"] == str(tmp_path / "disk")
+    away = mountinfo(("/", "ext4", "/dev/sda"), (str(tmp_path / "disk"), "nfs4", HOMES))
+    with pytest.raises(NodeError, match="nfs4"):
+        status.disk(str(tmp_path / "homes"), away)
+
+
+def stored(directory: Path, name: str, verified: str | None) -> None:
+    home = backup_set.Home(20000, 1, "v", 3, 10, 4, "x", verified=verified)
+    (directory / name).mkdir()
+    backup_set.store(
+        backup_set.Backup(
+            name, str(directory / name), "2026-11-21T01:02:03Z", "/srv/homes", "", {"minji": home},
+            problems={"jiho": "away"}, copies={"backup1": "2026-11-21T02:00:00Z"},
+        )
+    )  # fmt: skip
+
+
+def test_the_newest_complete_backup(tmp_path: Path) -> None:
+    directory = tmp_path / "backups"
+    assert status.newest_backup(str(directory)) is None
+    directory.mkdir(mode=0o700)
+    assert status.newest_backup(str(directory)) is None
+    stored(directory, "20261120T010203Z-daily", None)
+    stored(directory, "20261121T010203Z-daily", "2026-11-21T03:00:00Z")
+    (directory / "20261122T010203Z-daily").mkdir()  # it is being made
+    assert status.newest_backup(str(directory)) == {
+        "name": "20261121T010203Z-daily",
+        "created": "2026-11-21T01:02:03Z",
+        "homes": 1,
+        "verified": 1,
+        "problems": 1,
+        "copies": {"backup1": "2026-11-21T02:00:00Z"},
+    }
+
+
+def test_gpus_that_cannot_be_seen_are_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NodeError, match="no PCI bus"):
+        status.gpus(str(tmp_path / "pci"))
+    monkeypatch.setattr(root_facts, "gpus", lambda: ["0000:01:00.0 nvidia"])
+    assert status.gpus(str(tmp_path)) == ["0000:01:00.0 nvidia"]
+
+
+def test_a_node_without_images_has_none(tmp_path: Path) -> None:
+    assert status.image(Places(state=str(tmp_path))) is None
+    (tmp_path / "images.json").write_text("{")
+    with pytest.raises(NodeError, match="cannot be read"):
+        status.image(Places(state=str(tmp_path)))
+
+
+def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> None:
+        raise NodeError("it is not known who is logged in: no answer")
+
+    monkeypatch.setattr(occupants, "people", silent)
+    monkeypatch.setattr(occupants, "gpu_users", lambda first: ["minji"])
+    monkeypatch.setattr(status, "gpus", lambda: [])
+    (tmp_path / "open").mkdir(mode=0o755)
+    found = status.collect(
+        uid_first=20000, uid_last=49999, disks={"homes": str(tmp_path)}, backups=str(tmp_path / "open"), node=True,
+        places=Places(state=str(tmp_path)),
+    )  # fmt: skip
+    assert set(found["unknown"]) == {"people", "backup"}
+    assert "people" not in found
+    assert (found["gpu_people"], found["gpus"], found["image"]) == (["minji"], [], None)
+    assert found["disks"]["homes"]["path"] == str(tmp_path)
+
+
+def test_a_host_that_is_no_node_has_no_people(tmp_path: Path) -> None:
+    found = status.collect(uid_first=20000, uid_last=49999, disks={})
+    assert found == {"disks": {}, "unknown": {}}
