@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -257,7 +258,8 @@ class Trees:
     """Copies of the tree, one for each run, and the tests that are known to be green."""
 
     def __init__(self, directory: Path, root: Path = ROOT) -> None:
-        self.directory, self.count = directory, 0
+        self.directory = directory
+        self.ending = threading.Event()  # somebody has interrupted: nothing more is begun
         self.pristine = directory / "pristine"
         self.pristine.mkdir()
         copy_tree(root, self.pristine)
@@ -273,7 +275,7 @@ class Trees:
         """Run test paths without any mutation, together; what is not green then once more by itself."""
         found: dict[str, Outcome] = {}
         together = True
-        while left := [test for test in tests if test not in found]:
+        while not self.ending.is_set() and (left := [test for test in tests if test not in found]):
             place = self.copy()
             try:
                 chosen = left if together else left[:1]
@@ -330,7 +332,7 @@ def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], 
     base = tempfile.mkdtemp(prefix="gpuadmin-mutants-")
     try:
         trees = Trees(Path(base))
-        with ThreadPoolExecutor(jobs) as pool, _ending(pool):
+        with ThreadPoolExecutor(jobs) as pool, _ending(pool, trees):
             paths = sorted({test for mutant in sound for test in mutant.tests})
             parts = [paths[len(paths) * part // jobs : len(paths) * (part + 1) // jobs] for part in range(jobs)]
             outcomes = {test: outcome for found in pool.map(trees.green, parts) for test, outcome in found.items()}
@@ -351,11 +353,12 @@ def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], 
 
 
 @contextmanager
-def _ending(pool: ThreadPoolExecutor) -> Iterator[None]:
+def _ending(pool: ThreadPoolExecutor, trees: Trees) -> Iterator[None]:
     """Whoever interrupts leaves no tests at work, and nothing mounted."""
     try:
         yield
     except BaseException:
+        trees.ending.set()
         pool.shutdown(wait=False, cancel_futures=True)
         for process in list(RUNNING):
             with suppress(ProcessLookupError):
