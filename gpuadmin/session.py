@@ -18,20 +18,22 @@ import click
 
 from gpuadmin.ansible import runner
 from gpuadmin.ansible.invocation import Invocation, Secrets
+from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.memory import recall, refuse_contradictions, remember
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.console import agree, ask, echo
-from gpuadmin.display import Progress, make_console, show_hosts, show_plan
+from gpuadmin.display import make_console, show_hosts, show_plan
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
 from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.plan import Plan
+from gpuadmin.progress import Progress
 from gpuadmin.records import Record, prune_runs
-from gpuadmin.report import document
-from gpuadmin.results import RunResult
+from gpuadmin.report import document, status_of
+from gpuadmin.results import RunResult, with_all
 from gpuadmin.terminal import SafeConsole
 
 
@@ -57,6 +59,17 @@ class Session:
     def named(self, *groups: str) -> list[str]:
         """The names of those hosts that are in any of the groups."""
         return [host.name for host in self.hosts if set(groups) & set(host.groups)]
+
+    def some(self, *groups: str) -> list[str]:
+        """The same; raises ConfigError where there is none: that nobody is asked is not that nothing is to be done."""
+        names = self.named(*groups)
+        if not names:
+            where = "" if self.options.limit is None else f", of those that --limit {self.options.limit} leaves"
+            raise ConfigError(
+                f"no host is in a group that this works on: {', '.join(groups)}{where}",
+                hint="name your hosts in inventory/hosts.yml; gpuadmin check says what is missing",
+            )
+        return names
 
     def storage(self) -> list[str]:
         """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
@@ -132,12 +145,14 @@ class Session:
         *,
         check: bool,
         label: str | None = None,
+        doing: str | None = None,
         quiet: bool = False,
         secrets: Secrets | None = None,
     ) -> RunResult:
         """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
 
         `hosts`: their names, none of which are no run; None: all that --limit leaves. `label`: what the log calls it.
+        `doing`: a sentence that is shown meanwhile, instead of the names of tasks, which say what a check does not do.
         `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. What goes
         wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
         started.
@@ -158,10 +173,15 @@ class Session:
             secrets=self.secrets if secrets is None else secrets,
             log=log,
         )
-        with Progress(self.console, verbose=self.options.verbose) as progress:
-            if quiet:
-                return runner.run(invocation, on_task=progress.task)
-            return runner.run(invocation, on_task=progress.task, on_host=progress.host)
+        with Progress(
+            self.console,
+            verbose=self.options.verbose,
+            doing=doing or ("Looking at the hosts" if check else None),
+            quiet=quiet,
+            note=self.begun().note,
+        ) as progress:
+            found = runner.run(invocation, on_task=progress.task, on_host=progress.host)
+        return with_all(found, self.named(*groups_of(playbook)) if hosts is None else hosts)
 
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
@@ -175,8 +195,8 @@ class Session:
             return
         self.require_confirmation_possible()
         self.console.print("Looking what would change on each host…")
-        found = self.run(playbook, hosts, variables, check=True)
-        show_hosts(self.console, found.hosts, check=True)
+        found = self.run(playbook, hosts, variables, check=True, quiet=True)
+        show_hosts(self.console, found.hosts, check=True, whole=bool(self.options.verbose))
         self.whole(found, "interrupted while looking; nothing was changed")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
@@ -201,7 +221,7 @@ class Session:
             site=self.site.directory,
             run=None if self.record is None else self.record.id,
             check=self.check,
-            status=status or ("failed" if code else "ok"),
+            status=status or status_of(code),
             hosts={} if run is None else run.hosts,
             result=result,
         )

@@ -22,14 +22,10 @@ def show_image(options: Options, name: str) -> int:
         builder = PlanBuilder(f"Show the image {check_name(name)}")
         builder.add_all(session.storage(), ["look at the store"])
         session.planned(builder.build())
-        run = session.run("show-image", None, variables(session.site), check=True)
+        run = session.run("show-image", None, variables(session.site), check=True, quiet=True)
         session.whole(run, "interrupted while looking; nothing was changed")
         found = in_store(facts(run, session.named("storage"), []), name)
-        code = report(session, run, found, table=False)
-        if not options.json:
-            for line in describe(found):
-                echo(line)
-        return code
+        return report(session, run, found, show=lambda: echo("\n".join(describe(found))))
 
 
 def describe(manifest: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from gpuadmin.results import HostResult
 
 _LONGEST_MESSAGE = 600
+_ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
 
 
 class Collector:
@@ -34,6 +35,10 @@ class Collector:
         name = str(data["host"])
         result = data.get("res") or {}
         host = self.hosts.setdefault(name, HostResult())
+        if kind == "runner_on_start":
+            self._on_host(name, "begun", "")
+        elif kind in _ENDED:
+            self._on_host(name, "done", "")
         match kind:
             case "runner_on_ok":
                 self._gather(host, result)

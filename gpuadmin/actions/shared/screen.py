@@ -10,7 +10,7 @@ from typing import Any
 from gpuadmin.display import lines_of, make_console, make_table, styled
 from gpuadmin.text import counted, size_words
 
-_STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "not asked": "dim"}
+_STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "unknown": "bold red", "not asked": "dim"}
 _MOST_PENDING = 8
 
 

@@ -219,7 +219,7 @@ def test_it_changes_nothing_and_keeps_few_records_of_its_own(ansible: Ansible, c
     for _ in range(8):
         cli("status")
     assert {path.name: path.read_bytes() for path in site.iterdir() if path.is_file()} == before
-    verbs = [run["verb"] for run in json.loads(cli("runs", "--json")[1])["runs"]]
+    verbs = [run["verb"] for run in json.loads(cli("runs", "--json")[1])["result"]["runs"]]
     assert verbs == ["status"] * 5 + ["lock-user"]
 
 
