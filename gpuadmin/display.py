@@ -71,9 +71,7 @@ _STYLES = {
 }
 
 
-def show_hosts(
-    console: SafeConsole, hosts: Mapping[str, HostResult], *, check: bool, whole: bool = False
-) -> None:
+def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: bool, whole: bool = False) -> None:
     """Print a table with a row per host: what happened there, and why not. `whole`: all of it, however long."""
     if not hosts:
         return

@@ -47,8 +47,8 @@ class Progress:
         quiet: bool = False,
         note: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`doing`: a sentence for all of the run, instead of the names of its tasks. `quiet`: what happens on hosts is not
-        shown, because a table follows. `note`: writes a line into the log of the run.
+        """`doing`: a sentence for all of the run, instead of the names of its tasks. `quiet`: what happens on hosts is
+        not shown, because a table follows. `note`: writes a line into the log of the run.
         """
         self._console = console
         self._verbose = verbose
@@ -92,8 +92,8 @@ class Progress:
             self._spoke = time.monotonic()
 
     def host(self, host: str, outcome: str, detail: str) -> None:
-        """Something of a host: it has `begun` a task, or `done` it, or says how far it is (`progress`); or what is worth a
-        line: changed, failed, unreachable.
+        """Something of a host: it has `begun` a task, or `done` it, or says how far it is (`progress`); or what is
+        worth a line: changed, failed, unreachable.
         """
         if outcome == "begun":
             now = time.time()

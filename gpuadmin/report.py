@@ -72,7 +72,7 @@ def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]
 def shortened(lines: Sequence[str], most: int = 12) -> list[str]:
     """Given what was done on a host, return it in at most so many lines.
 
-    Many files of one directory become one line, so that they hide nothing of what matters; gpuadmin's own code comes last.
+    Many files of one directory become one line, so that they hide nothing of what matters; gpuadmin's own code is last.
     """
     together: dict[str, list[str]] = {}
     for line in sorted(lines, key=lambda line: _OWN in line):

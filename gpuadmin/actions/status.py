@@ -59,7 +59,7 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
 
 
 def _state(found: HostResult | None) -> str:
-    """The state of a host that gave no answer: unreachable, failed, or unknown where this was cut off before its turn."""
+    """The state of a host without an answer: unreachable, failed, or unknown where its turn did not come."""
     if found is None or found.status == "not run":
         return "unknown"
     return "unreachable" if found.silent else "failed"

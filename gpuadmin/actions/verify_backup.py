@@ -16,7 +16,10 @@ def verify_backup(options: Options, name: str | None, users: Sequence[str]) -> i
     with opened("verify-backup", options) as session:
         builder = PlanBuilder(f"Verify the backup {name}" if name else "Verify the newest backup")
         whom = ", ".join(users) or "every home"
-        builder.add_all(session.storage(), [f"read {whom} in it, and compare each file with what was backed up (size, owner, checksum)"])
+        builder.add_all(
+            session.storage(),
+            [f"read {whom} in it, and compare each file with what was backed up (size, owner, checksum)"],
+        )
         session.plan(builder.build())
         session.confirm()
         wanted = {key: value for key, value in (("name", name), ("users", list(users))) if value}

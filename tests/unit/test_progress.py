@@ -1,4 +1,4 @@
-"""What is shown while a run goes on: what is done, on which hosts it waits, since when and until when; and the log of it."""
+"""What is shown while a run goes on: what is done, for whom it waits, since when and until when; and its log."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_a_wait_says_on_whom_since_when_and_until_when(capsys: pytest.CaptureFix
         while not notes and time.monotonic() < deadline:
             time.sleep(0.01)
         assert re.fullmatch(
-            f"Reboot, and wait for the outcome of the trial: waiting for node2 \\(waits for minji\\), node3 since {AT}, "
-            f"until {AT} at the latest",
+            "Reboot, and wait for the outcome of the trial: waiting for node2 \\(waits for minji\\), node3 "
+            f"since {AT}, until {AT} at the latest",
             progress.waiting(),
         )
     out = capsys.readouterr().out
