@@ -17,7 +17,7 @@ from gpuadmin.session import Session
 #: What the playbook calls the looking at hosts.
 FACTS = "facts"
 #: What is shown while a part runs; tests/contract/test_phases.py holds it against the phases.
-_DOING = {
+DOING = {
     FACTS: "Looking at the hosts",
     names.LOCK: "Locking those out who leave",
     "unlock": "Letting people in again",
@@ -34,7 +34,7 @@ def play(session: Session, part: str, hosts: Sequence[str], *, check: bool, **va
     """Run one part of the playbook. Raises InterruptedRun and GpuadminError where it did not come to an end."""
     site = session.site
     given = {"gpuadmin_phase": part, **people(site.registry, site.settings, ()), **variables}
-    doing = _DOING[part] if part == FACTS or not check else f"Looking what {part} would change"
+    doing = DOING[part] if part == FACTS or not check else f"Looking what {part} would change"
     run = session.run(session.verb, hosts, given, check=check, label=part, doing=doing)
     return session.whole(
         run, f"interrupted in {part}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
