@@ -26,7 +26,15 @@ from gpuadmin.config.memory import recall, refuse_contradictions, remember
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.console import agree, ask, echo
 from gpuadmin.display import make_console, show_hosts, show_plan
-from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
+from gpuadmin.errors import (
+    ConfigError,
+    ExitCode,
+    GpuadminError,
+    HostFailedError,
+    InterruptedRun,
+    RefusedError,
+    UnreachableError,
+)
 from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.plan import Plan
@@ -159,6 +167,7 @@ class Session:
         """
         if hosts is not None and not hosts:
             return RunResult({})
+        asked = self.named(*groups_of(playbook)) if hosts is None else hosts
         log = self.begun().log
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
@@ -177,16 +186,16 @@ class Session:
             self.console,
             verbose=self.options.verbose,
             doing=doing or ("Looking at the hosts" if check else None),
-            quiet=quiet,
+            quiet=(quiet or check or len(asked) == 1) and not self.options.verbose,  # the table that follows says it
             note=self.begun().note,
         ) as progress:
             found = runner.run(invocation, on_task=progress.task, on_host=progress.host)
-        return with_all(found, self.named(*groups_of(playbook)) if hosts is None else hosts)
+        return with_all(found, asked)
 
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
         self.require_confirmation_possible()
-        found = self.run(playbook, hosts, variables, check=True, quiet=True)
+        found = self.run(playbook, hosts, variables, check=True)
         return self.whole(found, "interrupted while looking; nothing was changed")
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
@@ -195,9 +204,12 @@ class Session:
             return
         self.require_confirmation_possible()
         self.console.print("Looking what would change on each host…")
-        found = self.run(playbook, hosts, variables, check=True, quiet=True)
+        found = self.run(playbook, hosts, variables, check=True)
         show_hosts(self.console, found.hosts, check=True, whole=bool(self.options.verbose))
         self.whole(found, "interrupted while looking; nothing was changed")
+        if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
+            kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
+            raise kind("no host can do it now; nothing was changed", hint="the table says why; then run it again")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""

@@ -24,7 +24,7 @@ def list_backups(options: Options, user: str | None) -> int:
         builder = PlanBuilder("List backups")
         builder.add_all(asked, ["look which backups there are"])
         session.planned(builder.build())
-        run = session.run("list-backups", None, {}, check=True, quiet=True)
+        run = session.run("list-backups", None, {}, check=True)
         result = rows(run, user, session.site.settings, asked)
         return report(session, run, result, show=lambda: _show(result, user))
 

@@ -22,7 +22,7 @@ def list_images(options: Options) -> int:
         builder = PlanBuilder("List images")
         builder.add_all(session.some("gpu", "storage"), ["look at the images"])
         session.planned(builder.build())
-        run = session.run("list-images", None, variables(session.site), check=True, quiet=True)
+        run = session.run("list-images", None, variables(session.site), check=True)
         found = facts(run, session.named("storage"), session.named("gpu"))
         store = {name: {k: v for k, v in entry.items() if k != "text"} for name, entry in found.store.items()}
         result = {"store": store, "nodes": dict(found.nodes), "silent": dict(found.silent)}

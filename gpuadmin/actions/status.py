@@ -37,7 +37,7 @@ def status(options: Options) -> int:
         builder = PlanBuilder("Look at the cluster")
         builder.add_all(asked, ["look at people, GPUs, disks, backups and images"])
         session.planned(builder.build())
-        run = session.run("status", None, {}, check=True, quiet=True)
+        run = session.run("status", None, {}, check=True)
         result = _result(session, run, asked) | records
         # a screen that could not be filled everywhere is still an answer; the exit code says the rest
         return report(session, run, result, show=lambda: show_status(session.site.settings.name, result))

@@ -20,7 +20,7 @@ def verify_image(options: Options, name: str) -> int:
         builder.add_all(session.storage(), ["verify it in the store"])
         session.planned(builder.build())
         given = variables(session.site, gpuadmin_verify_images=[name])
-        run = session.run("verify-image", None, given, check=True, quiet=True)
+        run = session.run("verify-image", None, given, check=True)
         answers = run.reported("verified").values()
         problems = [one for found in answers for one in found.get(name, ["the store did not say anything of it"])]
         verdict = run.code or (ExitCode.ERROR if problems else ExitCode.DONE)

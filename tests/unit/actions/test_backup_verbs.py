@@ -128,7 +128,7 @@ def test_a_list_comes_before_what_is_missing_in_it(
     words = {
         "list-backups": "storage1: which backups it has is not known: does not answer",
         "list-images": "What the store has is not known: storage1 (does not answer",
-        "list-users": "Which accounts they have is not known: storage1 (does not answer",
+        "list-users": "storage1 (does not answer (timed out))",
     }
     for verb, sentence in words.items():
         code, out, err = cli(verb)
@@ -152,9 +152,9 @@ def test_after_an_account_that_is_not_everywhere_one_verb_brings_it(
 
 
 def test_a_day_that_is_past_is_in_the_plan(asked: list[Invocation], cli: Cli) -> None:
-    _code, out, _err = cli("extend-user", "minji", "--until", "2020-01-01", "--check")
+    _code, out, _err = cli("extend-user", "minji", "--expires", "2020-01-01", "--check")
     assert "Note: minji: valid until 2020-01-01, which is past: the account is closed" in out
-    assert "past" not in cli("extend-user", "minji", "--until", "2099-01-01", "--check")[1]
+    assert "past" not in cli("extend-user", "minji", "--expires", "2099-01-01", "--check")[1]
 
 
 def test_a_number_is_called_a_number(asked: list[Invocation], cli: Cli) -> None:
