@@ -16,7 +16,7 @@ from gpuadmin.text import listed
 #: Tasks that Ansible itself puts before a role's own; nobody waits for them.
 _ANSIBLES_OWN = "Validating arguments against arg spec"
 #: How a task's name says how long it may take, in seconds.
-_AT_MOST = re.compile(r"; seconds at most: (\d+)$")
+AT_MOST = re.compile(r"; seconds at most (\d+)$")
 _PATIENCE = 5.0  # seconds before a terminal shows for whom it waits
 _COLOURS = {"changed": "green", "failed": "red", "unreachable": "red"}
 
@@ -82,9 +82,9 @@ class Progress:
         if name.startswith(_ANSIBLES_OWN):
             return
         with self._state:
-            limit = _AT_MOST.search(name)
+            limit = AT_MOST.search(name)
             self._limit = None if limit is None else int(limit[1])
-            self._task, self._far = self._doing or _AT_MOST.sub("", name), {}
+            self._task, self._far = self._doing or AT_MOST.sub("", name), {}
         if self._status is not None:
             self._show_live()
         elif self._verbose:

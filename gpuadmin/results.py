@@ -73,5 +73,7 @@ def with_all(run: RunResult, asked: Sequence[str]) -> RunResult:
         heard = set(run.hosts)
         causes = ", ".join(run.bad)
         why = f"nothing was done there: the run ended after {causes}" if causes else "the run did nothing there"
+        if run.error:
+            why = "nothing was done there: the run ended with an error"
     missing = {name: HostResult("not run", message=why) for name in asked if name not in heard}
     return replace(run, hosts={**run.hosts, **missing}) if missing else run

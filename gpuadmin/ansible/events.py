@@ -62,7 +62,8 @@ class Collector:
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                message = failure_message(result, items, _task_name(data))
+                # what progress.py reads from a name is no part of a sentence
+                message = failure_message(result, items, _task_name(data).partition("; seconds at most")[0])
                 # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
                 if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
                     host.message = message

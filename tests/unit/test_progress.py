@@ -21,7 +21,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wait_says_on_whom_since_when_and_until_when(capsys: pytest.CaptureFixture[str]) -> None:
     notes: list[str] = []
     with Progress(make_console(json=False), verbose=0, note=notes.append) as progress:
-        progress.task("Reboot, and wait for the outcome of the trial; seconds at most: 90")
+        progress.task("Reboot, and wait for the outcome of the trial; seconds at most 90")
         for host in ("node1", "node2", "node3"):
             progress.host(host, "begun", "")
         progress.host("node1", "done", "")

@@ -35,6 +35,10 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         [ok(changed=True), ("failed", "n", {"res": {"msg": "no space"}})],
         HostResult("failed", ["Do it"], "no space (Do it)"),
     ),
+    "how long a task may take is not in its failure": (
+        [("failed", "n", {"res": {"msg": "no outcome"}, "task": "Wait; seconds at most {{ x }}"})],
+        HostResult("failed", [], "no outcome (Wait)"),
+    ),
     "what a module did before it failed is done": (
         [("failed", "n", {"res": {"msg": "conflict", "operations": ["add minji"]}})],
         HostResult("failed", ["add minji"], "conflict (Do it)"),
