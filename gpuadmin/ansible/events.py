@@ -26,7 +26,7 @@ class Collector:
         kind = event.get("event", "")
         data = event.get("event_data") or {}
         if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
-            self._on_task(_task_name(data))
+            self._on_task(_full_name(data))
         elif kind.startswith("runner_") and "host" in data:
             self._runner_event(kind, data)
         return False
@@ -62,8 +62,7 @@ class Collector:
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                # what progress.py reads from a name is no part of a sentence
-                message = failure_message(result, items, _task_name(data).partition("; seconds at most")[0])
+                message = failure_message(result, items, _task_name(data))
                 # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
                 if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
                     host.message = message
@@ -90,6 +89,11 @@ class Collector:
 
 
 def _task_name(data: Mapping[str, Any]) -> str:
+    # what gpuadmin/progress.py reads at the end of a name is no part of a sentence
+    return _full_name(data).partition("; seconds at most ")[0]
+
+
+def _full_name(data: Mapping[str, Any]) -> str:
     task = str(data.get("task") or data.get("name") or "")
     # "role : Task" is how Ansible names a role's task
     return task.rpartition(" : ")[2]

@@ -27,7 +27,7 @@ def test_a_wait_says_on_whom_since_when_and_until_when(capsys: pytest.CaptureFix
         progress.host("node1", "done", "")
         progress.host("node2", "progress", "waits for minji")
         deadline = time.monotonic() + 30
-        while not notes and time.monotonic() < deadline:
+        while len(notes) < 4 and time.monotonic() < deadline:
             time.sleep(0.01)  # the clock of the progress is a thread of its own
         assert re.fullmatch(
             "Reboot, and wait for the outcome of the trial: waiting for node2 \\(waits for minji\\), node3 "
