@@ -43,7 +43,7 @@ test-all: $(READY) system-test lint test-fast test-mutants e2e ## all of it: wit
 
 .PHONY: test-fast
 test-fast: $(READY) system-fast ## what needs no lab
-	@$(PYTEST) -q -n auto --dist loadfile -m "not lab$(NOT_ROOT)" tests
+	@$(PYTEST) -q --durations=20 -n auto --dist loadfile -m "not lab$(NOT_ROOT)" tests
 
 .PHONY: test-root
 test-root: $(READY) system-test ## what needs root: btrfs on loop devices, many cheap ssh hosts

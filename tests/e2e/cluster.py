@@ -40,6 +40,10 @@ class Cluster:
         )
         return sorted(json.loads(done.stdout)["snapshots"]) if done.returncode == 0 else []
 
+    def hosts(self) -> list[str]:
+        """The names of the lab's hosts."""
+        return [str(host["name"]) for host in json.loads(self.lab("status", "--json"))["hosts"]]
+
     def lab(self, *arguments: str) -> str:
         """Run `gpuadmin lab …`, which must succeed."""
         verb, *rest = arguments
