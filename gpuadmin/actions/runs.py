@@ -87,8 +87,8 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
         check=bool(record["check"]),
         whole=True,
     )
-    said = result.get("result")
-    if isinstance(said, dict) and said.get("error"):
-        console.print(f"Error: {said['error']}")
+    answer = result.get("result")
+    if isinstance(answer, dict) and answer.get("error"):
+        console.print(f"Error: {answer['error']}")
     ended = outcome({**record, **{key: result[key] for key in ("status", "exit_code")}})
     console.print(f"{ended}, exit code {result['exit_code']}, {_when(str(result['ended']))}")
