@@ -172,7 +172,8 @@ def begun(site: Path, verb: str, arguments: list[str]) -> Record:
 def test_what_pends(ansible: Ansible, cli: Cli) -> None:
     site = ansible.site
     assert site is not None
-    ansible.answer = RunResult({"node1": HostResult("ok"), "node2": HostResult("unreachable", message="away")})
+    well = {name: HostResult("ok") for name in ("storage1", "node1")}
+    ansible.answer = RunResult({**well, "node2": HostResult("unreachable", message="away")})
     cli("lock-user", "minji", "--yes")
     ansible.answer = RunResult({"node1": HostResult("changed", ["a file"])})
     cli("drift")
