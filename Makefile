@@ -28,8 +28,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) system-demo ## a virtual cluster, two accounts, a container, an image on all nodes, and a semester's end
-	@$(BIN)/python scripts/demo.py
+demo: $(READY) system-demo ## a virtual cluster: accounts and a container, images, a semester's end (PARTS=accounts for the first)
+	@$(BIN)/python scripts/demo.py $(PARTS)
 
 .PHONY: test
 test: $(READY) system-test ## checks, unit, contract, install; roles and verbs on the lab

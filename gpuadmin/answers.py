@@ -33,7 +33,7 @@ class Answers:
                 known[name] = answer
                 continue
             unknown[name] = "did not answer" if result is None else result.message or "did not say"
-            if result is not None and result.status != "unreachable":
+            if result is not None and not result.silent:
                 failed.add(name)
         return cls(known, unknown, frozenset(failed))
 

@@ -1,4 +1,4 @@
-"""What a person sees while a verb works: plan, progress, tables. Colour on a terminal, plain lines elsewhere.
+"""What a person sees of a verb: plan and tables. Colour on a terminal, plain lines elsewhere.
 
 Whatever is printed on its console is data: see `gpuadmin.terminal`.
 """
@@ -6,7 +6,6 @@ Whatever is printed on its console is data: see `gpuadmin.terminal`.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
@@ -67,12 +66,13 @@ _STYLES = {
     "changed": "yellow",
     "failed": "bold red",
     "unreachable": "bold red",
+    "not run": "bold red",
     "skipped": "dim",
 }
 
 
-def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: bool) -> None:
-    """Print a table with a row per host: what happened there, and why not."""
+def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: bool, whole: bool = False) -> None:
+    """Print a table with a row per host: what happened there, and why not. `whole`: all of it, however long."""
     if not hosts:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -80,62 +80,8 @@ def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: 
     table.add_column("Result", no_wrap=True)
     table.add_column("Would change" if check else "What")
     for names, host in alike(hosts):
-        lines = shortened(host.changed)
+        lines = list(host.changed) if whole else shortened(host.changed)
         if host.message:
             lines.append(host.message)
         table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
     console.print(table)
-
-
-class Progress:
-    """The line that says what is going on: live on a terminal.
-
-    Elsewhere it is a plain line now and then while a run takes long, and one per task with -v.
-    """
-
-    #: Seconds between plain lines.
-    SPARING = 15.0
-
-    def __init__(self, console: SafeConsole, *, verbose: int) -> None:
-        self._console = console
-        self._verbose = verbose
-        self._spoke = time.monotonic()
-        self._status = console.status("Starting…") if console.is_terminal else None
-        self._task = ""
-        self._far: dict[str, str] = {}  # host → how far it is in the task that runs
-
-    def __enter__(self) -> Progress:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def task(self, name: str) -> None:
-        """A task has begun on all hosts."""
-        self._task, self._far = name, {}
-        if self._status is not None:
-            self._status.update(styled(name))
-        elif self._verbose or time.monotonic() - self._spoke >= self.SPARING:
-            self._console.print(f"… {name}")
-            self._spoke = time.monotonic()
-
-    def host(self, host: str, outcome: str, detail: str) -> None:
-        """A host did something worth a line: changed, failed, unreachable; or says how far it is: progress."""
-        if outcome == "progress":
-            if self._far.get(host) != detail:
-                self._far[host] = detail
-                self._show_progress(host, detail)
-            return
-        colour = {"changed": "green", "failed": "red", "unreachable": "red"}.get(outcome, "white")
-        if outcome != "changed" or self._verbose:
-            self._console.print(styled("  ", (f"{outcome:<11}", colour), f" {host}: {detail}"))
-
-    def _show_progress(self, host: str, detail: str) -> None:
-        if self._status is not None:
-            lines = [f"  {name}: {detail}" for name, detail in self._far.items()]
-            self._status.update(lines_of([self._task, *lines[:12]]))
-        else:
-            self._console.print(f"  {'working':<11} {host}: {detail}")

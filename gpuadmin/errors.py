@@ -24,7 +24,13 @@ class ExitCode(IntEnum):
     HOST_FAILED = 3
     HOST_UNREACHABLE = 4
     REFUSED = 5
+    DIFFERS = 6
     INTERRUPTED = 130
+
+    @property
+    def words(self) -> str:
+        """Its name in docs/exit-codes.md: `host unreachable`."""
+        return self.name.lower().replace("_", " ")
 
 
 class GpuadminError(click.ClickException):

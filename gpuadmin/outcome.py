@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpuadmin.answers import Answers, code_of
@@ -10,6 +11,7 @@ from gpuadmin.console import echo, echo_document
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
+from gpuadmin.pending import OF_ACCOUNTS, ONCE
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
 from gpuadmin.text import counted
@@ -26,21 +28,24 @@ def report(
     result: Mapping[str, Any] | None = None,
     *,
     code: int | None = None,
-    table: bool = True,
+    show: Callable[[], None] | None = None,
     unknown: Iterable[Answers] = (),
-    advice: str = "then run it again",
+    advice: str | None = None,
 ) -> int:
     """End a verb with what came of its run. Returns the exit code.
 
-    `code`: the verb's own, instead of the run's. `table`: hosts and what happened there are printed. `unknown`: what it
-    was decided from; hosts that did not answer then are in the exit code. `advice`: what to do when hosts failed.
+    `code`: the verb's own, instead of the run's. `show`: prints what people see of it, instead of the table of hosts.
+    `unknown`: what it was decided from; hosts that did not answer then are in the exit code. `advice`: what to do when
+    hosts did not succeed, where it is not the same again.
     """
     code = int((run.code if code is None else code) or code_of(unknown))
     body = session.settle(code, {**(result or {}), **({"error": run.error} if run.error else {})}, run)
     if code == 0:
         session.remember()
-    if table:
-        show_hosts(session.console, run.hosts, check=session.check)
+    if show is None:
+        show_hosts(session.console, run.hosts, check=session.check, whole=bool(session.options.verbose))
+    elif not session.options.json:
+        show()
     _advise(session, run, advice)
     return _say(session, body, code)
 
@@ -63,7 +68,7 @@ def _say(session: Session, body: Mapping[str, Any], code: int) -> int:
     return int(code)
 
 
-def _advise(session: Session, run: RunResult, advice: str) -> None:
+def _advise(session: Session, run: RunResult, advice: str | None) -> None:
     """Say on standard error what went wrong and what to do about it."""
     code = run.code
     if code == ExitCode.DONE:
@@ -77,4 +82,13 @@ def _advise(session: Session, run: RunResult, advice: str) -> None:
         echo(f"Error: {run.error}\nHint: the whole output: gpuadmin runs {record} --log", err=True)
     else:
         echo(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {', '.join(run.bad)}", err=True)
-        echo(f"Hint: the whole output: gpuadmin runs {record} --log; {advice}", err=True)
+        if code == ExitCode.HOST_UNREACHABLE:
+            echo(f"Hint: {advice or _when_they_answer(session)}", err=True)
+        else:
+            echo(f"Hint: the whole output: gpuadmin runs {record} --log; {advice or 'then run it again'}", err=True)
+
+
+def _when_they_answer(session: Session) -> str:
+    """What brings hosts up to date that did not answer: one verb for all that is missing, where there is one."""
+    by_sync = session.verb in OF_ACCOUNTS and not session.check and not ONCE & set(sys.argv)
+    return f"when they answer: {'gpuadmin sync-users' if by_sync else 'run it again'}"

@@ -94,5 +94,5 @@ def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-_BAD = ("failed", "unreachable")
+_BAD = ("failed", "unreachable", "not run")
 _MANNER = frozenset(("--yes", "-y", "--json", "-v", "-vv", "-vvv", "--verbose", "--ask-pass", "--ask-become-pass"))

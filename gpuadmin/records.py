@@ -95,6 +95,11 @@ class Record:
         with open(self.log, "a", encoding="utf-8", opener=_private) as stream:
             stream.write(f"=== {text}\n")
 
+    def note(self, line: str) -> None:
+        """Add a line to the log, while the playbook whose output it will hold still runs."""
+        with open(self.log, "a", encoding="utf-8", opener=_private) as stream:
+            stream.write(f"{line}\n")
+
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
         text = json_text(value) + "\n"
         write_atomically(self.directory / name, text, mode=0o600)
@@ -134,10 +139,14 @@ def _damaged(identity: str) -> dict[str, Any]:
 
 
 def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
-    """Given a run's id or the beginning of one, return its run.json, its result and its log."""
-    matching = [directory for directory in _directories(runs) if directory.name.startswith(identity)]
+    """Given a run's id, the beginning of one or its last part, return its run.json, its result and its log."""
+    matching = [
+        directory
+        for directory in _directories(runs)
+        if directory.name.startswith(identity) or directory.name.endswith(f"-{identity}")
+    ]
     if len(matching) != 1:
-        many = "more than one run begins so" if matching else "there is no such run"
+        many = "more than one run is called so" if matching else "there is no such run"
         raise ConfigError(f"{identity}: {many}", hint="gpuadmin runs lists them")
     directory = matching[0]
     log = directory / "log.txt"

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuadmin.errors import RefusedError, hint_of
+from gpuadmin.errors import ExitCode, RefusedError, hint_of
 from gpuadmin.jsontext import json_text
 from gpuadmin.results import HostResult
 
@@ -23,7 +23,7 @@ def document(
     hosts: Mapping[str, HostResult] | None = None,
     result: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The one JSON document of a verb. `status` is ok, failed or refused."""
+    """The one JSON document of a verb. `status` is ok, differs, failed or refused."""
     return {
         "verb": verb,
         "site": str(site) if site else None,
@@ -36,6 +36,11 @@ def document(
         },
         "result": dict(result or {}),
     }
+
+
+def status_of(code: int) -> str:
+    """Given the exit code of a verb that came to its end, return the `status` of its document."""
+    return {ExitCode.DONE: "ok", ExitCode.DIFFERS: "differs"}.get(ExitCode(code), "failed")
 
 
 def local_document(verb: str, result: Mapping[str, Any], *, site: Path | None = None) -> str:
@@ -52,6 +57,10 @@ def error_document(arguments: Sequence[str], error: click.ClickException) -> str
     return json_text(body)
 
 
+#: The node-side code, in `node_state_directory` of a host.
+_OWN = "/lib/gpuadmin_node/"
+
+
 def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]:
     """Given hosts, return the names of those to whom the same happened, together with what it was."""
     groups: dict[tuple[str, tuple[str, ...], str | None], tuple[list[str], HostResult]] = {}
@@ -63,20 +72,25 @@ def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]
 def shortened(lines: Sequence[str], most: int = 12) -> list[str]:
     """Given what was done on a host, return it in at most so many lines.
 
-    Many files of one directory become one line, so that they hide nothing of what matters.
+    Many files of one directory become one line, so that they hide nothing of what matters; gpuadmin's own code is last.
     """
     together: dict[str, list[str]] = {}
-    for line in lines:
+    for line in sorted(lines, key=lambda line: _OWN in line):
         together.setdefault(_in_directory(line) or line, []).append(line)
     found = []
     for about, members in together.items():
         found += [about.format(len(members))] if len(members) > 3 else members
-    return found if len(found) <= most else [*found[: most - 1], f"… and {len(found) - most + 1} more"]
+    if len(found) <= most:
+        return found
+    return [*found[: most - 1], f"… and {len(found) - most + 1} more: with -v, or gpuadmin runs"]
 
 
 def _in_directory(line: str) -> str | None:
     """`write /a/b` as `write {} files in /a`; None for what is no word and a path."""
     word, _, path = line.partition(" ")
+    above, own, _ = path.partition(_OWN)
+    if own and word.isalpha() and not set(above) & set("{} "):
+        return f"{word} {{}} files of gpuadmin's own code in {above}{own.rstrip('/')}"
     directory, slash, name = path.rpartition("/")
     if not word.isalpha() or not slash or not name or not path.startswith("/") or set(path) & set("{} "):
         return None

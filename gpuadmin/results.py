@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuadmin.errors import ExitCode
@@ -13,14 +13,19 @@ from gpuadmin.errors import ExitCode
 class HostResult:
     """What a run did on one host."""
 
-    status: str = "skipped"  # ok | changed | failed | unreachable | skipped
+    status: str = "skipped"  # ok | changed | failed | unreachable | not run | skipped
     changed: list[str] = field(default_factory=list)
     message: str | None = None
     reports: dict[str, Any] = field(default_factory=dict)
 
     @property
     def bad(self) -> bool:
-        return self.status in ("failed", "unreachable")
+        return self.status == "failed" or self.silent
+
+    @property
+    def silent(self) -> bool:
+        """Whether it said nothing: it did not answer, or its turn did not come."""
+        return self.status in ("unreachable", "not run")
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,29 @@ class RunResult:
             return ExitCode.HOST_FAILED
         if "unreachable" in states:
             return ExitCode.HOST_UNREACHABLE
-        return ExitCode.ERROR if self.error else ExitCode.DONE
+        if self.error:
+            return ExitCode.ERROR
+        return ExitCode.HOST_UNREACHABLE if self.bad else ExitCode.DONE
 
     def reported(self, name: str) -> Mapping[str, Any]:
         """The reports of that name, by host."""
         return {host: result.reports[name] for host, result in self.hosts.items() if name in result.reports}
+
+
+def with_all(run: RunResult, asked: Sequence[str]) -> RunResult:
+    """Given a run, and the hosts that it was for, return it with a result for each of them.
+
+    A run can end before the turn of a host comes: nothing was done there, and nothing is known of it.
+    """
+    if run.interrupted:
+        # one that has only begun has no result of a task yet
+        heard = {name for name, host in run.hosts.items() if host != HostResult()}
+        why = "interrupted before it answered"
+    else:
+        heard = set(run.hosts)
+        causes = ", ".join(run.bad)
+        why = f"nothing was done there: the run ended after {causes}" if causes else "the run did nothing there"
+        if run.error:
+            why = "nothing was done there: the run ended with an error"
+    missing = {name: HostResult("not run", message=why) for name in asked if name not in heard}
+    return replace(run, hosts={**run.hosts, **missing}) if missing else run

@@ -18,20 +18,30 @@ import click
 
 from gpuadmin.ansible import runner
 from gpuadmin.ansible.invocation import Invocation, Secrets
+from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.memory import recall, refuse_contradictions, remember
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.console import agree, ask, echo
-from gpuadmin.display import Progress, make_console, show_hosts, show_plan
-from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, InterruptedRun, RefusedError
+from gpuadmin.display import make_console, show_hosts, show_plan
+from gpuadmin.errors import (
+    ConfigError,
+    ExitCode,
+    GpuadminError,
+    HostFailedError,
+    InterruptedRun,
+    RefusedError,
+    UnreachableError,
+)
 from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.plan import Plan
+from gpuadmin.progress import Progress
 from gpuadmin.records import Record, prune_runs
-from gpuadmin.report import document
-from gpuadmin.results import RunResult
+from gpuadmin.report import document, status_of
+from gpuadmin.results import RunResult, with_all
 from gpuadmin.terminal import SafeConsole
 
 
@@ -57,6 +67,17 @@ class Session:
     def named(self, *groups: str) -> list[str]:
         """The names of those hosts that are in any of the groups."""
         return [host.name for host in self.hosts if set(groups) & set(host.groups)]
+
+    def some(self, *groups: str) -> list[str]:
+        """The same; raises ConfigError where there is none: that nobody is asked is not that nothing is to be done."""
+        names = self.named(*groups)
+        if not names:
+            where = "" if self.options.limit is None else f", of those that --limit {self.options.limit} leaves"
+            raise ConfigError(
+                f"no host is in a group that this works on: {', '.join(groups)}{where}",
+                hint="name your hosts in inventory/hosts.yml; gpuadmin check says what is missing",
+            )
+        return names
 
     def storage(self) -> list[str]:
         """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
@@ -132,18 +153,21 @@ class Session:
         *,
         check: bool,
         label: str | None = None,
+        doing: str | None = None,
         quiet: bool = False,
         secrets: Secrets | None = None,
     ) -> RunResult:
         """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
 
         `hosts`: their names, none of which are no run; None: all that --limit leaves. `label`: what the log calls it.
+        `doing`: a sentence that is shown meanwhile, instead of the names of tasks, which say what a check does not do.
         `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. What goes
         wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
         started.
         """
         if hosts is not None and not hosts:
             return RunResult({})
+        asked = self.named(*groups_of(playbook)) if hosts is None else hosts
         log = self.begun().log
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
@@ -158,15 +182,20 @@ class Session:
             secrets=self.secrets if secrets is None else secrets,
             log=log,
         )
-        with Progress(self.console, verbose=self.options.verbose) as progress:
-            if quiet:
-                return runner.run(invocation, on_task=progress.task)
-            return runner.run(invocation, on_task=progress.task, on_host=progress.host)
+        with Progress(
+            self.console,
+            verbose=self.options.verbose,
+            doing=doing or ("Looking at the hosts" if check else None),
+            quiet=(quiet or check or len(asked) == 1) and not self.options.verbose,  # the table that follows says it
+            note=self.begun().note,
+        ) as progress:
+            found = runner.run(invocation, on_task=progress.task, on_host=progress.host)
+        return with_all(found, asked)
 
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
         self.require_confirmation_possible()
-        found = self.run(playbook, hosts, variables, check=True, quiet=True)
+        found = self.run(playbook, hosts, variables, check=True)
         return self.whole(found, "interrupted while looking; nothing was changed")
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
@@ -176,8 +205,11 @@ class Session:
         self.require_confirmation_possible()
         self.console.print("Looking what would change on each host…")
         found = self.run(playbook, hosts, variables, check=True)
-        show_hosts(self.console, found.hosts, check=True)
+        show_hosts(self.console, found.hosts, check=True, whole=bool(self.options.verbose))
         self.whole(found, "interrupted while looking; nothing was changed")
+        if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
+            kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
+            raise kind("no host can do it now; nothing was changed", hint="the table says why; then run it again")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
@@ -201,7 +233,7 @@ class Session:
             site=self.site.directory,
             run=None if self.record is None else self.record.id,
             check=self.check,
-            status=status or ("failed" if code else "ok"),
+            status=status or status_of(code),
             hosts={} if run is None else run.hosts,
             result=result,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import paramiko
 
+from gpuadmin.ansible.events import unreachable_message
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import is_hash_of, known_as
@@ -69,8 +70,11 @@ def _fetch(host: Host) -> HostKey:
 
 
 def _summary(error: Exception) -> str:
-    """Why a host did not answer, without the number of the error."""
-    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    """Why a host did not answer, in the words that runs of playbooks use; without the number of the error."""
+    if isinstance(error, socket.gaierror):
+        return "its name cannot be resolved"
+    text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    return unreachable_message(text)
 
 
 def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:

@@ -1,10 +1,12 @@
 """`make demo`: a virtual cluster, two people on it, a container, an image pushed, and the end of a semester.
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
+`make demo PARTS=accounts` does only that part.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -16,6 +18,13 @@ from pathlib import Path
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
 LAB = "demo"
+#: The parts in their order: what each shows, and its minutes without KVM on two cores, where it did not run here yet.
+PARTS = {
+    "accounts": ("a cluster, two accounts, a container", 15),
+    "images": ("an image on all nodes, and one that is broken", 20),
+    "semester": ("the end of a semester, and somebody who comes back", 5),
+}
+TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 PEOPLE = ("minji", "jiho")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
@@ -112,10 +121,11 @@ def end_the_term() -> str:
     return term
 
 
-def semester(number: int, written: str) -> None:
-    """The term ends for one of the two, who then comes back. `written`: what she wrote into hello.txt."""
+def semester() -> None:
+    """The term ends for one of the two, who then comes back, and finds what she wrote into hello.txt."""
     minji, jiho = PEOPLE
-    title(number, f"The semester ends: {minji} leaves, {jiho} was extended")
+    written = person(minji, "node2", "cat hello.txt")
+    title(9, f"The semester ends: {minji} leaves, {jiho} was extended")
     term = end_the_term()
     run(GPUADMIN, "extend-term", jiho, "--yes")
     run(GPUADMIN, "semester-reset", "--yes", "--term", term, "--grace", "5")
@@ -125,15 +135,80 @@ def semester(number: int, written: str) -> None:
     expect("Permission denied" in refused or "closed" in refused, f"{minji} cannot log in any more")
     run(GPUADMIN, "list-backups", minji)
 
-    title(number + 1, f"{minji} comes back, and so does her home")
+    title(10, f"{minji} comes back, and so does her home")
     run(GPUADMIN, "add-user", minji, "--key", f"{key(minji)}.pub", "--yes")
     run(GPUADMIN, "restore-home", minji, "--in-place", "--yes")
     back = person(minji, "node2", "cat hello.txt")
     expect(back == written, "the file from the beginning is there again")
 
 
+def known_times() -> dict[str, float]:
+    """How many seconds each part took the last time on this machine."""
+    try:
+        return {str(part): float(seconds) for part, seconds in json.loads(TIMES.read_text()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def announce(parts: list[str]) -> None:
+    """Say what comes, and how long each part takes here."""
+    times = known_times()
+    kvm = os.access("/dev/kvm", os.R_OK | os.W_OK)
+    print(f"{BOLD}The demo has {'one part' if len(parts) == 1 else f'{len(parts)} parts'}:{RESET}")
+    for part in parts:
+        shows, minutes = PARTS[part]
+        if part in times:
+            takes = f"{times[part] / 60:.0f} min the last time" if times[part] >= 90 else "a minute the last time"
+        else:
+            takes = f"some {minutes} min without KVM, much less with it" if kvm else f"some {minutes} min without KVM"
+        print(f"  {part:<9} {shows}: {takes}")
+    print(f"Ctrl-C stops it; gpuadmin lab down --name {LAB} --purge removes what is there.", flush=True)
+
+
+def finished(part: str, seconds: float, rest: list[str]) -> None:
+    """Remember how long a part took; say how to stop before the next one."""
+    TIMES.parent.mkdir(parents=True, exist_ok=True)
+    TIMES.write_text(json.dumps({**known_times(), part: round(seconds)}))
+    print(f"\n{GREEN}✓ {part}: done in {seconds:.0f} seconds{RESET}", flush=True)
+    if rest:
+        print(
+            f"Next: {', '.join(rest)}. To stop here: Ctrl-C. The cluster stays up, with its site in {SITE}; "
+            f"make demo PARTS={','.join(rest)} goes on later.",
+            flush=True,
+        )
+
+
+def chosen(given: list[str]) -> list[str]:
+    """The parts that were asked for, in their order; all where none was."""
+    names = [name for word in given for name in word.split(",") if name]
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise SystemExit(
+            f"make demo PARTS={','.join(names)}: there is no {', '.join(unknown)}; there is {', '.join(PARTS)}"
+        )
+    parts = [part for part in PARTS if part in names or not names]
+    if "accounts" not in parts and not key(PEOPLE[0]).exists():
+        raise SystemExit(
+            f"make demo PARTS={','.join(names)}: needs what the part accounts makes: make demo PARTS=accounts"
+        )
+    return parts
+
+
 def main() -> None:
     started = time.monotonic()
+    parts = chosen(sys.argv[1:])
+    announce(parts)
+    if "accounts" not in parts:
+        os.chdir(SITE)
+    for index, part in enumerate(parts):
+        begun = time.monotonic()
+        {"accounts": accounts, "images": images, "semester": semester}[part]()
+        finished(part, time.monotonic() - begun, parts[index + 1 :])
+    farewell(time.monotonic() - started)
+
+
+def accounts() -> None:
+    """A cluster, two people with accounts on it, and a container of one of them."""
     minji, jiho = PEOPLE
     title(1, "A virtual cluster on this machine: a storage host and two GPU nodes")
     run(GPUADMIN, "lab", "up", "--name", LAB, "--site", str(SITE))
@@ -171,10 +246,11 @@ def main() -> None:
         expect("ro=true" in root, f"the root of {host} is read-only")
     run(GPUADMIN, "list-users")
 
-    images()
-    semester(9, there)
 
-    print(f"\n{BOLD}Done in {time.monotonic() - started:.0f} seconds. The cluster is still up; try next:{RESET}")
+def farewell(seconds: float) -> None:
+    """Say what one can try on the cluster, which is still up."""
+    minji, jiho = PEOPLE
+    print(f"\n{BOLD}Done in {seconds:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))
     for command in (
         f"cd {relative}",

@@ -19,7 +19,9 @@ def backup(options: Options, *, label: str, verify: bool) -> int:
         builder = PlanBuilder(f"Back the homes of {session.site.settings.name} up as {name}")
         builder.add_all(session.storage(), ["snapshot of all homes, a manifest of each"])
         if verify:
-            builder.add_all(session.named("storage"), ["read everything and compare it with the manifests"])
+            builder.add_all(
+                session.named("storage"), ["read everything again, and compare each file with that manifest"]
+            )
         builder.add_all(session.named("backup"), ["receive the second copy and verify it"])
         if not session.named("backup"):
             builder.warn("no host is in the group backup: there is no second copy")

@@ -104,7 +104,6 @@ def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostRes
         well,
         variables,
         check=True,
-        quiet=True,
         secrets=Secrets(),
         label="bootstrap (as the admin account)",
     )

@@ -26,10 +26,7 @@ def list_backups(options: Options, user: str | None) -> int:
         session.planned(builder.build())
         run = session.run("list-backups", None, {}, check=True)
         result = rows(run, user, session.site.settings, asked)
-        code = report(session, run, result, table=False)
-        if not options.json:
-            _show(result, user)
-        return code
+        return report(session, run, result, show=lambda: _show(result, user))
 
 
 def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[str]) -> dict[str, Any]:

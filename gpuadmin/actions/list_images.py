@@ -10,7 +10,7 @@ from gpuadmin.actions.shared.images import facts, variables
 from gpuadmin.display import make_console, make_table
 from gpuadmin.images.facts import Facts
 from gpuadmin.options import Options
-from gpuadmin.outcome import nothing, report
+from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
 from gpuadmin.text import size_words
@@ -20,19 +20,13 @@ def list_images(options: Options) -> int:
     """Show store and nodes. Returns the exit code."""
     with opened("list-images", options, changes=False) as session:
         builder = PlanBuilder("List images")
-        builder.add_all(session.named("gpu", "storage"), ["look at the images"])
-        plan = builder.build()
-        session.planned(plan)
-        if plan.empty:
-            return nothing(session)
+        builder.add_all(session.some("gpu", "storage"), ["look at the images"])
+        session.planned(builder.build())
         run = session.run("list-images", None, variables(session.site), check=True)
         found = facts(run, session.named("storage"), session.named("gpu"))
         store = {name: {k: v for k, v in entry.items() if k != "text"} for name, entry in found.store.items()}
         result = {"store": store, "nodes": dict(found.nodes), "silent": dict(found.silent)}
-        code = report(session, run, result, table=False)
-        if not options.json:
-            _show(found)
-        return code
+        return report(session, run, result, show=lambda: _show(found))
 
 
 def _show(found: Facts) -> None:

@@ -30,13 +30,11 @@ def list_users(options: Options, *, offline: bool) -> int:
             run = session.run("list-users", None, everybody(session), check=True)
             result = _result(session, run, asked)
             # a table that could not be filled everywhere is still an answer; the exit code says the rest
-            code = report(session, run, result, table=False)
-        else:
-            result = _result(session, RunResult({}), [])
-            code = finish(session, 0, result)
+            return report(session, run, result, show=lambda: _show(result))
+        result = _result(session, RunResult({}), [])
         if not options.json:
             _show(result)
-        return code
+        return finish(session, 0, result)
 
 
 def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any]:
@@ -62,8 +60,8 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
         for name, hosts in seen.items()
         if registry.find(name) is None and any(entry["status"] == "unknown" for entry in hosts.values())
     }
-    silent = [*Answers.of(run.hosts, asked, "users").unknown]
-    return {"users": rows, "unregistered": unknown, "not_asked": silent}
+    silent = Answers.of(run.hosts, asked, "users").unknown
+    return {"users": rows, "unregistered": unknown, "not_asked": [*silent], "unknown": dict(silent)}
 
 
 def _state(expires: date | None, locked: bool) -> str:
@@ -93,8 +91,9 @@ def _show(result: dict[str, Any]) -> None:
         console.print("Nobody is registered yet: gpuadmin add-user NAME")
     for name, hosts in result["unregistered"].items():
         console.print(f"Not registered, kept as it is: {name} on {', '.join(hosts)}")
-    if result["not_asked"]:
-        console.print(f"Not known, because they did not say: {', '.join(result['not_asked'])}")
+    if result["unknown"]:
+        hosts = ", ".join(f"{host} ({reason})" for host, reason in result["unknown"].items())
+        console.print(f"Which accounts they have is not known: {hosts}")
 
 
 def _hosts_summary(hosts: dict[str, Any], *, everywhere: bool) -> str:

@@ -95,10 +95,8 @@ def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push) -> 
 
 
 def _result(run: RunResult, nodes: Sequence[str]) -> dict[str, Any]:
-    """Which nodes were not touched, and where the time went; both are printed, too."""
-    untouched = [host for host in nodes if host not in run.hosts]
-    if untouched:
-        echo(f"Not touched: {', '.join(untouched)}", err=True)
+    """Which nodes were not touched, because a batch before theirs failed; and where the time went, printed too."""
+    untouched = [host for host in nodes if run.hosts[host].status == "not run"]
     spent = {
         host: time_spent(
             (entry.reports.get("switch") or {}).get("seconds") or {},

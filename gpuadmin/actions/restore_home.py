@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
+from gpuadmin.config.load import Site
+from gpuadmin.config.memory import owners, recall
 from gpuadmin.config.schema import Settings, User
+from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -18,6 +21,7 @@ def restore_home(
     """Restore somebody's home, or `path` in it, from a backup or the newest verified one. Returns the exit code."""
     with opened("restore-home", options) as session:
         settings = session.site.settings
+        refuse(session.site, user, backup=backup, path=path)
         person = session.site.registry.find(user)
         wanted = request(settings, user, person, backup=backup, path=path, target=target, in_place=in_place)
         builder = PlanBuilder(f"Restore {user}'s {path or 'home'} from {backup or 'the newest verified backup'}")
@@ -35,6 +39,28 @@ def restore_home(
         run = session.run("restore-home", None, given, check=session.check)
         restored = next(iter(run.reported("restored").values()), None)
         return report(session, run, {} if restored is None else {"restored": restored})
+
+
+def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
+    """Raise ConfigError for what no backup can have: a path out of the home, a name that nobody has or ever had.
+
+    A backup may be older than what the site remembers; who names it has looked.
+    """
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise ConfigError(f"--path {path!r}: is not a path inside of the home", hint="such as --path thesis/chapter1")
+    name = user.partition(".")[0]  # what a restore made beside a home is called NAME.restored-…
+    if not name or "/" in user:
+        raise ConfigError(f"{user!r} is not the name of a home", hint="gpuadmin list-backups shows whose there are")
+    if backup is not None or site.settings.accounts.source != "registry":
+        return
+    registered = {user.name for user in site.registry.registry.users}
+    known = registered | {*owners(site.registry.registry).values(), *recall(site.directory).uids.values()}
+    if name not in known:
+        raise ConfigError(
+            f"{user}: nobody of that name is registered, or was",
+            hint=f"gpuadmin list-backups {user} says whether a backup has such a home; if so, name it with --from",
+        )
 
 
 def request(

@@ -5,35 +5,52 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from gpuadmin.config.find import find_site, runs_of
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import make_console, make_table, show_hosts, show_plan
-from gpuadmin.jsontext import json_text
+from gpuadmin.errors import ExitCode
 from gpuadmin.plan import Plan, Step
-from gpuadmin.records import list_runs, show_run
+from gpuadmin.records import goes_on, list_runs, show_run
+from gpuadmin.report import local_document
 from gpuadmin.results import HostResult
 
 
 def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
     """Show all runs, newest first, or one of them, or its log. Returns the exit code."""
-    directory = runs_of(find_site(site))
+    where = find_site(site)
+    directory = runs_of(where)
     if run is None:
-        found = list_runs(directory)
+        found = [_as_it_is(one, directory) for one in list_runs(directory)]
         if as_json:
-            echo_document(json_text({"runs": found}))
+            echo_document(local_document("runs", {"runs": found}, site=where))
         else:
             _show_all(found)
         return 0
     record, result, text = show_run(directory, run)
     if as_json:
-        echo_document(json_text({"run": record, "result": result}))
+        echo_document(local_document("runs", {"run": record, "result": result}, site=where))
     elif log:
         echo(text, end=False)
     else:
         _show_one(record, result)
     return 0
+
+
+def _as_it_is(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """A run without a result was cut off; or it is still going on."""
+    on = run["status"] == "unfinished" and goes_on(directory / str(run["id"]))
+    return {**run, "status": "going on" if on else run["status"]}
+
+
+def outcome(run: Mapping[str, Any]) -> str:
+    """How a run ended, in the words of docs/exit-codes.md; a look is no check: it does what it is for."""
+    code = run["exit_code"]
+    known = code in list(ExitCode)
+    words = ExitCode(code).words if known else str(run["status"])
+    return words + (" (check)" if "--check" in run["arguments"] else "")
 
 
 def _when(text: str) -> str:
@@ -47,8 +64,7 @@ def _show_all(found: Sequence[Mapping[str, Any]]) -> None:
         return
     table = make_table("Run", "Started", "Who", "Verb", "Result", fold=True)
     for run in found:
-        outcome = str(run["status"]) + (" (check)" if run["check"] else "")
-        table.add_row(str(run["id"]), _when(str(run["started"])), str(run["who"]), str(run["verb"]), outcome)
+        table.add_row(str(run["id"]), _when(str(run["started"])), str(run["who"]), str(run["verb"]), outcome(run))
     console.print(table)
 
 
@@ -69,8 +85,10 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
             for name, host in result.get("hosts", {}).items()
         },
         check=bool(record["check"]),
+        whole=True,
     )
-    outcome = result.get("result")
-    if isinstance(outcome, dict) and outcome.get("error"):
-        console.print(f"Error: {outcome['error']}")
-    console.print(f"{result['status']}, exit code {result['exit_code']}, {_when(str(result['ended']))}")
+    answer = result.get("result")
+    if isinstance(answer, dict) and answer.get("error"):
+        console.print(f"Error: {answer['error']}")
+    ended = outcome({**record, **{key: result[key] for key in ("status", "exit_code")}})
+    console.print(f"{ended}, exit code {result['exit_code']}, {_when(str(result['ended']))}")

@@ -25,11 +25,7 @@ def show_image(options: Options, name: str) -> int:
         run = session.run("show-image", None, variables(session.site), check=True)
         session.whole(run, "interrupted while looking; nothing was changed")
         found = in_store(facts(run, session.named("storage"), []), name)
-        code = report(session, run, found, table=False)
-        if not options.json:
-            for line in describe(found):
-                echo(line)
-        return code
+        return report(session, run, found, show=lambda: echo("\n".join(describe(found))))
 
 
 def describe(manifest: Mapping[str, Any]) -> list[str]:

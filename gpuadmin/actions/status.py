@@ -17,7 +17,7 @@ from gpuadmin.outcome import finish, report
 from gpuadmin.pending import pending
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.records import goes_on, history
-from gpuadmin.results import RunResult
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.session import Session, opened
 
@@ -30,19 +30,17 @@ def status(options: Options) -> int:
         asked = session.named(*GROUPS)
         records = _records(session)  # as they are before this run has one
         if not asked:
-            result = _result(session, RunResult({}), asked) | records
-            code = finish(session, 0, result)
-        else:
-            builder = PlanBuilder("Look at the cluster")
-            builder.add_all(asked, ["look at people, GPUs, disks, backups and images"])
-            session.planned(builder.build())
-            run = session.run("status", None, {}, check=True, quiet=True)
-            result = _result(session, run, asked) | records
-            # a screen that could not be filled everywhere is still an answer; the exit code says the rest
-            code = report(session, run, result, table=False)
-        if not options.json:
-            show_status(session.site.settings.name, result)
-        return code
+            nobody = _result(session, RunResult({}), asked) | records
+            if not options.json:
+                show_status(session.site.settings.name, nobody)
+            return finish(session, 0, nobody)
+        builder = PlanBuilder("Look at the cluster")
+        builder.add_all(asked, ["look at people, GPUs, disks, backups and images"])
+        session.planned(builder.build())
+        run = session.run("status", None, {}, check=True)
+        result = _result(session, run, asked) | records
+        # a screen that could not be filled everywhere is still an answer; the exit code says the rest
+        return report(session, run, result, show=lambda: show_status(session.site.settings.name, result))
 
 
 def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any]:
@@ -54,12 +52,17 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
         answer = answers.known.get(host.name)
         if answer is None:
             found = run.hosts.get(host.name)
-            entry["state"] = "not asked" if host.name not in asked else found.status if found else "unreachable"
+            entry["state"] = "not asked" if host.name not in asked else _state(found)
             entry["reason"] = answers.unknown.get(host.name, "in no group of the cluster's hosts")
-            if entry["state"] not in ("not asked", "failed", "unreachable"):
-                entry["state"] = "failed"
         hosts[host.name] = _without_unmounted(entry | _parts(answer, "gpu" in host.groups), session.site.settings)
     return {"hosts": hosts, "totals": _totals(hosts, asked), "backup": _backup(hosts, session)}
+
+
+def _state(found: HostResult | None) -> str:
+    """The state of a host without an answer: unreachable, failed, or unknown where its turn did not come."""
+    if found is None or found.status == "not run":
+        return "unknown"
+    return "unreachable" if found.silent else "failed"
 
 
 def _parts(answer: Mapping[str, Any] | None, node: bool) -> dict[str, Any]:

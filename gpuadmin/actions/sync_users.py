@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.roles import everybody
 from gpuadmin.options import Options
-from gpuadmin.outcome import nothing, report
+from gpuadmin.outcome import report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
@@ -14,8 +14,7 @@ from gpuadmin.text import counted
 def sync_users(options: Options) -> int:
     """Bring accounts and homes to what users.yml says. Returns the exit code."""
     with opened("sync-users", options) as session:
-        if not session.plan(_plan(session)):
-            return nothing(session)
+        session.plan(_plan(session))
         given = everybody(session)
         session.predict("sync-users", None, given)
         session.confirm()
@@ -27,6 +26,7 @@ def _plan(session: Session) -> Plan:
     registry = session.site.registry.registry
     builder = PlanBuilder(f"Bring {session.site.settings.name} to what users.yml says")
     people = counted(len(registry.users), "account")
+    session.some("gpu", "storage")
     builder.add_all(session.named("storage"), [f"{people} and their homes"])
     builder.add_all(session.named("gpu"), [f"{people}, keys, subids and Docker directories"])
     if registry.retired:

@@ -22,7 +22,10 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
     with opened("trust", options) as session:
         inventory = session.site.inventory
         states = pin(session, inventory.named(names) if names else inventory.hosts, replace=replace)
-        silent = any(state["state"] == "unreachable" for state in states.values())
+        silent = [name for name, state in states.items() if state["state"] == "unreachable"]
+        if silent:
+            echo(f"{len(silent)} of {counted(len(states), 'host')} did not succeed: {', '.join(silent)}", err=True)
+            echo("Hint: when they answer: run it again", err=True)
         return finish(session, ExitCode.HOST_UNREACHABLE if silent else ExitCode.DONE, {"hosts": states})
 
 
@@ -39,7 +42,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
     for key in fetch_host_keys(hosts):
         if key.problem:
             states[key.host] = {"state": "unreachable", "fingerprint": None, "message": key.problem}
-            echo(f"{key.host}: no answer at {key.pattern}: {key.problem}", err=True)
+            echo(f"{key.host}: unreachable: {key.problem} ({key.pattern})", err=True)
             continue
         pinned = pinned_keys(text, key.pattern)
         state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
@@ -65,5 +68,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
                 f"{path}: {error.strerror}; nothing was pinned",
                 hint="the site must be writable for whoever runs this",
             ) from None
-    echo(f"{len(new)} pinned in {path}", err=True)
+        echo(f"{counted(len(new), 'host key')} pinned in {path}", err=True)
+    elif states and all(state["state"] == "pinned" for state in states.values()):
+        echo("Nothing to do: all of them are pinned.", err=True)
     return states

@@ -15,8 +15,11 @@ def verify_backup(options: Options, name: str | None, users: Sequence[str]) -> i
     """Verify the named backup, or the newest, and in it the homes of these users, or all. Returns the exit code."""
     with opened("verify-backup", options) as session:
         builder = PlanBuilder(f"Verify the backup {name}" if name else "Verify the newest backup")
-        whom = ", ".join(users) or "every home"
-        builder.add_all(session.storage(), [f"read {whom} and compare with the manifest"])
+        whom = f"the home of {', '.join(users)}" if users else "every home"
+        builder.add_all(
+            session.storage(),
+            [f"read {whom} in it, and compare each file with what was backed up (size, owner, checksum)"],
+        )
         session.plan(builder.build())
         session.confirm()
         wanted = {key: value for key, value in (("name", name), ("users", list(users))) if value}

@@ -24,10 +24,13 @@ def verify_image(options: Options, name: str) -> int:
         answers = run.reported("verified").values()
         problems = [one for found in answers for one in found.get(name, ["the store did not say anything of it"])]
         verdict = run.code or (ExitCode.ERROR if problems else ExitCode.DONE)
-        code = report(session, run, {"problems": problems}, code=verdict, table=False)
-        if not options.json and answers:
+
+        def show() -> None:
             for problem in problems:
                 echo(one_line(f"{name}: {problem}"))
-            if not problems:
+            if answers and not problems:
                 echo(f"{name}: signature, digests and chain are right")
-        return code
+            for host, reason in run.bad.items():
+                echo(one_line(f"Whether {name} is right is not known: {host} ({reason})"))
+
+        return report(session, run, {"problems": problems}, code=verdict, show=show)

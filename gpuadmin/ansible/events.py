@@ -9,6 +9,7 @@ from typing import Any
 from gpuadmin.results import HostResult
 
 _LONGEST_MESSAGE = 600
+_ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
 
 
 class Collector:
@@ -25,7 +26,7 @@ class Collector:
         kind = event.get("event", "")
         data = event.get("event_data") or {}
         if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
-            self._on_task(_task_name(data))
+            self._on_task(_full_name(data))
         elif kind.startswith("runner_") and "host" in data:
             self._runner_event(kind, data)
         return False
@@ -34,6 +35,10 @@ class Collector:
         name = str(data["host"])
         result = data.get("res") or {}
         host = self.hosts.setdefault(name, HostResult())
+        if kind == "runner_on_start":
+            self._on_host(name, "begun", "")
+        elif kind in _ENDED:
+            self._on_host(name, "done", "")
         match kind:
             case "runner_on_ok":
                 self._gather(host, result)
@@ -84,6 +89,11 @@ class Collector:
 
 
 def _task_name(data: Mapping[str, Any]) -> str:
+    # what gpuadmin/progress.py reads at the end of a name is no part of a sentence
+    return _full_name(data).partition("; seconds at most ")[0]
+
+
+def _full_name(data: Mapping[str, Any]) -> str:
     task = str(data.get("task") or data.get("name") or "")
     # "role : Task" is how Ansible names a role's task
     return task.rpartition(" : ")[2]

@@ -13,6 +13,22 @@ from gpuadmin.cli._complete import paths, pattern, people
 from gpuadmin.options import MailOptions, Options
 
 
+class WholeNumber(click.IntRange):
+    """A whole number in a range; click's own name for it in help and errors is INTEGER RANGE."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        if (self.min is not None and number < self.min) or (self.max is not None and number > self.max):
+            span = f"from {self.min} to {self.max}" if self.max is not None else f"of at least {self.min}"
+            self.fail(f"{value} is not a number {span}", param, ctx)
+        return number
+
+
 def as_day(ctx: click.Context, param: click.Parameter, value: str | None) -> date | None:
     """An option's callback: YYYY-MM-DD as a date; None for `never`, or where nothing was given."""
     if value in (None, "never"):

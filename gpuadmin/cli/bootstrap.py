@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuadmin.cli._options import run_options
+from gpuadmin.cli._options import WholeNumber, run_options
 from gpuadmin.options import Options
 
 
@@ -21,7 +21,7 @@ from gpuadmin.options import Options
 )
 @click.option(
     "--uid",
-    type=click.IntRange(100, 65533),
+    type=WholeNumber(100, 65533),
     default=900,
     show_default=True,
     help="The uid of a new admin account; the same on all hosts.",

@@ -13,7 +13,7 @@ from gpuadmin.options import Options
 def command(options: Options) -> int:
     """Report where hosts differ from what the site says. Changes nothing.
 
-    Exit code 0: no difference anywhere; 3: some host differs or failed; 4: some host did not answer.
+    Exit code 0: no difference anywhere; 6: some host differs; 3: some host failed; 4: some host did not answer.
     """
     from gpuadmin.actions.drift import drift
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from gpuadmin.cli._options import json_option
+from gpuadmin.cli._options import WholeNumber, json_option
 
 NAME = click.option("--name", default="default", show_default=True, help="Which lab; several can exist side by side.")
 
@@ -22,10 +22,10 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--nodes", type=click.IntRange(0, 40), default=2, show_default=True, help="GPU nodes; node1 is golden.")
-@click.option("--ordinary", type=click.IntRange(0, 40), default=0, show_default=True,
+@click.option("--nodes", type=WholeNumber(0, 40), default=2, show_default=True, help="GPU nodes; node1 is golden.")
+@click.option("--ordinary", type=WholeNumber(0, 40), default=0, show_default=True,
               help="Further nodes with an ordinary writable root.")  # fmt: skip
-@click.option("--memory", type=click.IntRange(512, 65536), default=1024, show_default=True, help="MiB for each host.")
+@click.option("--memory", type=WholeNumber(512, 65536), default=1024, show_default=True, help="MiB for each host.")
 @click.option("--firmware", type=click.Choice(["bios", "uefi"]), default=None,
               help="What hosts boot by; uefi needs OVMF.  [default: bios, or what the lab has]")  # fmt: skip
 @click.option(

@@ -10,7 +10,7 @@ from gpuadmin.options import Options
 
 
 @click.command("list-backups")
-@click.argument("user", metavar="USER", required=False, shell_complete=people(removed=True))
+@click.argument("user", metavar="[USER]", required=False, shell_complete=people(removed=True))
 @run_options(changes=False)
 def command(user: str | None, options: Options) -> int:
     """Show the backups there are, whose homes are in them, and until when they stay. Changes nothing."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from gpuadmin.cli._options import run_options
+from gpuadmin.cli._options import WholeNumber, run_options
 from gpuadmin.options import Options
 
 
 @click.command("prune-images")
-@click.option("--keep", type=click.IntRange(1), help="How many of the newest images stay.  [default: images.keep]")
+@click.option("--keep", type=WholeNumber(1), help="How many of the newest images stay.  [default: images.keep]")
 @run_options()
 def command(keep: int | None, options: Options) -> int:
     """Delete images and roots that nobody needs, from the store and the nodes.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from gpuadmin.cli._options import run_options
+from gpuadmin.cli._options import WholeNumber, run_options
 from gpuadmin.options import Options
 
 
 @click.command("rollback-image")
-@click.option("--canary", type=click.IntRange(0), default=1, show_default=True, help="Nodes that go first.")
+@click.option("--canary", type=WholeNumber(0), default=1, show_default=True, help="Nodes that go first.")
 @click.option("--batch", default="100%", show_default=True, metavar="N|%", help="How many of the others at a time.")
 @click.option("--force", is_flag=True, help="Reboot nodes although people are logged in.")
 @run_options()

@@ -14,7 +14,10 @@ from gpuadmin.cli._options import json_option, site_option
 @site_option
 @json_option
 def command(run: str | None, log: bool, site: str | None, as_json: bool) -> int:
-    """List past runs, newest first, or show one: who, when, what was planned and what came of it."""
+    """List past runs, newest first, or show one: who, when, what was planned and what came of it.
+
+    RUN is an id, the beginning of one, or its last four characters.
+    """
     from gpuadmin.actions.runs import runs
 
     if log and run is None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpuadmin.cli._complete import people
-from gpuadmin.cli._options import mail_options, run_options
+from gpuadmin.cli._options import WholeNumber, mail_options, run_options
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.semester.names import PHASES
 
@@ -31,7 +31,7 @@ from gpuadmin.semester.names import PHASES
 )
 @click.option("--early", is_flag=True, help="Lock and wipe before the term's last day.")
 @click.option(
-    "--grace", type=click.IntRange(0, 86400), metavar="SECONDS", help="Time to save work. [default: reset.grace]"
+    "--grace", type=WholeNumber(0, 86400), metavar="SECONDS", help="Time to save work. [default: reset.grace]"
 )
 @mail_options
 @run_options()

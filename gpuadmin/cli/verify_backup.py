@@ -10,7 +10,7 @@ from gpuadmin.options import Options
 
 
 @click.command("verify-backup")
-@click.argument("name", metavar="BACKUP", required=False)
+@click.argument("name", metavar="[BACKUP]", required=False)
 @click.option(
     "--user",
     "users",

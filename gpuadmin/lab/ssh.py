@@ -35,7 +35,9 @@ def ssh_command(
     options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
     return (
         "ssh", "-F", "none", "-i", str(identity or lab.ssh_key), "-p", str(host.ssh_port),
-        "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
+        "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes",
+        # that a host closes the connection, as it does for a locked account, ssh says at INFO
+        "-o", f"LogLevel={'ERROR' if batch else 'INFO'}",
         "-o", f"UserKnownHostsFile={lab.directory / 'known_hosts'}",
         *options, f"{login}@127.0.0.1", *(("--", *command) if command else ()),
     )  # fmt: skip

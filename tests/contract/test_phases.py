@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from gpuadmin.actions.semester.hosts import FACTS
+from gpuadmin.actions.semester.hosts import DOING, FACTS
 from gpuadmin.actions.semester.people import Abort, Release
 from gpuadmin.actions.semester.phases import PHASES
 from gpuadmin.cli import cli
@@ -34,6 +34,10 @@ def tasks() -> list[tuple[dict[str, Any], set[str]]]:
 
 def test_every_name_has_its_object_in_the_same_order() -> None:
     assert tuple(phase.name for phase in PHASES) == names.PHASES
+
+
+def test_every_part_has_a_sentence_that_is_shown_meanwhile() -> None:
+    assert set(DOING) == PARTS
 
 
 def test_the_command_line_offers_every_phase() -> None:

@@ -36,8 +36,7 @@ def test_every_exit_code_is_explained() -> None:
     rows = re.findall(r"^\| (\d+) \| ([a-z ]+) \|", (ROOT / "docs/exit-codes.md").read_text(), re.MULTILINE)
     codes = {int(code): name for code, name in rows}
     assert set(codes) == {int(code) for code in ExitCode}
-    names = {int(code): code.name.lower().replace("_", " ") for code in ExitCode}
-    assert codes == names
+    assert codes == {int(code): code.words for code in ExitCode}
 
 
 def test_every_error_has_an_exit_code_of_the_list() -> None:

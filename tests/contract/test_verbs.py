@@ -65,6 +65,16 @@ def all_commands(group: click.Command, path: str) -> list[tuple[str, click.Comma
     return found
 
 
+@pytest.mark.parametrize("verb", sorted({*VERBS} - {"run"}))  # run says itself that it needs a command
+def test_what_may_be_left_out_is_in_brackets(verb: str) -> None:
+    context = click.Context(cli)
+    command = cli.get_command(context, verb)
+    assert command is not None
+    for argument in command.params:
+        if isinstance(argument, click.Argument) and argument.metavar is not None:  # else click does it
+            assert argument.required != argument.metavar.startswith("["), argument.metavar
+
+
 def test_every_option_says_what_it_does() -> None:
     silent = [
         f"{path} {parameter.opts[0]}"

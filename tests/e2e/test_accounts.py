@@ -152,7 +152,7 @@ def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
         "node2": "ok",
         "storage1": "ok",
     }
-    assert cluster.gpuadmin("drift", code=3)["result"]["differing"] == ["node1"]
+    assert cluster.gpuadmin("drift", code=6)["result"]["differing"] == ["node1"]
     cluster.gpuadmin("sync-users", "--yes")
     cluster.person("minji", "node1", "true")
     cluster.gpuadmin("drift")

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from gpuadmin.display import Progress, make_console, show_hosts, show_plan
+from gpuadmin.display import make_console, show_hosts, show_plan
 from gpuadmin.plan import Plan, PlanBuilder, Step
+from gpuadmin.progress import Progress
 from gpuadmin.report import alike, shortened
 from gpuadmin.results import HostResult
 

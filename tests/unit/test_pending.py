@@ -30,6 +30,13 @@ ADD = run("add-user minji --yes", 4, AWAY)
 CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
     "all is well": ([run("add-user minji", 0, GOOD)], []),
     "a host was away": ([ADD], [("add-user", ["node2"])]),
+    "its turn did not come": (
+        [
+            run("prepare-root", 4, {"storage1": "unreachable", "node1": "not run"}),
+            run("prepare-root --limit storage1", 0, {"storage1": "ok"}),
+        ],
+        [("prepare-root", ["node1"])],
+    ),
     "it came back, and the same was run": ([ADD, run("add-user minji -y --json", 0, GOOD)], []),
     "somebody else was added": ([ADD, run("add-user jiho --yes", 0, GOOD)], [("add-user", ["node2"])]),
     "hosts were brought to users.yml": ([ADD, run("sync-users --yes", 0, GOOD)], []),

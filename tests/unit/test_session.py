@@ -197,6 +197,18 @@ def test_nobody_is_asked_where_it_is_not_known_what_would_happen(
     assert (code, "Error: no such role" in err) == (ExitCode.ERROR, True)
 
 
+@pytest.mark.parametrize("code", [ExitCode.HOST_FAILED, ExitCode.HOST_UNREACHABLE])
+def test_nobody_is_asked_for_what_no_host_can_do(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, code: ExitCode
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
+    bad = HostResult("failed" if code == ExitCode.HOST_FAILED else "unreachable", message="no such backup")
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: RunResult({"storage1": bad}))
+    left, out, err = cli("restore-home", "minji")
+    assert (left, out.count("no such backup"), err.count("Hint:")) == (code, 1, 1), (out, err)
+
+
 def test_who_leaves_at_the_password_has_changed_nothing(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 
 from gpuadmin.answers import Answers
 from gpuadmin.console import agree, ask, echo
-from gpuadmin.display import Progress, lines_of, make_console, show_hosts, show_plan, styled
+from gpuadmin.display import lines_of, make_console, show_hosts, show_plan, styled
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
 from gpuadmin.plan import Plan, Step
+from gpuadmin.progress import Progress
 from gpuadmin.records import Record, show_run
 from gpuadmin.results import HostResult
 from gpuadmin.semester.journal import Journal

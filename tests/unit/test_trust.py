@@ -73,7 +73,7 @@ def test_a_host_that_does_not_answer_keeps_its_key(answers: dict[str, tuple[str,
     answers["node1"] = ("ssh-ed25519", FIRST)
     code, _out, err = cli("trust", "node1", "node2", "--yes")
     assert code == 4
-    assert "node2: no answer" in err
+    assert "node2: unreachable" in err
     assert pinned(site) == {"ssh-ed25519": {FIRST}}
     assert pinned(site, "[127.0.0.1]:3") == {"ssh-ed25519": {SECOND}}
 
@@ -132,7 +132,7 @@ def test_a_host_that_refuses_is_said_in_words() -> None:
         closed.bind(("127.0.0.1", 0))
         host = Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": closed.getsockname()[1]})
         (key,) = fetch_host_keys([host])
-    assert key.problem == "Connection refused"
+    assert key.problem == "nothing answers on its ssh port (connection refused)"
     (key,) = fetch_host_keys([Host("node1", (), {"ansible_host": "127.0.0.1", "ansible_port": 0})])
     assert "Errno" not in str(key.problem)
 

@@ -10,18 +10,32 @@ from gpuadmin.accounts.desired import variables as people
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Settings
 from gpuadmin.results import RunResult
+from gpuadmin.semester import names
 from gpuadmin.semester.facts import Facts
 from gpuadmin.session import Session
 
 #: What the playbook calls the looking at hosts.
 FACTS = "facts"
+#: What is shown while a part runs; tests/contract/test_phases.py holds it against the phases.
+DOING = {
+    FACTS: "Looking at the hosts",
+    names.LOCK: "Locking those out who leave",
+    "unlock": "Letting people in again",
+    names.END_SESSIONS: "Ending the sessions of those who leave",
+    names.BACKUP: "Backing the homes up",
+    "copy": "Making the second copy",
+    names.WIPE: "Deleting homes and scratch of those who left",
+    names.PRUNE: "Deleting old backups",
+    names.REOPEN: "Removing the accounts of those who left",
+}
 
 
 def play(session: Session, part: str, hosts: Sequence[str], *, check: bool, **variables: Any) -> RunResult:
     """Run one part of the playbook. Raises InterruptedRun and GpuadminError where it did not come to an end."""
     site = session.site
     given = {"gpuadmin_phase": part, **people(site.registry, site.settings, ()), **variables}
-    run = session.run(session.verb, hosts, given, check=check, label=part)
+    doing = DOING[part] if part == FACTS or not check else f"Looking what {part} would change"
+    run = session.run(session.verb, hosts, given, check=check, label=part, doing=doing)
     return session.whole(
         run, f"interrupted in {part}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
     )
@@ -33,17 +47,17 @@ def gather(session: Session) -> Facts:
     at = datetime.now(UTC).isoformat(timespec="seconds")
     hosts = session.named("gpu", "storage", "backup")
 
-    def ask(people: list[dict[str, Any]], names: list[str], on: Sequence[str]) -> Facts:
-        asked = {"people": people, "names": names}
+    def ask(people: list[dict[str, Any]], without_uid: list[str], on: Sequence[str]) -> Facts:
+        asked = {"people": people, "names": without_uid}
         result = play(session, FACTS, on, check=False, gpuadmin_term=asked)
         return Facts.of(result.hosts, tuple(on), at)
 
     known = {user.name: user.uid for user in users if user.uid is not None}
-    names = [user.name for user in users if user.uid is None]
-    if names:
+    unnumbered = [user.name for user in users if user.uid is None]
+    if unnumbered:
         # whose uid only the hosts know can be looked for only after they reported it
-        known |= ask([], names, session.named("storage")).identities()
-    return ask(persons(known, session.site.settings), names, hosts)
+        known |= ask([], unnumbered, session.named("storage")).identities()
+    return ask(persons(known, session.site.settings), unnumbered, hosts)
 
 
 def persons(uids: Mapping[str, int], settings: Settings) -> list[dict[str, Any]]:

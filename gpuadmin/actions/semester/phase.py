@@ -82,5 +82,5 @@ class Phase(ABC):
         pending = run.bad
         if not pending or self.reset.request.leave_pending:
             return Outcome(result, pending)
-        unreachable = all(run.hosts[name].status == "unreachable" for name in pending)
+        unreachable = all(run.hosts[name].silent for name in pending)
         return Outcome(result, pending, ExitCode.HOST_UNREACHABLE if unreachable else ExitCode.HOST_FAILED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from gpuadmin.accounts.desired import variables
@@ -89,6 +90,11 @@ def converge(
     for name in forget:
         builder.add("site", f"forget whose uid was {name}'s: it may be given to somebody else")
         builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or an archive carries it"])
+    if not session.named("gpu", "storage"):
+        builder.warn("no host is in the groups gpu and storage (inventory/hosts.yml): only users.yml changes")
+    for user in users:
+        if user.expires is not None and user.expires < date.today():
+            builder.warn(f"{user.name}: valid until {user.expires}, which is past: the account is closed")
     keyless = [user.name for user in users if not user.keys and not user.locked]
     if keyless and settings.accounts.source == "registry":
         has = "has" if len(keyless) == 1 else "have"

@@ -69,12 +69,9 @@ def variables(site: Site, **more: Any) -> dict[str, Any]:
 def look(session: Session, image: str = "") -> Facts:
     """Ask the storage host and the nodes. `image`: also ask what each node would receive for it."""
     inventory = session.site.inventory
-    run = session.look(
-        "list-images", [host.name for host in inventory.hosts], variables(session.site, gpuadmin_image=image)
-    )  # fmt: skip
-    return facts(
-        run, [host.name for host in inventory.group("storage")], [host.name for host in inventory.group("gpu")]
-    )  # fmt: skip
+    storage, gpu = ([host.name for host in inventory.group(group)] for group in ("storage", "gpu"))
+    asked = list(dict.fromkeys((*storage, *gpu)))
+    return facts(session.look("list-images", asked, variables(session.site, gpuadmin_image=image)), storage, gpu)
 
 
 def facts(result: RunResult, storage: Sequence[str], gpu: Sequence[str]) -> Facts:

@@ -8,6 +8,7 @@ import jinja2
 import yaml
 
 from gpuadmin.accounts.desired import variables
+from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path
@@ -30,7 +31,8 @@ def roles_of(host: Host, settings: Settings) -> list[str]:
 
 
 def plan_roles(session: Session, title: str) -> Plan:
-    """Every role on every host that calls for it."""
+    """Every role on every host that calls for it. Raises ConfigError where no host calls for any."""
+    session.some(*groups_of("provision"))
     builder = PlanBuilder(title)
     for host in session.hosts:
         names = roles_of(host, session.site.settings)

@@ -10,7 +10,7 @@ from typing import Any
 from gpuadmin.display import lines_of, make_console, make_table, styled
 from gpuadmin.text import counted, size_words
 
-_STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "not asked": "dim"}
+_STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "unknown": "bold red", "not asked": "dim"}
 _MOST_PENDING = 8
 
 
@@ -21,15 +21,24 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
     parts = [f"{totals['up']} of {counted(totals['hosts'], 'host')} up", gpus_words(totals)]
     console.print(styled((name, "bold"), "".join(f" · {part}" for part in [*parts, term_words(result["term"])])))
     table = make_table("Host", "State", "GPUs", "People", "Disk", "Image", fold=True)
-    for host, entry in result["hosts"].items():
+    for hosts, entry in rows(result["hosts"]):
         table.add_row(
-            host,
+            ", ".join(hosts),
             styled((state_words(entry), _STYLES[entry["state"]])),
             *(lines_of(lines) for lines in cells(entry)),
         )
     console.print(table)
     for line in [*backup_lines(result["backup"]), drift_words(result["drift"]), *pending_lines(result["pending"])]:
         console.print(line)
+
+
+def rows(hosts: Mapping[str, Mapping[str, Any]]) -> list[tuple[list[str], Mapping[str, Any]]]:
+    """The names of those hosts of which the same is shown, together with what it is: of 100 nodes most are alike."""
+    found: dict[tuple[str, ...], tuple[list[str], Mapping[str, Any]]] = {}
+    for name, entry in hosts.items():
+        key = (state_words(entry), *("\n".join(lines) for lines in cells(entry)))
+        found.setdefault(key, ([], entry))[0].append(name)
+    return list(found.values())
 
 
 def gpus_words(totals: Mapping[str, Any]) -> str:

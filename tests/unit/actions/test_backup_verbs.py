@@ -32,7 +32,9 @@ def asked(site: Path, monkeypatch: pytest.MonkeyPatch) -> list[Invocation]:
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
-    (site / "users.yml").write_text("users:\n  - {name: minji, uid: 20000}\nretired: []\n")
+    (site / "users.yml").write_text(
+        "users:\n  - {name: minji, uid: 20000}\nretired:\n  - {name: junho, uid: 20001, removed: 2026-02-01}\n"
+    )
     return found
 
 
@@ -91,3 +93,73 @@ def test_list_backups(asked: list[Invocation], cli: Cli) -> None:
 def test_two_places_at_once(asked: list[Invocation], cli: Cli) -> None:
     assert cli("restore-home", "minji", "--to", "/x", "--in-place")[0] == 2
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ghost"], "ghost: nobody of that name is registered, or was"),
+        (["minji", "--path", "../jiho"], "is not a path inside of the home"),
+        (["minji", "--path", "/etc"], "is not a path inside of the home"),
+        (["../minji"], "is not the name of a home"),
+    ],
+)
+def test_what_no_backup_can_have_is_refused_before_a_host_is_asked(
+    asked: list[Invocation], cli: Cli, arguments: list[str], words: str
+) -> None:
+    code, _out, err = cli("restore-home", *arguments, "--yes")
+    assert code == 2
+    assert words in err
+    assert asked == []
+
+
+def test_who_names_the_backup_has_looked(asked: list[Invocation], cli: Cli) -> None:
+    """A backup can be older than what the site remembers."""
+    code, _out, err = cli("restore-home", "ghost", "--from", "X", "--yes")
+    assert (code, len(asked)) == (0, 1), err
+
+
+def test_a_list_comes_before_what_is_missing_in_it(
+    asked: list[Invocation], cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table says which host did not answer, and why; after it comes what to do."""
+    away = RunResult({"storage1": HostResult("unreachable", message="does not answer (timed out)")})
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: away)
+    words = {
+        "list-backups": "storage1: which backups it has is not known: does not answer",
+        "list-images": "What the store has is not known: storage1 (does not answer",
+        "list-users": "storage1 (does not answer (timed out))",
+    }
+    for verb, sentence in words.items():
+        code, out, err = cli(verb)
+        assert code == 4
+        assert sentence in out
+        assert "Hint: when they answer: run it again" in err
+
+
+def test_after_an_account_that_is_not_everywhere_one_verb_brings_it(
+    asked: list[Invocation], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = {name: HostResult("ok") for name in ("storage1", "node1")}
+    away = RunResult({**hosts, "node2": HostResult("unreachable", message="does not answer (timed out)")})
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: away)
+    code, _out, err = cli("lock-user", "minji", "--yes")
+    assert code == 4
+    assert "Hint: when they answer: gpuadmin sync-users" in err
+    assert "--log" not in err
+    code, _out, err = cli("remove-user", "minji", "--archive-home", "--yes")
+    assert "Hint: when they answer: run it again" in err, "sync-users packs no home"
+
+
+def test_a_day_that_is_past_is_in_the_plan(asked: list[Invocation], cli: Cli) -> None:
+    _code, out, _err = cli("extend-user", "minji", "--expires", "2020-01-01", "--check")
+    assert "Note: minji: valid until 2020-01-01, which is past: the account is closed" in out
+    assert "past" not in cli("extend-user", "minji", "--expires", "2099-01-01", "--check")[1]
+
+
+def test_a_number_is_called_a_number(asked: list[Invocation], cli: Cli) -> None:
+    for given, words in (("x", "'x' is not a whole number"), ("0", "0 is not a number of at least 1")):
+        code, _out, err = cli("prune-images", "--keep", given)
+        assert code == 2
+        assert words in err
+        assert "INTEGER" not in err

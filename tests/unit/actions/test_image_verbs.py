@@ -91,9 +91,10 @@ def test_push_leaves_out_whoever_is_busy_and_stops_where_a_batch_failed(cli: Cli
     assert cluster.changing[0].limit == "node2"
     cluster.nodes = {"node1": node(), "node2": node()}
     cluster.answer = {"node1": HostResult("failed", message="sshd does not greet")}
-    code, _, err = cli("push-image", "b", "--yes", "--json")
+    code, out, err = cli("push-image", "b", "--yes", "--json")
     assert code == 3
-    assert "Not touched: node2" in err
+    assert json.loads(out)["result"]["untouched"] == ["node2"]
+    assert "nothing was done there: the run ended after node1" in err
     assert "build a corrected image" in err
 
 
@@ -223,6 +224,7 @@ def test_list_show_and_verify(cli: Cli, cluster: Cluster) -> None:
 def test_prune(cli: Cli, cluster: Cluster) -> None:
     cluster.store["c"] = {"manifest": {**manifest("c", B, None), "created": 2.0}, "text": "", "problem": None}
     cluster.nodes["node2"] = node(prunable={"roots": ["old"], "images": []})
+    cluster.answer["storage1"] = HostResult("changed")
     code, out, _ = cli("prune-images", "--keep", "1", "--yes")
     assert code == 0
     assert "delete the image b from the store" in out

@@ -172,7 +172,8 @@ def begun(site: Path, verb: str, arguments: list[str]) -> Record:
 def test_what_pends(ansible: Ansible, cli: Cli) -> None:
     site = ansible.site
     assert site is not None
-    ansible.answer = RunResult({"node1": HostResult("ok"), "node2": HostResult("unreachable", message="away")})
+    well = {name: HostResult("ok") for name in ("storage1", "node1")}
+    ansible.answer = RunResult({**well, "node2": HostResult("unreachable", message="away")})
     cli("lock-user", "minji", "--yes")
     ansible.answer = RunResult({"node1": HostResult("changed", ["a file"])})
     cli("drift")
@@ -219,7 +220,7 @@ def test_it_changes_nothing_and_keeps_few_records_of_its_own(ansible: Ansible, c
     for _ in range(8):
         cli("status")
     assert {path.name: path.read_bytes() for path in site.iterdir() if path.is_file()} == before
-    verbs = [run["verb"] for run in json.loads(cli("runs", "--json")[1])["runs"]]
+    verbs = [run["verb"] for run in json.loads(cli("runs", "--json")[1])["result"]["runs"]]
     assert verbs == ["status"] * 5 + ["lock-user"]
 
 

@@ -396,7 +396,7 @@ def test_people_on_a_node_that_did_not_say(ansible: Ansible, cli: Cli) -> None:
     assert code == ExitCode.HOST_FAILED
     assert "wherever it is known" in out
     assert "everywhere" not in out
-    assert "Not known, because they did not say: node2, storage1" in out
+    assert "Which accounts they have is not known: node2 (did not say), storage1 (does not answer" in out
 
 
 READERS: dict[str, Callable[[Path], object]] = {

@@ -269,7 +269,9 @@ def test_one_document_when_all_is_well(ansible: Ansible, cli: Cli, verb: str, ar
     if document["run"]:
         code, out, _ = cli("runs", document["run"], "--json")
         assert code == 0
-        assert json.loads(out)["result"] == {**document, "exit_code": 0, "ended": json.loads(out)["result"]["ended"]}
+        assert set(json.loads(out)) == DOCUMENT
+        recorded = json.loads(out)["result"]["result"]
+        assert recorded == {**document, "exit_code": 0, "ended": recorded["ended"]}
 
 
 @pytest.mark.parametrize("verb", [*JSON_VERBS, "runs", "trust"])
@@ -325,8 +327,14 @@ def test_who_interrupts_the_look_is_not_asked_and_changes_nothing(
     assert [one.check for one in ansible.asked] == [True]
 
 
+def on_all(**hosts: HostResult) -> RunResult:
+    """An answer of every host; all is well on those that are not given."""
+    return RunResult({**{name: HostResult("ok") for name in ("storage1", "node1", "node2")}, **hosts})
+
+
 RESULTS = [
-    (RunResult({"node1": HostResult("changed", ["x"]), "node2": HostResult("ok")}), 0, "ok"),
+    (on_all(node1=HostResult("changed", ["x"])), 0, "ok"),
+    (RunResult({"node1": HostResult("changed", ["x"]), "node2": HostResult("ok")}), 4, "failed"),
     (RunResult({"node1": HostResult("failed", [], "no space"), "node2": HostResult("unreachable")}), 3, "failed"),
     (RunResult({"node1": HostResult("ok"), "node2": HostResult("unreachable", [], "timed out")}), 4, "failed"),
     (RunResult({}, error="no such playbook"), 1, "failed"),
@@ -342,21 +350,23 @@ def test_exit_codes_document_and_record_agree(
     left, out, err = cli("sync-users", "--yes", "--json")
     document = json.loads(out)
     assert (left, document["status"]) == (code, status)
-    assert {name: host["status"] for name, host in document["hosts"].items()} == {
+    everybody = dict.fromkeys(("storage1", "node1", "node2"), "not run")
+    assert {name: host["status"] for name, host in document["hosts"].items()} == everybody | {
         name: host.status for name, host in answer.hosts.items()
     }
     output = json.loads(cli("runs", document["run"], "--json")[1])
-    assert output["result"]["exit_code"] == code
+    assert output["result"]["result"]["exit_code"] == code
     for host in answer.hosts.values():
         assert (host.message or "") in err
 
 
 DRIFT = [
-    (RunResult({"node1": HostResult("ok")}), 0, []),
-    (RunResult({"node1": HostResult("changed", ["x"])}), 3, ["node1"]),
-    (RunResult({"node1": HostResult("failed", [], "x")}), 3, []),
-    (RunResult({"node1": HostResult("unreachable", [], "x")}), 4, []),
-    (RunResult({"node1": HostResult("changed", ["x"]), "node2": HostResult("unreachable")}), 3, ["node1"]),
+    (on_all(), 0, []),
+    (on_all(node1=HostResult("changed", ["x"])), 6, ["node1"]),
+    (on_all(node1=HostResult("failed", [], "x")), 3, []),
+    (on_all(node1=HostResult("unreachable", [], "x")), 4, []),
+    (on_all(node1=HostResult("changed", ["x"]), node2=HostResult("unreachable")), 4, ["node1"]),
+    (on_all(node1=HostResult("changed", ["x"]), node2=HostResult("failed")), 3, ["node1"]),
 ]
 
 
@@ -367,9 +377,9 @@ def test_drift(ansible: Ansible, cli: Cli, answer: RunResult, code: int, differi
     document = json.loads(out)
     assert left == code
     assert document["result"]["differing"] == differing
-    assert document["status"] == ("failed" if code else "ok"), "the document and the exit code agree"
+    assert document["status"] == {0: "ok", 6: "differs"}.get(code, "failed"), "the document and the exit code agree"
     assert ansible.asked[0].check
-    assert json.loads(cli("runs", document["run"], "--json")[1])["result"]["exit_code"] == code
+    assert json.loads(cli("runs", document["run"], "--json")[1])["result"]["result"]["exit_code"] == code
 
 
 def test_list_users(ansible: Ansible, cli: Cli) -> None:
@@ -640,10 +650,13 @@ def document_of(out: str) -> dict[str, Any]:
     return value
 
 
-def test_an_empty_site_has_nothing_to_do(ansible: Ansible, cli: Cli) -> None:
+@pytest.mark.parametrize("verb", ["provision", "drift", "sync-users", "list-images"])
+def test_that_there_is_nobody_to_ask_is_not_that_nothing_is_to_be_done(ansible: Ansible, cli: Cli, verb: str) -> None:
     assert ansible.site is not None
     (ansible.site / "inventory/hosts.yml").write_text("all: {}\n")
-    code, out, _ = cli("sync-users", "--yes", "--json")
-    assert code == 0
+    code, out, err = cli(verb, "--yes", "--json")
+    assert code == 2
     assert set(document_of(out)) == DOCUMENT
+    assert "no host is in a group that this works on: gpu, storage" in err
+    assert "inventory/hosts.yml" in err
     assert ansible.asked == []

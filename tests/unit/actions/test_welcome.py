@@ -29,6 +29,7 @@ def prepare(ansible: Ansible, server: Server | None = None, *, welcome: bool = F
         {
             "storage1": HostResult("changed", reports={"homes": {"yuna": {"status": homes}}, "users": {}}),
             "node1": HostResult("changed", reports={"users": users}),
+            "node2": HostResult("ok", reports={"users": {}}),
         }
     )
     return ansible.site

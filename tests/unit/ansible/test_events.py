@@ -35,6 +35,10 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         [ok(changed=True), ("failed", "n", {"res": {"msg": "no space"}})],
         HostResult("failed", ["Do it"], "no space (Do it)"),
     ),
+    "how long a task may take is not in its failure": (
+        [("failed", "n", {"res": {"msg": "no outcome"}, "task": "Wait; seconds at most {{ x }}"})],
+        HostResult("failed", [], "no outcome (Wait)"),
+    ),
     "what a module did before it failed is done": (
         [("failed", "n", {"res": {"msg": "conflict", "operations": ["add minji"]}})],
         HostResult("failed", ["add minji"], "conflict (Do it)"),
@@ -163,5 +167,16 @@ def test_progress_is_told_and_a_failure_once() -> None:
     event("runner_retry", "Fetch")
     event("runner_on_failed", "Fetch", msg="no store")
     event("runner_on_failed", "Report what went wrong", msg="no store")
-    assert called == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]
+    told = [words for words in called if words[1] != "done"]
+    assert told == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]
     assert collector.hosts["n"].message == "no store (Fetch)", "which says where it was"
+
+
+def test_a_host_that_has_begun_and_one_that_has_done_it() -> None:
+    called: list[tuple[str, str]] = []
+    collector = Collector(
+        on_task=lambda name: None, on_host=lambda host, outcome, detail: called.append((host, outcome))
+    )
+    for kind in ("start", "ok", "start", "unreachable", "start", "skipped", "start", "failed"):
+        collector.event({"event": f"runner_on_{kind}", "event_data": {"host": "n", "task": "Do it", "res": {}}})
+    assert [outcome for _, outcome in called if outcome in ("begun", "done")] == ["begun", "done"] * 4

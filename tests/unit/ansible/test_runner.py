@@ -318,4 +318,4 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
         stubbed(tmp_path / "content", "runs", "--json", "--site", str(tmp_path / "site")),
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert [run["status"] for run in json.loads(runs.stdout)["runs"]] == ["ok", "unfinished"]
+    assert [run["status"] for run in json.loads(runs.stdout)["result"]["runs"]] == ["ok", "unfinished"]

@@ -63,7 +63,7 @@ def _chosen(given: Mapping[str, Any]) -> Backup:
 def _verify(given: Mapping[str, Any], check: bool) -> Done:
     found = _chosen(given)
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
-    done = Done([f"backup {found.name}: read {counted(len(wanted), 'home')} and compare with its manifest"])
+    done = Done([f"read {counted(len(wanted), 'home')} of {found.name}, and compare each file with what was backed up"])
     if not check:
         arguments = {
             "directory": given["directory"], "backup": found.name, "users": given["users"],

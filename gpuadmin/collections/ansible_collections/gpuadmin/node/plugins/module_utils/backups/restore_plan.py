@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..homes import directories
-from ..text import counted
+from ..text import counted, size_words
 from . import backup_set, home_manifest, transfer
 from .backup_set import Backup
 
@@ -142,8 +142,8 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     if os.path.lexists(aside or folder or target):
         raise NodeError(f"{aside or folder or target} is there already; move it away first")
     saved = found.homes[request.user]
-    size = f"{counted(saved.files, 'file')} in the whole home, {counted(saved.bytes, 'byte')}"
-    operations = [f"restore {what} ({size}) to {target}"]
+    size = f"{counted(saved.files, 'file')}, {size_words(saved.bytes)}"
+    operations = [f"restore {what} ({f'a part of a home of {size}' if inner else size}) to {target}"]
     if aside:
         operations.insert(0, f"keep what is there now as {aside}")
     return Plan(tuple(operations), target, aside, folder), found

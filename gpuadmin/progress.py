@@ -1,0 +1,156 @@
+"""What is going on while a playbook runs, and which hosts it waits for: for the person who looks, and for the log."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpuadmin.display import lines_of, styled
+from gpuadmin.terminal import SafeConsole
+from gpuadmin.text import listed
+
+#: Tasks that Ansible itself puts before a role's own; nobody waits for them.
+_ANSIBLES_OWN = "Validating arguments against arg spec"
+#: How a task's name says how long it may take, in seconds.
+AT_MOST = re.compile(r"; seconds at most (\d+)$")
+_PATIENCE = 5.0  # seconds before a terminal shows for whom it waits
+_COLOURS = {"changed": "green", "failed": "red", "unreachable": "red"}
+
+
+@dataclass(frozen=True)
+class _Busy:
+    """A host that has begun a task and not ended it; both in seconds since the epoch. `until`: as the task says."""
+
+    since: float
+    until: float | None
+
+
+class Progress:
+    """The line that says what is going on: live on a terminal.
+
+    Elsewhere it is a plain line now and then while a run takes long, and one per task with -v.
+    """
+
+    #: Seconds between plain lines.
+    SPARING = 15.0
+
+    def __init__(
+        self,
+        console: SafeConsole,
+        *,
+        verbose: int,
+        doing: str | None = None,
+        quiet: bool = False,
+        note: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`doing`: a sentence for all of the run, instead of the names of its tasks. `quiet`: what happens on hosts is
+        not shown, because a table follows. `note`: writes a line into the log of the run.
+        """
+        self._console = console
+        self._verbose = verbose
+        self._doing = doing
+        self._quiet = quiet
+        self._note = note
+        self._task = doing or "Starting"
+        self._limit: int | None = None  # seconds that the task may last
+        self._far: dict[str, str] = {}  # host → how far it is in the task that runs
+        self._busy: dict[str, _Busy] = {}
+        self._state = threading.Lock()
+        self._spoke = self._noted = time.monotonic()
+        self._status = console.status(styled(f"{self._task}…")) if console.is_terminal else None
+        self._over = threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._clock.join()
+        if self._status is not None:
+            self._status.stop()
+
+    def task(self, name: str) -> None:
+        """A task has begun on some host."""
+        if name.startswith(_ANSIBLES_OWN):
+            return
+        with self._state:
+            limit = AT_MOST.search(name)
+            self._limit = None if limit is None else int(limit[1])
+            self._task, self._far = self._doing or AT_MOST.sub("", name), {}
+        if self._status is not None:
+            self._show_live()
+        elif self._verbose:
+            self._console.print(f"… {name}")
+            self._spoke = time.monotonic()
+
+    def host(self, host: str, outcome: str, detail: str) -> None:
+        """Something of a host: it has `begun` a task, or `done` it, or says how far it is (`progress`); or what is
+        worth a line: changed, failed, unreachable.
+        """
+        if outcome == "begun":
+            now = time.time()
+            with self._state:
+                self._busy[host] = _Busy(now, None if self._limit is None else now + self._limit)
+        elif outcome == "done":
+            with self._state:
+                self._busy.pop(host, None)
+                self._far.pop(host, None)
+        elif outcome == "progress":
+            with self._state:
+                new = self._far.get(host) != detail
+                self._far[host] = detail
+            if new:
+                self._show_progress(host, detail)
+        elif not self._quiet and (outcome != "changed" or self._verbose):
+            self._console.print(styled("  ", (f"{outcome:<11}", _COLOURS.get(outcome, "white")), f" {host}: {detail}"))
+
+    def waiting(self) -> str:
+        """What goes on, on which hosts, since when and until when: one line without an end."""
+        with self._state:
+            far, busy, task = dict(self._far), dict(self._busy), self._task
+        if not busy:
+            return task
+        hosts = [f"{name} ({far[name]})" if name in far else name for name in busy]
+        first = min(busy.values(), key=lambda one: one.since)
+        until = "" if first.until is None else f", until {_clock(first.until)} at the latest"
+        return f"{task}: waiting for {listed(hosts)} since {_clock(first.since)}{until}"
+
+    def _tick(self) -> None:
+        """Say now and then, by the clock, what is waited for: Ansible says nothing while a host is silent."""
+        while not self._over.wait(1.0 if self._status is not None else min(1.0, self.SPARING / 4)):
+            now = time.monotonic()
+            if now - self._noted >= self.SPARING:
+                self._noted = now
+                self._note(f"{_clock(time.time())} {self.waiting()}")
+            if self._status is not None:
+                self._show_live()
+            elif now - self._spoke >= self.SPARING:
+                self._spoke = now
+                self._console.print(f"… {self.waiting()}")
+
+    def _show_live(self) -> None:
+        assert self._status is not None
+        with self._state:
+            long = any(time.time() - one.since > _PATIENCE for one in self._busy.values())
+            head, far = self._task, list(self._far.items())
+        lines = [f"  {name}: {detail}" for name, detail in far[:12]]
+        self._status.update(lines_of([self.waiting() if long and not lines else head, *lines]))
+
+    def _show_progress(self, host: str, detail: str) -> None:
+        if self._status is not None:
+            self._show_live()
+        else:
+            self._console.print(f"  {'working':<11} {host}: {detail}")
+            self._spoke = time.monotonic()
+
+
+def _clock(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds):%H:%M:%S}"

@@ -1,0 +1,70 @@
+"""What is shown while a run goes on: what is done, for whom it waits, since when and until when; and its log."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from gpuadmin.display import make_console
+from gpuadmin.progress import Progress
+
+AT = r"\d\d:\d\d:\d\d"
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Progress, "SPARING", 0.04)
+
+
+def test_a_wait_says_on_whom_since_when_and_until_when(capsys: pytest.CaptureFixture[str]) -> None:
+    notes: list[str] = []
+    with Progress(make_console(json=False), verbose=0, note=notes.append) as progress:
+        progress.task("Reboot, and wait for the outcome of the trial; seconds at most 90")
+        for host in ("node1", "node2", "node3"):
+            progress.host(host, "begun", "")
+        progress.host("node1", "done", "")
+        progress.host("node2", "progress", "waits for minji")
+        deadline = time.monotonic() + 30
+        while len(notes) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)  # the clock of the progress is a thread of its own
+        assert re.fullmatch(
+            "Reboot, and wait for the outcome of the trial: waiting for node2 \\(waits for minji\\), node3 "
+            f"since {AT}, until {AT} at the latest",
+            progress.waiting(),
+        )
+    out = capsys.readouterr().out
+    assert "  working     node2: waits for minji" in out
+    assert re.search(f"(?m)^… Reboot.*: waiting for .*node3 since {AT}, until {AT} at the latest$", out)
+    assert re.match(f"{AT} Reboot", notes[0])
+
+
+def test_who_has_done_it_is_not_waited_for() -> None:
+    with Progress(make_console(json=False), verbose=0) as progress:
+        progress.host("node1", "begun", "")
+        assert "waiting for node1" in progress.waiting()
+        progress.host("node1", "done", "")
+        assert progress.waiting() == "Starting"
+
+
+def test_a_look_does_not_say_what_it_does_not_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(make_console(json=False), verbose=0, doing="Looking at the hosts") as progress:
+        progress.task("Make the homes")
+        progress.host("storage1", "begun", "")
+        assert re.fullmatch(f"Looking at the hosts: waiting for storage1 since {AT}", progress.waiting())
+    assert "Make" not in capsys.readouterr().out
+
+
+def test_what_ansible_checks_by_itself_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(make_console(json=False), verbose=1) as progress:
+        progress.task("Make the homes")
+        progress.task("Validating arguments against arg spec apply - Homes")
+        assert progress.waiting() == "Make the homes"
+    assert capsys.readouterr().out == "… Make the homes\n"
+
+
+def test_a_table_that_follows_says_it_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(make_console(json=False), verbose=0, quiet=True) as progress:
+        progress.host("node1", "unreachable", "does not answer")
+    assert capsys.readouterr().out == ""

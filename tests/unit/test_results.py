@@ -1,0 +1,66 @@
+"""Every host that a verb is for is in its result; one whose turn did not come was not done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuadmin.ansible.playbooks import groups_of
+from gpuadmin.answers import Answers
+from gpuadmin.config.groups import GROUPS
+from gpuadmin.content import content_path
+from gpuadmin.errors import ExitCode
+from gpuadmin.results import HostResult, RunResult, with_all
+
+AWAY = HostResult("unreachable", message="does not answer (timed out)")
+
+
+def test_a_host_whose_turn_did_not_come_is_a_row_with_its_reason() -> None:
+    run = with_all(RunResult({"storage1": AWAY}), ["storage1", "node1"])
+    assert run.hosts["storage1"] is AWAY
+    assert run.hosts["node1"] == HostResult("not run", message="nothing was done there: the run ended after storage1")
+    assert run.code == ExitCode.HOST_UNREACHABLE
+    assert set(run.bad) == {"storage1", "node1"}
+
+
+def test_a_run_that_did_nothing_is_not_a_success() -> None:
+    run = with_all(RunResult({}), ["node1"])
+    assert (run.code, run.bad) == (ExitCode.HOST_UNREACHABLE, {"node1": "the run did nothing there"})
+
+
+@pytest.mark.parametrize(
+    ("run", "code"),
+    [
+        (RunResult({"node1": HostResult("failed")}), ExitCode.HOST_FAILED),
+        (RunResult({}, error="no such role"), ExitCode.ERROR),
+        (RunResult({"node1": HostResult("ok")}, interrupted=True), ExitCode.INTERRUPTED),
+        (RunResult({"node1": HostResult("ok"), "node2": HostResult("skipped")}), ExitCode.DONE),
+    ],
+)
+def test_the_reason_of_a_run_comes_before_who_was_left_out(run: RunResult, code: ExitCode) -> None:
+    assert with_all(run, ["node1", "node2"]).code == code
+
+
+def test_who_had_only_begun_when_it_was_interrupted_did_not_answer() -> None:
+    run = with_all(RunResult({"node1": HostResult(), "node2": HostResult("ok")}, interrupted=True), ["node1", "node2"])
+    assert run.bad == {"node1": "interrupted before it answered"}
+
+
+def test_its_answer_is_unknown_and_it_did_not_fail() -> None:
+    run = with_all(RunResult({"storage1": AWAY}), ["storage1", "node1"])
+    answers = Answers.of(run.hosts, ["storage1", "node1"], "node")
+    assert set(answers.unknown) == {"storage1", "node1"}
+    assert answers.code == ExitCode.HOST_UNREACHABLE
+
+
+PLAYBOOKS = sorted(content_path("playbooks").glob("*.yml"))
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.stem)
+def test_a_playbook_is_one_play_over_groups_of_a_site(playbook: Path) -> None:
+    """In two plays, the first of which has no host that answers, the second is not begun: docs/decisions/0011."""
+    assert len(yaml.safe_load(playbook.read_text())) == 1
+    assert set(groups_of(playbook.stem)) <= set(GROUPS)
+    assert groups_of(playbook)
