@@ -15,7 +15,7 @@ import pytest
 
 from gpuadmin.ansible import interrupt
 from gpuadmin.ansible import runner as layer
-from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, unsafe
+from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, extra_variables, unsafe
 from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
 from tests.unit.support import make_local_site, stubbed, write_playbook
@@ -130,6 +130,14 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 
 HOSTILE = "{{ lookup('pipe', 'touch MARK') }} \"'$(touch MARK)`touch MARK`; 한글\n%{#"
+
+
+def test_people_are_one_text_that_is_no_template() -> None:
+    people = [{"name": "minji", "gecos": "{{ lookup('pipe', 'id') }} 민지"}]
+    found = extra_variables({"gpuadmin_users": people, "gpuadmin_absent": [], "people": people})
+    assert json.loads(found["gpuadmin_users"]["__ansible_unsafe"]) == people
+    assert found["gpuadmin_absent"] == {"__ansible_unsafe": "[]"}
+    assert found["people"] == unsafe(people)
 
 
 def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
