@@ -78,9 +78,7 @@ class Collector:
     def _gather(host: HostResult, result: Mapping[str, Any]) -> None:
         report = result.get("report")
         each = result.get("each")
-        if isinstance(
-            each, Mapping
-        ):  # an entry for each person, as text: Ansible does not walk it
+        if isinstance(each, Mapping):  # an entry for each person, as text: Ansible does not walk it
             for name, text in each.items():
                 try:
                     host.reports[name] = json.loads(text)
