@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTS = ROOT / "tests" / "mutants"
 PLUGINS = "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
 FIELDS = {"name", "file", "find", "replace", "tests"}
+REPORT = ".mutant.xml"
 SHORTEST_LIMIT = 120.0  # seconds; a mutant's tests may take ten times what they take without it
 
 
@@ -168,12 +170,12 @@ def check_isolation(place: Path) -> None:
         raise ListError(f"tests would import {done.stdout.strip()}, not the copy in {place}")
 
 
-def run_tests(place: Path, tests: Iterable[str], limit: float) -> Outcome:
-    """Run tests in a copy of the tree, for at most ``limit`` seconds."""
-    report = place / ".mutant.xml"
+def run_tests(place: Path, tests: Iterable[str], limit: float, *, all_of_them: bool = False) -> Outcome:
+    """Run tests in a copy of the tree, for at most ``limit`` seconds; the first red one ends it, or none does."""
+    report = place / REPORT
     command = (
-        sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--color=no",
-        f"--junitxml={report}", *tests,
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "-o", "junit_family=xunit1",
+        f"--junitxml={report}", *(() if all_of_them else ("-x",)), *tests,
     )  # fmt: skip
     log = place / ".mutant.log"
     begun = time.monotonic()
@@ -216,6 +218,30 @@ def _counts(report: Path) -> tuple[int, int, int]:
     return max(total - skipped - failures - errors, 0), skipped, failures + errors
 
 
+def outcomes_of(report: Path, tests: Sequence[str]) -> dict[str, Outcome]:
+    """Given the JUnit report of one run of many tests, return what came of each that can be judged by it."""
+    try:
+        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    except (OSError, ElementTree.ParseError):
+        return {}
+    found = {}
+    for test in tests:
+        file, _, name = test.partition("::")
+        own = [case for case in cases if case.get("file") == file and (not name or name in _names(case))]
+        bad = sum(1 for case in own if {child.tag for child in case} & {"failure", "error"})
+        skipped = sum(1 for case in own if case.find("skipped") is not None)
+        if own and not bad:
+            seconds = sum(float(case.get("time", "0")) for case in own)
+            found[test] = Outcome(0, len(own) - skipped, skipped, 0, seconds, "")
+    return found
+
+
+def _names(case: ElementTree.Element) -> tuple[str, str]:
+    """A test's name with its parameters, and without."""
+    whole = case.get("name", "")
+    return whole, whole.partition("[")[0]
+
+
 def judge(mutant: Mutant, outcome: Outcome) -> Verdict:
     """Given what its tests did, say what became of a mutant."""
     if outcome.code is None:
@@ -232,7 +258,8 @@ class Trees:
     """Copies of the tree, one for each run, and the tests that are known to be green."""
 
     def __init__(self, directory: Path, root: Path = ROOT) -> None:
-        self.directory, self.count = directory, 0
+        self.directory = directory
+        self.ending = threading.Event()  # somebody has interrupted: nothing more is begun
         self.pristine = directory / "pristine"
         self.pristine.mkdir()
         copy_tree(root, self.pristine)
@@ -244,13 +271,20 @@ class Trees:
         shutil.copytree(self.pristine, place, symlinks=True, dirs_exist_ok=True)
         return place
 
-    def green(self, test: str) -> Outcome:
-        """Run one test path without any mutation."""
-        place = self.copy()
-        try:
-            return run_tests(place, [test], 1800)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+    def green(self, tests: Sequence[str]) -> dict[str, Outcome]:
+        """Run test paths without any mutation, together; what is not green then once more by itself."""
+        found: dict[str, Outcome] = {}
+        together = True
+        while not self.ending.is_set() and (left := [test for test in tests if test not in found]):
+            place = self.copy()
+            try:
+                chosen = left if together else left[:1]
+                outcome = run_tests(place, chosen, 3600, all_of_them=True)
+                found |= outcomes_of(place / REPORT, chosen) if together else {left[0]: outcome}
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+            together = False
+        return found
 
     def kill(self, mutant: Mutant, limit: float) -> Verdict:
         """Take the check out and run its tests."""
@@ -298,9 +332,10 @@ def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], 
     base = tempfile.mkdtemp(prefix="gpuadmin-mutants-")
     try:
         trees = Trees(Path(base))
-        with ThreadPoolExecutor(jobs) as pool, _ending(pool):
+        with ThreadPoolExecutor(jobs) as pool, _ending(pool, trees):
             paths = sorted({test for mutant in sound for test in mutant.tests})
-            outcomes = dict(zip(paths, pool.map(trees.green, paths), strict=True))
+            parts = [paths[len(paths) * part // jobs : len(paths) * (part + 1) // jobs] for part in range(jobs)]
+            outcomes = {test: outcome for found in pool.map(trees.green, parts) for test, outcome in found.items()}
             pending = []
             for mutant in sound:
                 bad = [(test, why) for test in mutant.tests if (why := not_green(outcomes[test]))]
@@ -318,11 +353,12 @@ def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], 
 
 
 @contextmanager
-def _ending(pool: ThreadPoolExecutor) -> Iterator[None]:
+def _ending(pool: ThreadPoolExecutor, trees: Trees) -> Iterator[None]:
     """Whoever interrupts leaves no tests at work, and nothing mounted."""
     try:
         yield
     except BaseException:
+        trees.ending.set()
         pool.shutdown(wait=False, cancel_futures=True)
         for process in list(RUNNING):
             with suppress(ProcessLookupError):

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-reports.md",
     "benchmarks/README.md": "benchmarks.md",
     **{
         str(path.relative_to(ROOT)): f"roles/{path.parent.name}.md"

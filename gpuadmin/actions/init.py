@@ -20,6 +20,11 @@ from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError
 from gpuadmin.report import local_document
 
+#: How the hosts let gpuadmin in, in the list of what to do next.
+BOOTSTRAP = (
+    "gpuadmin bootstrap HOST… --as USER --ask-pass; where the admin account is there already: gpuadmin trust --all"
+)
+
 
 def init(
     directory: Path, *, name: str | None, admin: str | None, storage: str | None, nodes: Sequence[str], as_json: bool
@@ -50,7 +55,7 @@ def init(
         raise ConfigError("\n  ".join(found), hint="nothing was written") from None
     written = [SETTINGS_FILE, USERS_FILE, "inventory/hosts.yml"]
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
-    todo += ["gpuadmin check", "gpuadmin trust --all", "gpuadmin provision --check", "gpuadmin provision"]
+    todo += ["gpuadmin check", BOOTSTRAP, "gpuadmin provision --check", "gpuadmin provision"]
     if as_json:
         echo_document(local_document("init", {"files": written, "next": todo}, site=directory.absolute()))
         return 0

@@ -97,6 +97,22 @@ def test_what_is_no_base_to_judge_by(tree: Path, test: str, green: bool) -> None
     assert (runner.not_green(runner.run_tests(tree, [f"test_{test}.py"], 60.0)) == "") is green
 
 
+def test_many_that_ran_together_are_told_apart(tree: Path) -> None:
+    (tree / "test_many.py").write_text(
+        "import pytest\n\ndef test_one(): pass\n\n@pytest.mark.parametrize('n', (1, 2))\n"
+        "def test_two(n): assert n == 1\n\ndef test_three(): pass\n"
+    )
+    asked = ["test_guarded.py", "test_many.py::test_one", "test_many.py::test_two", "test_many.py", "test_skipped.py"]
+    whole = runner.run_tests(tree, asked, 60.0, all_of_them=True)
+    found = runner.outcomes_of(tree / runner.REPORT, asked)
+    assert (whole.code, whole.red) == (1, 1)
+    assert {test: one.passed for test, one in found.items()} == {
+        "test_guarded.py": 1, "test_many.py::test_one": 1, "test_skipped.py": 0,
+    }  # fmt: skip
+    assert runner.not_green(found["test_skipped.py"])
+    assert runner.outcomes_of(tree / "none.xml", asked) == {}
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,17 @@ class Cluster:
         self.nfs = "fuse.mergerfs" if light else "nfs4"
         self.keys = site.parent / "keys"
         self._commands: list[subprocess.Popen[str]] = []
+
+    def saved_states(self) -> list[str]:
+        """The names of the states that the lab has; none where there is no lab."""
+        done = subprocess.run(
+            [GPUADMIN, "lab", "status", "--name", self.name, "--json"], check=False, capture_output=True, text=True
+        )
+        return sorted(json.loads(done.stdout)["snapshots"]) if done.returncode == 0 else []
+
+    def hosts(self) -> list[str]:
+        """The names of the lab's hosts."""
+        return [str(host["name"]) for host in json.loads(self.lab("status", "--json"))["hosts"]]
 
     def lab(self, *arguments: str) -> str:
         """Run `gpuadmin lab …`, which must succeed."""
@@ -159,30 +168,3 @@ class Cluster:
                 return done.stdout
             assert time.monotonic() < end, f"waited {seconds} s in vain: {done.stdout}{done.stderr}"
             time.sleep(1)  # between two logins of the probe
-
-
-@contextmanager
-def provisioned_lab(name: str, directory: Path, *options: str) -> Iterator[Cluster]:
-    """A new lab, made with these options of `lab up`, provisioned and saved as `provisioned`; purged afterwards.
-
-    With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
-    """
-    cluster = Cluster(directory / "site", name, light="--light" in options)
-    kept = subprocess.run([GPUADMIN, "lab", "status", "--name", name], check=False, capture_output=True, text=True)
-    if KEEP and cluster.site.exists() and "provisioned" in kept.stdout:
-        yield cluster
-        cluster.end_commands()
-        return
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=False, capture_output=True)
-    cluster.lab("up", *options, "--site", str(cluster.site))
-    try:
-        document = cluster.gpuadmin("provision", "--yes")
-        assert {host["status"] for host in document["hosts"].values()} == {"changed"}
-        cluster.lab("save", "provisioned")
-        yield cluster
-    finally:
-        cluster.end_commands()
-        if not KEEP:
-            cluster.lab("down", "--purge")

@@ -10,7 +10,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests import where
 from tests.e2e import imaging
-from tests.e2e.cluster import KEEP, LAB, REPOSITORY, Cluster, provisioned_lab
+from tests.e2e.cluster import KEEP, LAB, REPOSITORY, Cluster
+from tests.e2e.labs import provisioned_lab, remembered_lab
 
 
 def pytest_report_header() -> str:
@@ -64,9 +65,13 @@ def hosts(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def provisioned(hosts: str) -> Iterator[Cluster]:
     """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
-    name, options = ("-light", ["--light"]) if hosts == where.LIGHT else ("", [])
-    with provisioned_lab(f"{LAB}{name}", REPOSITORY / ".cache" / f"e2e{name}", "--nodes", "2", *options) as cluster:
-        yield cluster
+    if hosts == where.LIGHT:
+        directory = REPOSITORY / ".cache" / "e2e-light"
+        with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2") as cluster:
+            yield cluster
+    else:
+        with remembered_lab(LAB, "--nodes", "2") as cluster:
+            yield cluster
 
 
 @pytest.fixture
@@ -82,7 +87,7 @@ def cluster(provisioned: Cluster) -> Cluster:
 @pytest.fixture(scope="session")
 def with_image(provisioned: Cluster) -> Cluster:
     """The cluster prepared for images, with the image `one`, a package more, built: node1 runs it, node2 `base`."""
-    if not (KEEP and "imaged" in provisioned.lab("status")):
+    if not (KEEP and "imaged" in provisioned.saved_states()):
         imaging.prepare(provisioned)
     return provisioned
 
@@ -96,7 +101,7 @@ def imaged(with_image: Cluster) -> Cluster:
 @pytest.fixture
 def armed(with_image: Cluster) -> Cluster:
     """The same when `one` is ready on node2 and the next boot tries it."""
-    if "armed" in with_image.lab("status"):
+    if "armed" in with_image.saved_states():
         return imaging.restore(with_image, "armed")
     imaging.restore(with_image).gpuadmin("push-image", "one", "--no-reboot", "--yes")
     with_image.lab("save", "armed")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.e2e import imaging
-from tests.e2e.cluster import LAB, REPOSITORY, Cluster, provisioned_lab
+from tests.e2e.cluster import LAB, REPOSITORY, Cluster
 from tests.e2e.imaging import running, wait_for_fault, words
+from tests.e2e.labs import provisioned_lab
 from tests.where import IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(IMAGE)]

@@ -123,6 +123,9 @@ def test_no_job_replaces_another_one(host: access.Host, tmp_path: Path) -> None:
     assert sorted(path.read_text() for path in aside.iterdir()) == ["* * * * * mine\n", "newer\n"]
     assert access.converge([MINJI], False, host).conflicts == []
     assert crontab.read_text() == "newer\n"
+    # the older one stays aside, and becomes no table of another name
+    assert [path.name for path in crontab.parent.iterdir()] == ["minji"]
+    assert [path.read_text() for path in aside.iterdir()] == ["* * * * * mine\n"]
 
 
 def test_one_door_that_sticks_keeps_no_other_open(

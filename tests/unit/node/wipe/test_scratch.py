@@ -257,4 +257,17 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     request = scratch.Request([{**item, "directory": f"{tmp_path}/link"}], [f"{tmp_path}/link"], [MINJI])
     assert "not a directory" in scratch.wipe(request)[0].conflicts[0]
+    os.chown(tmp_path / "a", MINJI.subids.start, -1)  # the same inode, and still one of theirs
+    assert "another thing" in scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))[0].conflicts[0]
     assert (tmp_path / "a").exists()
+
+
+@root_only
+def test_what_the_system_owns_is_nobody_s_scratch(tmp_path: Path) -> None:
+    """Whatever users.yml says: a uid below 1000 is the system's."""
+    for name, uid in (("socket", 0), ("cache", 999), ("a", MINJI.uid)):
+        leave(tmp_path, name.encode(), uid)
+    people = [MINJI, Person("toor", 0, range(0)), Person("daemon", 999, range(0))]
+    found = scratch.observe([str(tmp_path)], None, people)
+    assert [(item.name, item.user) for item in found.items] == [("a", "minji")]
+    assert found.unknown == {}
