@@ -175,8 +175,9 @@ def _refuse_odd_connections(hosts: Sequence[Host]) -> None:
 def _manager(folder: Path, pattern: str) -> frozenset[str]:
     manager = _load(folder)
     try:
-        manager.subset(pattern)
-        return frozenset(host.name for host in manager.get_hosts("all"))
+        with _silent():
+            manager.subset(pattern)
+            return frozenset(host.name for host in manager.get_hosts("all"))
     except Exception as error:  # Ansible's own errors have no common public base for patterns
         raise ConfigError(f"--limit {pattern}: {error}") from None
 
