@@ -17,8 +17,8 @@ CONVERGING = frozenset(("sync-users", "provision"))
 #: With these a verb does on hosts what users.yml does not say: only the same again does it.
 ONCE = frozenset(("--archive-home", "--forget"))
 EVERYWHERE = ""  # in place of a host's name
-#: Their own journals and records say what pends of these.
-ELSEWHERE = frozenset(("semester-reset", "notify"))
+#: Their own journals and records say what pends of these; and nobody but the admin knows what a command was for.
+ELSEWHERE = frozenset(("semester-reset", "notify", "run"))
 
 
 @dataclass(frozen=True)

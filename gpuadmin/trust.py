@@ -72,7 +72,7 @@ def _fetch(host: Host) -> HostKey:
 def _summary(error: Exception) -> str:
     """Why a host did not answer, in the words that runs of playbooks use; without the number of the error."""
     if isinstance(error, socket.gaierror):
-        return "its name cannot be resolved"
+        return unreachable_message("Could not resolve hostname")
     text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     return unreachable_message(text)
 

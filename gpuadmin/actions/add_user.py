@@ -38,6 +38,8 @@ def add_user(
     with opened("add-user", options, changes=not mail.preview) as session:
         requests = read_people(source) if source else [accounts.request({"name": name, **given}) for name in names]
         site = session.site
+        # made before any host is asked: what is missing for mail is said at once
+        post = Post.of(session, mail) if (_by_setting(site.settings) if send is None else send) else None
         registry = accounts.add(site.registry, site.settings, requests)
         new = [request.name for request in requests if site.registry.find(request.name) is None]
         if new and not mail.preview:
@@ -45,9 +47,8 @@ def add_user(
         people = accounts.known(registry, [request.name for request in requests])
         title = f"Add {counted(len(people), 'account')} to {site.settings.name}"
         change = converge(session, registry, people, title=title)
-        if not (_by_setting(site.settings) if send is None else send):
+        if post is None:
             return perform(session, change)
-        post = Post.of(session, mail)
         found = welcomes(session, people, new, post, mail, asked=send is True)
         if mail.preview:
             return _preview(session, found, post, mail)

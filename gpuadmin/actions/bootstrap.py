@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # what ssh tries where it is given no key
-_ADVICE = "another login is --as USER, a password --ask-pass; then run it again"
+_ANOTHER_LOGIN = "another login is --as USER, a password --ask-pass; then run it again"
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,27 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
         there = [host.name for host in hosts if host.name not in absent]
         entered = {**variables, **entrance.variables()}
         found = session.look("bootstrap", there, entered) if there else RunResult({})
-        if not session.plan(_plan(session, {**absent, **found.hosts}).build()):
+        planned = session.plan(_plan(session, {**absent, **found.hosts}).build())
+        if not planned and any(not host.bad for host in found.hosts.values()):
             session.console.print("Nothing to do on the hosts that answered.")
         session.begun()  # also where no host could be asked
         changing = [name for name, host in found.hosts.items() if host.changed and not host.bad]
         if session.check:
-            return report(session, RunResult({**absent, **found.hosts}), advice=_ADVICE)
+            looked = {**absent, **found.hosts}
+            return report(session, RunResult(looked), advice=_advice(looked))
         done = RunResult({})
         if changing:
             session.confirm()
             done = session.run("bootstrap", changing, entered, check=False)
         hosts_now = {**absent, **found.hosts, **done.hosts}
         proven = done if done.interrupted or done.error else _prove(session, variables, hosts_now)
-        return report(session, replace(proven, hosts={**hosts_now, **proven.hosts}), advice=_ADVICE)
+        ended = {**hosts_now, **proven.hosts}
+        return report(session, replace(proven, hosts=ended), advice=_advice(ended))
+
+
+def _advice(hosts: Mapping[str, HostResult]) -> str | None:
+    """What to do next: another login helps only where a host has refused this one."""
+    return _ANOTHER_LOGIN if any(host.bad and "login" in (host.message or "") for host in hosts.values()) else None
 
 
 def _usable(session: Session, key: dict[str, str | None]) -> bool:
@@ -96,6 +104,8 @@ def _plan(session: Session, found: dict[str, HostResult]) -> PlanBuilder:
 def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostResult]) -> RunResult:
     """Log in to each host that went well as every later run does: by the admin account's key, without a password."""
     well = [name for name, host in hosts.items() if not host.bad]
+    if not well:
+        return RunResult({})
     # a connection that is still open would prove nothing
     connections.close(connections.directory(session.site.known_hosts))
     session.console.print("Logging in as the admin account…")

@@ -56,4 +56,6 @@ def _show(session: Session, found: RunResult, answers: dict[str, Any]) -> None:
     silent = {name: host for name, host in found.hosts.items() if name not in answers}
     show_hosts(session.console, silent, check=session.check)
     if found.code != ExitCode.DONE:
-        session.console.print(f"{len(found.bad)} of {counted(len(found.hosts), 'host')} failed: {', '.join(found.bad)}")
+        session.console.print(
+            f"{len(found.bad)} of {counted(len(found.hosts), 'host')} did not succeed: {', '.join(found.bad)}"
+        )

@@ -62,9 +62,10 @@ def _show_all(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         console.print("No run is recorded yet.")
         return
-    table = make_table("Run", "Started", "Who", "Verb", "Result", fold=True)
+    table = make_table("Run", "Started", "Who", "Result", fold=True)  # the id says the verb
+    table.columns[0].no_wrap = True  # an id that is broken into two lines cannot be copied
     for run in found:
-        table.add_row(str(run["id"]), _when(str(run["started"])), str(run["who"]), str(run["verb"]), outcome(run))
+        table.add_row(str(run["id"]), _when(str(run["started"]))[:-3], str(run["who"]), outcome(run))
     console.print(table)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -156,7 +156,7 @@ def _records(session: Session) -> dict[str, Any]:
     ]
     return {
         "term": _term(site.settings),
-        "drift": _drift(records),
+        "drift": _drift(records, session.named(*GROUPS)),
         "pending": {
             "runs": [one.document() for one in left],
             "resets": resets,
@@ -173,10 +173,23 @@ def _term(settings: Settings) -> dict[str, Any] | None:
     return {"name": term.name, "deadline": str(term.deadline), "days_left": (term.deadline - date.today()).days}
 
 
-def _drift(records: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> dict[str, Any] | None:
-    """When hosts were compared with the site for the last time, and which differed; None: never, as far as is known."""
+def _drift(records: list[tuple[dict[str, Any], dict[str, Any] | None]], hosts: Sequence[str]) -> dict[str, Any] | None:
+    """When hosts were compared with the site for the last time, which differed, which not; None: never that we know.
+
+    `unknown`: those that were away or failed then, or that --limit left out.
+    """
     for run, result in records:
         found = (result or {}).get("result")
         if run["verb"] == "drift" and isinstance(found, Mapping) and isinstance(found.get("differing"), list):
-            return {"looked": run["started"], "differing": found["differing"], "run": run["id"]}
+            differing = found["differing"]
+            answers = (result or {}).get("hosts") or {}
+            same = [
+                name
+                for name, host in answers.items()
+                if name not in differing and host["status"] in ("ok", "changed", "skipped")
+            ]
+            unknown = [name for name in hosts if name not in (*differing, *same)]
+            return {
+                "looked": run["started"], "differing": differing, "same": same, "unknown": unknown, "run": run["id"],
+            }  # fmt: skip
     return None

@@ -135,7 +135,7 @@ _SSH_REASONS = (
     (r"Connection refused", "nothing answers on its ssh port (connection refused)"),
     (r"timed out|Timeout|timeout", "does not answer (timed out)"),
     (r"No route to host|Network is unreachable", "cannot be reached over the network"),
-    (r"Could not resolve hostname", "its name cannot be resolved"),
+    (r"Could not resolve hostname", "its name cannot be resolved: give ansible_host in inventory/"),
     (r"Permission denied", "refuses our login (permission denied)"),
     (
         r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",

@@ -125,6 +125,12 @@ class Inventory:
         """The hosts that an Ansible pattern names. Raises ConfigError where it names none."""
         if pattern is None:
             return self.hosts
+        # Ansible takes these for all hosts: an empty variable of a shell must not widen what a verb does
+        if not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]"):
+            raise ConfigError(
+                f"--limit {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed",
+                hint="names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out",
+            )
         names = _manager(self.directory, pattern)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
@@ -175,8 +181,9 @@ def _refuse_odd_connections(hosts: Sequence[Host]) -> None:
 def _manager(folder: Path, pattern: str) -> frozenset[str]:
     manager = _load(folder)
     try:
-        manager.subset(pattern)
-        return frozenset(host.name for host in manager.get_hosts("all"))
+        with _silent():
+            manager.subset(pattern)
+            return frozenset(host.name for host in manager.get_hosts("all"))
     except Exception as error:  # Ansible's own errors have no common public base for patterns
         raise ConfigError(f"--limit {pattern}: {error}") from None
 

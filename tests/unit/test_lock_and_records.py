@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from gpuadmin.actions.runs import runs as show_all
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lock import site_lock
 from gpuadmin.records import Record, list_runs, prune_runs, show_run
+from gpuadmin.terminal import SafeConsole
 
 PLAN = {"title": "Add minji", "steps": [], "warnings": [], "destroys": False}
 
@@ -116,6 +119,19 @@ def test_a_run_is_shown_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     for identity in (first.id[:8], "", "../..", "nothing", "../" + first.id):
         with pytest.raises(ConfigError):
             show_run(runs, identity)
+
+
+def test_an_id_is_in_one_piece_on_80_columns(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = record(site / "runs", "import-applications")
+    monkeypatch.setattr(
+        "gpuadmin.actions.runs.make_console", lambda json: SafeConsole(file=sys.stdout, width=80, highlight=False)
+    )
+    assert show_all(str(site), None, log=False, as_json=False) == 0
+    out = capsys.readouterr().out
+    assert one.id in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:

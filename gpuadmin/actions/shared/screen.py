@@ -146,7 +146,10 @@ def drift_words(drift: Mapping[str, Any] | None) -> str:
     if drift is None:
         return "Drift: unknown, no look for it is recorded: gpuadmin drift"
     when = f"{datetime.fromisoformat(drift['looked']).astimezone():%Y-%m-%d %H:%M}"
-    return f"Drift: {', '.join(drift['differing']) or 'no host'} differed on {when}"
+    unknown = f"unknown on {', '.join(drift['unknown'])}" if drift["unknown"] else ""
+    if not drift["same"] and not drift["differing"]:
+        return f"Drift: {unknown}, as of {when}: gpuadmin drift"
+    return f"Drift: {', '.join(drift['differing']) or 'no host'} differed on {when}" + (unknown and f"; {unknown}")
 
 
 def pending_lines(pending: Mapping[str, Any]) -> list[str]:

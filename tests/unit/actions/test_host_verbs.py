@@ -104,6 +104,7 @@ def test_run_shows_the_same_answers_together_and_records_all(ansible: Ansible, c
     ]
     code, out, _ = cli("run", "all", "--", "echo", "a b")
     assert code == 3
+    assert "1 of 3 hosts did not succeed: storage1" in out
     assert "node1, node2\n  up\n" in out
     assert "storage1 ended with 3\n" in out
     assert "\x1b" not in out
@@ -237,6 +238,25 @@ def test_bootstrap_does_the_others_where_one_does_not_answer(ansible: Ansible, c
     assert [one.limit for one in ansible.asked] == ["node1,node2", "node2"]
     assert "uid 900 is taken" in out
     assert "timed out" in out
+
+
+@pytest.mark.parametrize(
+    ("host", "message", "hint"),
+    [
+        ("storage1", None, "Hint: when they answer: run it again"),
+        ("node1", "refuses our login (permission denied)", "Hint: another login is --as USER"),
+    ],
+)
+def test_bootstrap_of_a_host_that_lets_nobody_in(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], host: str, message: str | None, hint: str
+) -> None:
+    ansible.answers = [{host: HostResult("unreachable", message=message)}] if message else []
+    code, out, err = cli("bootstrap", host, "--yes")
+    assert code == 4
+    assert hint in err
+    assert "hosts that answered" not in out
+    assert "Logging in" not in out
+    assert len(ansible.asked) == (1 if message else 0)
 
 
 def test_bootstrap_with_another_key_than_the_pinned_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,34 @@ def test_what_pends(ansible: Ansible, cli: Cli) -> None:
     assert "gone" not in out
     assert "Drift: node1 differed on " in out
     running.finish({"status": "ok"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "line"),
+    [
+        ({}, (), "Drift: no host differed on {when}"),
+        ({"node2": "away"}, (), "Drift: no host differed on {when}; unknown on node2"),
+        ({}, ("--limit", "node1"), "Drift: no host differed on {when}; unknown on node2, storage1"),
+        (
+            dict.fromkeys(("node1", "node2", "storage1"), "away"), (),
+            "Drift: unknown on node1, node2, storage1, as of {when}: gpuadmin drift",
+        ),
+    ],
+    ids=["all answered", "one away", "some left out", "none answered"],
+)  # fmt: skip
+def test_a_host_that_was_not_compared_is_not_said_to_be_as_it_should(
+    ansible: Ansible, cli: Cli, found: dict[str, str], limit: tuple[str, ...], line: str
+) -> None:
+    asked = ("node1",) if limit else ("node1", "node2", "storage1")
+    ansible.answer = RunResult(
+        {name: HostResult("unreachable", message=found[name]) if name in found else HostResult("ok") for name in asked}
+    )
+    cli("drift", *limit)
+    ansible.answer = answers(STORAGE)
+    printed = re.sub(r"[0-9-]{10} [0-9:]{5}", "{when}", cli("status")[1])
+    assert line in printed.splitlines()
+    unknown = [name for name in ("node1", "node2", "storage1") if name in found or name not in asked]
+    assert result(cli)["drift"]["unknown"] == unknown
 
 
 def test_damaged_records_are_unknown(ansible: Ansible, cli: Cli) -> None:

@@ -122,6 +122,15 @@ def test_check_and_preview_send_nothing(ansible: Ansible, cli: Cli, serve: Start
     assert (server.recipients, ledger(site), (site / "users.yml").read_text()) == ([], [], before)
 
 
+def test_a_site_without_mail_is_said_before_any_host_is_asked(ansible: Ansible, cli: Cli) -> None:
+    site = prepare(ansible)
+    (site / "gpuadmin.yml").write_text(json.dumps({"name": "test"}))
+    code, _, err = cli(*YUNA, "--mail")
+    assert code == 2
+    assert "gpuadmin.yml: mail: is missing" in err
+    assert (ansible.asked, ansible.looked) == ([], 0)
+
+
 def test_who_has_no_address_is_named(ansible: Ansible, cli: Cli) -> None:
     prepare(ansible, welcome=True)
     code, out, err = cli("add-user", "yuna", "--key", OTHER, "--yes")

@@ -105,6 +105,20 @@ def test_a_limit_that_names_nobody(site: Path) -> None:
         inventory.limited("node9")
 
 
+@pytest.mark.parametrize("pattern", ["", "  ", ",", ":", "~", "~[", "node[9:"])
+def test_a_limit_that_ansible_would_take_for_all_hosts(site: Path, pattern: str) -> None:
+    inventory = load_site(str(site)).inventory
+    with pytest.raises(ConfigError, match="is no pattern of hosts"):
+        inventory.limited(pattern)
+
+
+def test_a_limit_that_names_nobody_is_said_in_our_words(site: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    inventory = load_site(str(site)).inventory
+    with pytest.raises(ConfigError, match="names no host of this site"):
+        inventory.limited("a-node-that-no-other-test-names")  # Ansible says a warning once in a process
+    assert capfd.readouterr() == ("", "")
+
+
 USER = f"  - name: minji\n    uid: 20000\n    keys: ['{public_key('minji')}']\n"
 TODAY = date(2026, 11, 21)
 
