@@ -199,6 +199,31 @@ def test_bootstrap_looks_asks_makes_and_proves(ansible: Ansible, cli: Cli, keys:
     assert "[127.0.0.1]:2 ssh-ed25519" in (site / "known_hosts").read_text()
 
 
+def test_bootstrap_proves_without_a_password_and_over_a_new_connection(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the password, or over a connection that it opened, every machine would be ready."""
+    closed: list[int] = []
+    monkeypatch.setattr("gpuadmin.session.ask", lambda *_, **__: "secret")
+    monkeypatch.setattr("gpuadmin.ansible.connections.close", lambda *_, **__: closed.append(len(ansible.asked)))
+    assert cli("bootstrap", "node1", "--ask-pass", "--yes")[0] == 0
+    look, proof = ansible.asked
+    assert (look.secrets.ssh, proof.secrets.ssh, proof.secrets.become) == ("secret", None, None)
+    assert closed == [1]
+
+
+def test_bootstrap_asks_before_it_makes_something(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "known_hosts").write_text(f"[127.0.0.1]:2 {public_key('one')}\n")
+    ansible.answers = [{"node1": HostResult("changed", MISSING)}]
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    code, _, err = cli("bootstrap", "node1")
+    assert (code, [one.check for one in ansible.asked]) == (5, [True])
+    assert "nothing was changed" in err
+
+
 def test_bootstrap_again_proves_and_changes_nothing(ansible: Ansible, cli: Cli, keys: dict[str, str]) -> None:
     assert cli("bootstrap", "node1", "--yes")[0] == 0
     assert [one.check for one in ansible.asked] == [True, True]
