@@ -149,6 +149,15 @@ def test_run_without_a_command(ansible: Ansible, cli: Cli) -> None:
     assert "which command?" in err
 
 
+def test_run_on_a_host_that_no_playbook_is_for(ansible: Ansible, cli: Cli, site: Path) -> None:
+    """Nobody would be asked there, and that is not a command that succeeded."""
+    (site / "inventory" / "more.yml").write_text(json.dumps({"all": {"hosts": {"desk": {}}}}))
+    code, _, err = cli("run", "desk,node1", "--", "true")
+    assert code == 2
+    assert "desk: in none of the groups" in err
+    assert ansible.asked == []
+
+
 def test_run_where_the_limit_leaves_nobody(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("run", "--limit", "storage", "gpu", "--", "true")
     assert code == 2

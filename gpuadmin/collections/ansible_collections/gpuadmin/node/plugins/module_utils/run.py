@@ -79,7 +79,9 @@ def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None 
     return done.stdout
 
 
-def run_apart(command: Sequence[str], *, environment: Mapping[str, str] | None = None, merged: bool = False) -> Finished:
+def run_apart(
+    command: Sequence[str], *, environment: Mapping[str, str] | None = None, merged: bool = False
+) -> Finished:
     """Run a command to its own end, whatever it leaves behind: a daemon would hold a pipe open for ever.
 
     Its output goes to files in memory. ``merged``: both streams are one, in the order in which they were written.
