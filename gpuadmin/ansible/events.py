@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -81,6 +82,13 @@ class Collector:
     @staticmethod
     def _gather(host: HostResult, result: Mapping[str, Any]) -> None:
         report = result.get("report")
+        each = result.get("each")
+        if isinstance(each, Mapping):  # an entry for each person, as text: Ansible does not walk it
+            for name, text in each.items():
+                try:
+                    host.reports[name] = json.loads(text)
+                except (TypeError, ValueError):
+                    host.reports["problems"] = [*host.reports.get("problems", ()), f"its answer on {name} is no JSON"]
         if isinstance(report, Mapping):
             problems = [*host.reports.get("problems", ()), *report.get("problems", ())]
             host.reports.update(report)

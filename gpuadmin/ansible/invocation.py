@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -17,6 +18,9 @@ from gpuadmin.content import collections_path, content_path
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
+# Lists of people go as one text each: Ansible walks every value of a structure several times for each host, which for
+# thousands of people is minutes (docs/decisions/0075). inventory/group_vars and the modules know them as JSON.
+_AS_TEXT = ("gpuadmin_users", "gpuadmin_absent")
 _LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
 
 
@@ -78,6 +82,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PIPELINING": "True",
+        "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.thrifty",
         "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
         "ANSIBLE_SSH_RETRIES": "1",
@@ -93,6 +98,14 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         # characters; ansible-runner empties larger results (a thousand people's are 900,000), `changed` and all
         "MAX_EVENT_RES": str(2**40),
         "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def extra_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Given a playbook's variables, return what its file has: nothing is a template, lists of people are text."""
+    return {
+        name: unsafe(json.dumps(value, ensure_ascii=False) if name in _AS_TEXT else value)
+        for name, value in variables.items()
     }
 
 

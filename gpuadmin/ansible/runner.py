@@ -19,7 +19,7 @@ import ansible_runner
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.interrupt import handed_on
-from gpuadmin.ansible.invocation import Invocation, command_line, environment, unsafe
+from gpuadmin.ansible.invocation import Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
 from gpuadmin.results import RunResult
 
@@ -51,7 +51,7 @@ def run(
         variables_file = private / "variables.json"
         descriptor = os.open(variables_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump({name: unsafe(value) for name, value in invocation.variables.items()}, stream, default=str)
+            json.dump(extra_variables(invocation.variables), stream, default=str)
         passwords = {}
         if invocation.secrets.ssh is not None:
             passwords[r"^SSH password:\s*?$"] = invocation.secrets.ssh

@@ -16,6 +16,7 @@ GROUP_VARS = ROOT / "inventory" / "group_vars" / "all"
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str, "path": str, "raw": object, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict,
+    "json": (str, list),
 }  # fmt: skip
 
 

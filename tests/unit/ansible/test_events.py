@@ -56,6 +56,16 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         [ok(report={"homes": {"minji": {}}}), ok(report={"users": {"minji": {}}})],
         HostResult("ok", reports={"homes": {"minji": {}}, "users": {"minji": {}}}),
     ),
+    "what has an entry for each person comes as text": (
+        [ok(each={"users": '{"minji": {}}'}, report={"problems": ["a"]}), ok(each={"homes": "{", "x": 1})],
+        HostResult(
+            "ok",
+            reports={
+                "users": {"minji": {}},
+                "problems": ["a", "its answer on homes is no JSON", "its answer on x is no JSON"],
+            },
+        ),
+    ),
     "a module that ends without JSON": (
         [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],
         HostResult("failed", [], "KeyError: 'x' (Do it)"),

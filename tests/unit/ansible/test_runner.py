@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.callback import thrifty
 
 from gpuadmin.ansible import interrupt
 from gpuadmin.ansible import runner as layer
-from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, unsafe
+from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, extra_variables, unsafe
 from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
 from tests.unit.support import make_local_site, stubbed, write_playbook
@@ -132,6 +134,14 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 HOSTILE = "{{ lookup('pipe', 'touch MARK') }} \"'$(touch MARK)`touch MARK`; 한글\n%{#"
 
 
+def test_people_are_one_text_that_is_no_template() -> None:
+    people = [{"name": "minji", "gecos": "{{ lookup('pipe', 'id') }} 민지"}]
+    found = extra_variables({"gpuadmin_users": people, "gpuadmin_absent": [], "people": people})
+    assert json.loads(found["gpuadmin_users"]["__ansible_unsafe"]) == people
+    assert found["gpuadmin_absent"] == {"__ansible_unsafe": "[]"}
+    assert found["people"] == unsafe(people)
+
+
 def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mark = tmp_path / "MARK"
@@ -159,6 +169,17 @@ def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: p
     assert "not here: {{ lookup" in str(result.hosts["node2"].message)
     assert result.error is None
     assert (tmp_path / "log.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_workers_share_the_memory_of_the_process_that_forks_them(tmp_path: Path) -> None:
+    begun = thrifty.CallbackModule()
+    gc.unfreeze()
+    begun.v2_playbook_on_task_start(None, False)
+    try:
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    assert environment(BASE, tmp_path, tmp_path)["ANSIBLE_CALLBACKS_ENABLED"] == begun.CALLBACK_NAME
 
 
 def test_check_mode_and_the_real_run_say_the_same(playbook: Runner, tmp_path: Path) -> None:

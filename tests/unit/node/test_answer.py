@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -30,17 +31,20 @@ class Module:
 def test_what_was_done_is_a_change_unless_it_says_otherwise(answer: Answer, changed: bool) -> None:
     module = Module()
     give(module, lambda: answer)
-    assert module.done == [("done", {"changed": changed, "operations": answer.operations, "report": {}})]
+    result = {"changed": changed, "operations": answer.operations, "report": {}, "invocation": {}}
+    assert module.done == [("done", result)]
 
 
 def test_a_conflict_fails_and_what_the_others_got_is_reported() -> None:
     reports = Reports({"minji": UserReport("ok", ["made"]), "jiho": UserReport("conflict", [], "uid 5 is root's")})
     module = Module()
-    give(module, lambda: Answer.of(reports, backup="one"))
+    give(module, lambda: Answer.of(reports, backup="one"), key="users")
     message, result = module.done[0]
     assert message == "jiho: uid 5 is root's"
     assert (result["changed"], result["operations"], result["report"]["backup"]) == (True, ["minji: made"], "one")
-    assert result["report"]["users"]["jiho"] == {"status": "conflict", "operations": [], "problem": "uid 5 is root's"}
+    assert "users" not in result["report"], "Ansible walks it"
+    jiho = json.loads(result["each"]["users"])["jiho"]
+    assert jiho == {"status": "conflict", "operations": [], "problem": "uid 5 is root's"}
 
 
 @pytest.mark.parametrize("error", [NodeError("no space"), OSError(28, "no space")])
@@ -50,5 +54,6 @@ def test_an_error_is_a_sentence_and_a_report(error: Exception) -> None:
 
     module = Module()
     give(module, broken, key="homes")
-    expected = {"operations": [], "report": {"homes": {}, "problems": [str(error)]}}
+    report = {"problems": [str(error)]}
+    expected = {"operations": [], "report": report, "each": {"homes": "{}"}, "invocation": {}}
     assert module.done == [(str(error), expected)]

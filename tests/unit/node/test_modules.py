@@ -41,15 +41,27 @@ def test_accounts(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     assert (real["changed"], real["failed"]) == (True, True)
     assert "-rf" in real["msg"]
     assert "user minji: create uid 20001" in real["operations"]
-    assert real["report"]["users"]["minji"]["status"] == "missing"
+    assert json.loads(real["each"]["users"])["minji"]["status"] == "missing"
+    assert "invocation" not in real or real["invocation"] == {}, "nobody's arguments come back"
     assert "/etc/passwd: minji:x:20001" in real["diff"]["after"]
     assert (again["changed"], again["operations"]) == (False, [])
-    assert again["report"]["users"]["minji"] == {"status": "ok", "operations": [], "problem": None}
+    assert json.loads(again["each"]["users"])["minji"] == {"status": "ok", "operations": [], "problem": None}
 
 
 def test_accounts_with_wrong_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     result = run("accounts", {"uid_first": 5}, capsys, root=str(tmp_path))
     assert "not a human range" in result["msg"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["no JSON", '{"name": "minji"}', "[1]"])
+def test_what_is_no_list_of_people_is_refused(given: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for result in (
+        run("accounts", {"users": given}, capsys, root=str(tmp_path)),
+        run("homes", {"root": "/", "users": given}, capsys, state=str(tmp_path)),
+    ):
+        assert (result["failed"], result["operations"]) == (True, [])
+        assert result["msg"].startswith("users is no")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -130,11 +130,14 @@ def test_nothing_is_made_anywhere_for_whom_the_storage_host_refuses(
     )
     uids.keep(root, archive, [MINJI], [], check=False, state=state)
     locked = {"name": "bob", "uid": 20000, "locked": True}
-    users = [JIHO, {"name": "seo", "uid": 20002}]
-    arguments = {"root": root, "archive_directory": archive, "users": users, "remember": [*users, locked]}
+    users = [JIHO, {"name": "seo", "uid": 20002}, locked]
+    # as the inventory gives it
+    arguments = {"root": root, "archive_directory": archive, "users": json.dumps(users), "remember": json.dumps(users)}
     with patch_module_args(arguments), pytest.raises(SystemExit):
         module.main(state=state)
-    assert json.loads(capsys.readouterr().out)["report"]["refused"] == {
+    said = json.loads(capsys.readouterr().out)
+    assert set(json.loads(said["each"]["homes"])) == {"jiho", "seo"}, "who is locked is asked no home for"
+    assert said["report"]["refused"] == {
         "bob": "uid 20000 was given to minji, as this host remembers: nothing made",
         "seo": "is a directory of uid 20009, not 20002: kept",
     }

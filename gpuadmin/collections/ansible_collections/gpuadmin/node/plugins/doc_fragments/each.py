@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-# A module adds what the list is for. Suboptions cannot be merged into those of another option, hence one text for each.
+# A module adds what the list is for.
 _NAMED = r"""
 options:
   {option}:
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Login name.
-        type: str
-        required: true
-      uid:
-        description: User id.
-        type: int
-        required: true
+    type: json
+    default: "[]"
 """
 
 
@@ -26,8 +16,8 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options: {}
 notes:
-  - In lists of people an entry is checked by itself. One that is refused is reported as that person's, and the others
-    go on. Other fields are not looked at.
+  - In lists of people, of mappings with C(name) and C(uid) or the same as JSON, an entry is checked by itself. One that
+    is refused is reported as that person's, and the others go on. Other fields are not looked at.
 """
 
     ABSENT = _NAMED.format(option="absent")

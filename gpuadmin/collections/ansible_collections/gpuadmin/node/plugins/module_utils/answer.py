@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -46,18 +47,32 @@ class Answer:
 
 
 def give(module: Module, answer: Callable[[], Answer], *, key: str | None = None) -> None:
-    """Compute the answer and end the module. ``key``: what a report always has, empty where nothing was begun."""
+    """Compute the answer and end the module. ``key``: what a report always has, empty where nothing was begun.
+
+    What is below ``key`` has an entry for each person: it goes as one text, in ``each``. Ansible walks a structure
+    several times for each host, the arguments too, which a module sends back unless it says otherwise.
+    """
     try:
         done = answer()
     except (NodeError, OSError) as error:
-        empty: dict[str, object] = {} if key is None else {key: {}}
-        module.fail_json(msg=str(error), operations=[], report={**empty, "problems": [str(error)]})
+        report: dict[str, object] = {"problems": [str(error)]}
+        module.fail_json(msg=str(error), operations=[], report=report, **_each(key, {}), invocation={})
         return
     changed = bool(done.operations) if done.changed is None else done.changed
-    result: dict[str, object] = {"changed": changed, "operations": done.operations, "report": done.report}
+    result: dict[str, object] = {
+        "changed": changed,
+        "operations": done.operations,
+        "report": {name: value for name, value in done.report.items() if name != key},
+        **_each(key, done.report),
+        "invocation": {},
+    }
     if done.diff is not None:
         result["diff"] = done.diff
     if done.conflicts:
         module.fail_json(msg="; ".join(done.conflicts), **result)
         return
     module.exit_json(**result)
+
+
+def _each(key: str | None, report: Mapping[str, object]) -> dict[str, object]:
+    return {} if key is None else {"each": {key: json.dumps(report.get(key) or {})}}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from . import paths
+from .errors import NodeError
 from .ship import PACKAGE
 
 # People of whom each is checked by itself: Ansible, which would refuse the whole call, is not told of what is in it.
-EACH: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
+# One text, because Ansible walks a structure several times for each host (docs/decisions/0075); `each` reads it.
+EACH: dict[str, Any] = {"type": "json", "default": "[]"}
 BACKUPS: dict[str, Any] = {"directory": {"type": "path", "required": True}}
 HOMES: dict[str, Any] = {"root": {"type": "path", "required": True}, "mountpoint": {"type": "path"}}
 PEOPLE: dict[str, Any] = {
@@ -66,3 +69,14 @@ LINK: dict[str, Any] = {
         "options": {"port": {"type": "int"}, "previous": {"type": "str"}, "next": {"type": "str"}},
     }
 }
+
+
+def each(option: str, text: str) -> list[dict[str, object]]:
+    """Given an argument of kind EACH, return its entries, unchecked. Raises NodeError for no list of mappings."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise NodeError(f"{option} is not JSON: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise NodeError(f"{option} is no list of mappings")
+    return found

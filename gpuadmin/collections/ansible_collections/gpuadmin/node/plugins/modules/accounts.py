@@ -18,49 +18,19 @@ description:
   - Users in conflict are left alone and reported; the module fails at the end, after the others are done.
 options:
   users:
-    description: The accounts to have.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Login name, of C(a-z), C(0-9), C(_) and C(-), at most 32 characters.
-        type: str
-        required: true
-      uid:
-        description: User id. With O(source=directory) what the directory says replaces it.
-        type: int
-        required: true
-      gid:
-        description: Id of the group of the same name; without it the number of O(users[].uid).
-        type: int
-      gecos:
-        description: What passwd has in its fifth field.
-        type: str
-        default: ""
-      shell:
-        description: Login shell.
-        type: path
-        default: /bin/bash
-      home:
-        description: Home directory; without it the one in C(/home).
-        type: path
-      expires:
-        description: Days from 1970-01-01 to the day on which the account ends.
-        type: int
-      locked:
-        description: Whether nobody can log in to it.
-        type: bool
-        default: false
-      keys:
-        description: Public ssh keys, each with type, base64 text and comment, without options.
-        type: list
-        elements: str
-        default: []
-      docker:
-        description: Whether the person has rootless Docker, where the host has it.
-        type: bool
-        default: true
+    description:
+      - The accounts to have, a list of mappings or the same as JSON.
+      - C(name), needed, of C(a-z), C(0-9), C(_) and C(-), at most 32 characters.
+      - C(uid), needed. With O(source=directory) what the directory says replaces it.
+      - C(gid) of the group of the same name; without it the number of C(uid).
+      - C(gecos), what passwd has in its fifth field; C(shell), without it C(/bin/bash).
+      - C(home); without it the one in C(/home).
+      - C(expires), days from 1970-01-01 to the day on which the account ends.
+      - C(locked), whether nobody can log in to it; without it false.
+      - C(keys), public ssh keys, each with type, base64 text and comment, without options.
+      - C(docker), whether the person has rootless Docker, where the host has it; without it true.
+    type: json
+    default: "[]"
   absent:
     description: The accounts to remove, if they have that uid; homes and Docker data stay.
   refused:
@@ -157,10 +127,15 @@ operations:
   elements: str
   sample: ["user minji: create uid 20001"]
 report:
-  description: Each user's status as it was found, operations and problem; and problems of the host's files.
+  description: Problems of the host's files.
   returned: always
   type: dict
-  sample: {users: {minji: {status: missing, operations: [create uid 20001], problem: null}}, problems: []}
+  sample: {problems: []}
+each:
+  description: C(users) as JSON, each user's status as it was found, operations and problem.
+  returned: always
+  type: dict
+  sample: {users: '{"minji": {"status": "missing", "operations": ["create uid 20001"], "problem": null}}'}
 """
 
 from dataclasses import replace
@@ -171,7 +146,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, STATE
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, STATE, each
 
 ARGUMENTS = {
     "users": EACH,
@@ -201,7 +176,8 @@ def main(root: str = "/") -> None:
 
     def apply() -> Answer:
         refused = {one["name"]: one["reason"] for one in given["refused"]}
-        request = Request(settings_from(given), given["users"], given["absent"], refused=refused)
+        users, absent = each("users", given["users"]), each("absent", given["absent"])
+        request = Request(settings_from(given), users, absent, refused=refused)
         done = converge(request, Host(root=root, state=given["state_directory"]), check=module.check_mode)
         return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
 

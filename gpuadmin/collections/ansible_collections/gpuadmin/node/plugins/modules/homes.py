@@ -19,21 +19,14 @@ options:
   mountpoint:
     description: Mount point that must be mounted. Without it the mount of O(root) must not be the root file system.
   users:
-    description: The homes to have.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Login name.
-        type: str
-        required: true
-      uid:
-        description: Owner of the home; without it the one that this host's directory says.
-        type: int
-      gid:
-        description: Group of the home; without it the number of O(users[].uid).
-        type: int
+    description:
+      - The homes to have, a list of mappings or the same as JSON.
+      - C(name), the login name, needed.
+      - C(uid), the owner of the home; without it the one that this host's directory says.
+      - C(gid), the group of the home; without it the number of C(uid).
+      - Who is C(locked) gets none. After a reset a new, empty home would be where the old one was wiped.
+    type: json
+    default: "[]"
   skeleton:
     description: Directory whose content a new home starts with.
     type: path
@@ -103,15 +96,19 @@ operations:
   sample: ["home minji: create for uid 20001"]
 report:
   description:
-    - Each home's status, operations and problem.
     - C(refused) says for whom nothing is to be made on any host, and why.
+    - C(uids), which the host remembers and sees.
   returned: always
   type: dict
   sample:
-    homes: {minji: {status: created, operations: [create for uid 20001], problem: null}}
     problems: []
     refused: {}
     uids: {memory: {"20001": minji}, seen: {"20001": /srv/storage/homes/minji}, problem: null}
+each:
+  description: C(homes) as JSON, each home's status, operations and problem.
+  returned: always
+  type: dict
+  sample: {homes: '{"minji": {"status": "created", "operations": ["create for uid 20001"], "problem": null}}'}
 """
 
 from dataclasses import replace
@@ -120,7 +117,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.uids import keep, of_others
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, HOMES
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import EACH, HOMES, each
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Request, converge
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 
@@ -142,6 +139,8 @@ def main(state: str = STATE) -> None:
 
     def make() -> Answer:
         given = dict(module.params)
+        given.update({option: each(option, given[option]) for option in ("users", "archive", "remember")})
+        given["users"] = [one for one in given["users"] if not one.get("locked")]
         remember, forget = given.pop("remember"), given.pop("forget")
         # Before a home is made: two admins who asked at the same time both got the answer that a uid is free.
         known = keep(given["root"], given["archive_directory"], remember, (), check=module.check_mode, state=state)

@@ -36,10 +36,12 @@ def stage_docker(user: User, settings: Settings, observed: Observed, plan: Plan,
         plan.docker.append((user.name, user.uid, user.gid))
         plan.docker_parent = not observed.docker_parent
         entry.operations.append(f"make {path}")
+    elif found == ("directory", user.uid):
+        return  # nearly everybody's; what follows reads all ranges for one person
     elif found[0] == "directory" and _subordinate(user, found[1], settings, observed):
         # Anybody can do that to theirs, in a user namespace; what stops here would be the node's trial of a new root.
         plan.problems.append(f"user {user.name}: {path} is their subordinate id {found[1]}'s, given away by themselves")
-    elif found != ("directory", user.uid):
+    else:
         entry.status, entry.problem = (
             "conflict",
             f"{path} is a {found[0]} of uid {found[1]}, not {user.uid}: kept",
