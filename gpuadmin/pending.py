@@ -16,6 +16,8 @@ OF_ACCOUNTS = frozenset(
 CONVERGING = frozenset(("sync-users", "provision"))
 #: With these a verb does on hosts what users.yml does not say: only the same again does it.
 ONCE = frozenset(("--archive-home", "--forget"))
+#: What one of these did is not what another, with other words, could not do.
+EACH = frozenset(("restore-home", "run"))
 EVERYWHERE = ""  # in place of a host's name
 #: Their own journals and records say what pends of these; and nobody but the admin knows what a command was for.
 ELSEWHERE = frozenset(("semester-reset", "notify", "run"))
@@ -49,7 +51,7 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
     A run in check mode changes nothing, and leaves nothing; one that was refused, or whose command line was wrong, had
     begun nothing. What a run could not do on a host is done when a later one of the same verb succeeded there. Of
-    accounts it has to be for the same people, or one that brings the host to the whole of users.yml.
+    accounts it has to be for the same people, or one that brings the host to the whole of users.yml; of EACH the same.
     """
     found = []
     done: dict[tuple[str, ...], set[str]] = {}  # what succeeded later, and on which hosts; EVERYWHERE where as a whole
@@ -59,7 +61,7 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
             continue
         hosts = (result or {}).get("hosts") or {}
         meant = _meant(run["arguments"])
-        key = (verb, *meant) if verb in OF_ACCOUNTS else (verb,)
+        key = (verb, *meant) if verb in OF_ACCOUNTS | EACH else (verb,)
         healed = set(done.get(key, ()))
         if verb in OF_ACCOUNTS and not ONCE & set(meant):
             healed |= {host for converging in CONVERGING for host in done.get((converging,), ())}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
-from gpuadmin.errors import ExitCode, GpuadminError, RefusedError
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import read_text
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
-from gpuadmin.trust import fetch_host_keys, with_pinned
+from gpuadmin.trust import HostKey, fetch_host_keys, with_pinned
 
 
 def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
@@ -33,10 +34,12 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
     """Fetch the keys of hosts, show them, and pin those that are new, once that is confirmed; in check mode none.
 
     Returns for each host its `state` (pinned, new, differs, unreachable), `fingerprint` and `message`. Raises
-    RefusedError where another key is pinned and `replace` is not given.
+    RefusedError where another key is pinned, or in the admin's own known_hosts, and `replace` is not given; and where
+    the file was changed while somebody was asked.
     """
     path = session.site.known_hosts
     text = read_text(path)
+    own = _own()
     new, differing = [], []
     states: dict[str, dict[str, str | None]] = {}
     for key in fetch_host_keys(hosts):
@@ -45,7 +48,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
             echo(f"{key.host}: unreachable: {key.problem} ({key.pattern})", err=True)
             continue
         pinned = pinned_keys(text, key.pattern)
-        state = "pinned" if key.blob in pinned.get(key.kind, ()) else "differs" if pinned else "new"
+        state = "pinned" if key.blob in pinned.get(key.kind, ()) else _unpinned(key, pinned, own)
         states[key.host] = {"state": state, "fingerprint": key.fingerprint, "message": None}
         echo(f"{key.host}: {key.kind} {key.fingerprint} ({state})", err=True)
         if state == "differs":
@@ -54,13 +57,15 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
             new.append(key)
     if differing and not replace:
         raise RefusedError(
-            f"another key is pinned for {', '.join(key.host for key in differing)}: reinstalled, or not your host",
+            f"another key is known for {', '.join(key.host for key in differing)}: reinstalled, or not your host",
             hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
         )
     if session.check:
         return states
     if new:
         session.confirm(f"Pin {counted(len(new), 'host key')}?")
+        if read_text(path) != text:
+            raise RefusedError(f"{path}: was changed while you were asked; nothing was pinned", hint="run it again")
         try:
             write_atomically(path, with_pinned(text, new))
         except OSError as error:
@@ -72,3 +77,21 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
     elif states and all(state["state"] == "pinned" for state in states.values()):
         echo("Nothing to do: all of them are pinned.", err=True)
     return states
+
+
+def _unpinned(key: HostKey, pinned: dict[str, set[str]], own: str) -> str:
+    """The state of a key that the site does not have: `new`, or `differs` from one that it has, or its admin has."""
+    if not pinned:
+        known = pinned_keys(own, key.pattern).get(key.kind)
+        if not known or key.blob in known:
+            return "new"
+        echo(f"{key.host}: ~/.ssh/known_hosts has another {key.kind} key", err=True)
+    return "differs"
+
+
+def _own() -> str:
+    """The text of the admin's own known_hosts, which says what a host's key was; empty where it cannot be read."""
+    try:
+        return read_text(Path("~/.ssh/known_hosts").expanduser())
+    except (ConfigError, RuntimeError):  # ssh passes over it as well; and somebody without a home has none
+        return ""

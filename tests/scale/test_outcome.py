@@ -178,7 +178,7 @@ def test_trust_pins_what_answers_and_refuses_what_differs(
     (mine / "known_hosts").write_text(changed + "\n")
     refused = gpuadmin(mine, "trust", "--all", "--yes")
     assert refused["exit_code"] == 5
-    assert "another key is pinned for node1" in refused["result"]["error"]
+    assert "another key is known for node1" in refused["result"]["error"]
     assert (mine / "known_hosts").read_text() == changed + "\n"
     untouched = check()
     assert untouched["hosts"]["node1"]["status"] == "unreachable"

@@ -12,6 +12,7 @@ import pytest
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys
+from gpuadmin.session import Session
 from gpuadmin.trust import HostKey, fetch_host_keys, with_pinned
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -53,6 +54,40 @@ def test_a_key_is_pinned_when_it_was_confirmed(answers: dict[str, tuple[str, str
     assert pinned(site) == {"ssh-ed25519": {FIRST}}
 
 
+def test_what_was_pinned_while_somebody_was_asked_stays(
+    answers: dict[str, tuple[str, str]], site: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers["node1"] = ("ssh-ed25519", FIRST)
+
+    def meanwhile(session: Session, question: str) -> None:
+        (site / "known_hosts").write_text(f"{OTHER}\n")
+
+    monkeypatch.setattr(Session, "confirm", meanwhile)
+    code, _out, err = cli("trust", "node1", "--yes")
+    assert code == 5
+    assert "was changed while you were asked; nothing was pinned" in err
+    assert (site / "known_hosts").read_text() == f"{OTHER}\n"
+
+
+def test_a_key_that_the_admin_knows_otherwise_is_not_new(
+    answers: dict[str, tuple[str, str]], site: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Somebody in the middle when a site begins: the admin's own ssh knew the host."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:2 ssh-ed25519 {FIRST}\n")
+    answers["node1"] = ("ssh-ed25519", SECOND)
+    code, _out, err = cli("trust", "node1", "--yes")
+    assert code == 5
+    assert "node1: ~/.ssh/known_hosts has another ssh-ed25519 key" in err
+    assert pinned(site) == {}
+    answers["node1"] = ("ssh-rsa", SECOND)  # a key of another kind says nothing about this one
+    assert cli("trust", "node1", "--yes")[0] == 0
+    (site / "known_hosts").write_text("")
+    answers["node1"] = ("ssh-ed25519", FIRST)
+    assert cli("trust", "node1", "--yes")[0] == 0
+
+
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ssh-rsa"], ids=["another key", "a key of another kind"])
 def test_a_key_that_changed_is_refused(answers: dict[str, tuple[str, str]], site: Path, cli: Cli, kind: str) -> None:
     """Also with --yes: somebody else may answer in the host's place. --replace takes it, and no other host's goes."""
@@ -61,7 +96,7 @@ def test_a_key_that_changed_is_refused(answers: dict[str, tuple[str, str]], site
     answers["node1"] = (kind, SECOND)
     code, _out, err = cli("trust", "node1", "--yes")
     assert code == 5
-    assert "another key is pinned for node1" in err
+    assert "another key is known for node1" in err
     assert (site / "known_hosts").read_text() == before
     code, _out, err = cli("trust", "node1", "--replace", "--yes")
     assert code == 0, err
@@ -118,7 +153,7 @@ def test_a_hashed_name_is_a_host_s_as_well(
     assert "node1" not in cli("check")[1]
     answers["node1"] = ("ssh-ed25519", second)
     code, _out, err = cli("trust", "node1", "--yes")
-    assert (code, "another key is pinned for node1" in err) == (5, True)
+    assert (code, "another key is known for node1" in err) == (5, True)
     assert (site / "known_hosts").read_text() == before
     assert cli("trust", "node1", "--yes", "--replace")[0] == 0
     assert pinned(site) == {"ssh-ed25519": {second}}

@@ -150,6 +150,15 @@ def test_run_without_a_command(ansible: Ansible, cli: Cli) -> None:
     assert "which command?" in err
 
 
+def test_run_on_a_host_that_no_playbook_is_for(ansible: Ansible, cli: Cli, site: Path) -> None:
+    """Nobody would be asked there, and that is not a command that succeeded."""
+    (site / "inventory" / "more.yml").write_text(json.dumps({"all": {"hosts": {"desk": {}}}}))
+    code, _, err = cli("run", "desk,node1", "--", "true")
+    assert code == 2
+    assert "desk: in none of the groups" in err
+    assert ansible.asked == []
+
+
 def test_run_where_the_limit_leaves_nobody(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("run", "--limit", "storage", "gpu", "--", "true")
     assert code == 2
@@ -198,6 +207,31 @@ def test_bootstrap_looks_asks_makes_and_proves(ansible: Ansible, cli: Cli, keys:
     assert connection(proof) == {}
     assert look.variables["bootstrap_key"] == public_key("admin")
     assert "[127.0.0.1]:2 ssh-ed25519" in (site / "known_hosts").read_text()
+
+
+def test_bootstrap_proves_without_a_password_and_over_a_new_connection(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the password, or over a connection that it opened, every machine would be ready."""
+    closed: list[int] = []
+    monkeypatch.setattr("gpuadmin.session.ask", lambda *_, **__: "secret")
+    monkeypatch.setattr("gpuadmin.ansible.connections.close", lambda *_, **__: closed.append(len(ansible.asked)))
+    assert cli("bootstrap", "node1", "--ask-pass", "--yes")[0] == 0
+    look, proof = ansible.asked
+    assert (look.secrets.ssh, proof.secrets.ssh, proof.secrets.become) == ("secret", None, None)
+    assert closed == [1]
+
+
+def test_bootstrap_asks_before_it_makes_something(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "known_hosts").write_text(f"[127.0.0.1]:2 {public_key('one')}\n")
+    ansible.answers = [{"node1": HostResult("changed", MISSING)}]
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    code, _, err = cli("bootstrap", "node1")
+    assert (code, [one.check for one in ansible.asked]) == (5, [True])
+    assert "nothing was changed" in err
 
 
 def test_bootstrap_again_proves_and_changes_nothing(ansible: Ansible, cli: Cli, keys: dict[str, str]) -> None:
@@ -266,7 +300,7 @@ def test_bootstrap_with_another_key_than_the_pinned_one(
     (site / "known_hosts").write_text(f"[127.0.0.1]:2 {other}\n")
     code, _, err = cli("bootstrap", "node1", "--yes")
     assert code == 5
-    assert "another key is pinned" in err
+    assert "another key is known" in err
     assert ansible.asked == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,31 @@ def test_a_run_that_was_cut_off_forgets_nobody(
     assert ledger(site) == ["owed"]
     assert cli(*AGAIN)[0] == 0
     assert server.recipients == ["yuna@example.org"]
+
+
+def test_a_run_that_was_interrupted_mails_nobody_yet(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    server = serve()
+    site = prepare(ansible, server, welcome=True)
+    whole = ansible.answer
+    assert whole is not None
+    ansible.answer = replace(whole, interrupted=True)
+    assert cli(*YUNA)[0] == 130
+    assert (server.recipients, ledger(site)) == ([], ["owed"])
+    ansible.answer = whole
+    assert cli(*AGAIN)[0] == 0
+    assert server.recipients == ["yuna@example.org"]
+
+
+def test_who_says_no_has_registered_and_mailed_nobody(
+    ansible: Ansible, cli: Cli, serve: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    site = prepare(ansible, server, welcome=True)
+    before = (site / "users.yml").read_text()
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    assert cli(*YUNA[:-1])[0] == 5
+    assert (server.recipients, ledger(site), (site / "users.yml").read_text()) == ([], [], before)
 
 
 def test_check_and_preview_send_nothing(ansible: Ansible, cli: Cli, serve: StartServer, tmp_path: Path) -> None:

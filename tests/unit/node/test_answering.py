@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 from ansible_collections.gpuadmin.node.plugins.module_utils.answering import answer, shortened
 
 
@@ -16,3 +20,12 @@ def test_it_reads_nothing_and_bytes_that_are_no_text_are_marked() -> None:
 def test_of_long_output_the_beginning_and_the_end_stay() -> None:
     assert shortened("abcdefgh", 8) == "abcdefgh"
     assert shortened("abcdefghij", 4) == "ab\n… 6 characters left out …\nij"
+
+
+def test_what_it_leaves_in_the_background_keeps_nobody_waiting() -> None:
+    begun = time.monotonic()
+    found = answer("echo begun; sleep 60 & echo $!")
+    first, process = str(found["output"]).split()
+    os.kill(int(process), signal.SIGTERM)
+    assert (found["status"], first) == (0, "begun")
+    assert time.monotonic() - begun < 30

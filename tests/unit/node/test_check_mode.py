@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
 
 from tests.unit.node.storage import FIRST, MINJI, Storage, leftover
+from tests.unit.support import public_key
 
 SECOND = "20261222T010203Z-daily"
 
@@ -104,3 +106,33 @@ def test_sessions_and_login_access_know_check_mode(
     for name in ("sessions", "login_access"):
         module(name, {"people": []}, capsys)
     assert told == [True, True]
+
+
+def test_check_mode_makes_no_admin_account(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[object] = []
+    code = "ansible_collections.gpuadmin.node.plugins.modules.admin_account"
+    monkeypatch.setattr(f"{code}.execute", lambda *given: made.append(given))
+    monkeypatch.setattr(f"{code}.observe", lambda wanted: Observed())
+    wanted = {"name": "gpuadmin", "uid": 900, "home": "/var/home/gpuadmin", "key": public_key("admin"),
+              "homes": "/home", "uid_first": 20000, "uid_last": 49999}  # fmt: skip
+    answer = module("admin_account", wanted, capsys)
+    assert answer["operations"][0].startswith("make the account gpuadmin")
+    assert made == []
+
+
+def test_check_mode_runs_no_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    answer = module("command", {"line": f"touch {tmp_path}/made"}, capsys)
+    assert answer["operations"] == [f"run: touch {tmp_path}/made"]
+    assert answer["report"] == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_failed_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    code = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.command")
+    with patch_module_args({"line": "echo no; exit 4"}), pytest.raises(SystemExit) as ended:
+        code.main()
+    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert ended.value.code == 1
+    assert (answer["failed"], answer["report"]["command"]["status"]) == (True, 4)

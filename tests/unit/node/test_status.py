@@ -10,7 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import status
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import root_facts
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
 HOMES = "10.0.0.1:/srv/storage/homes"
@@ -113,3 +113,12 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
 def test_a_host_that_is_no_node_has_no_people(tmp_path: Path) -> None:
     found = status.collect(uid_first=20000, uid_last=49999, disks={})
     assert found == {"disks": {}, "unknown": {}}
+
+
+def test_each_look_mounts_the_disk_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that ends first unmounts; the other would find no image, and that is not what there is."""
+    tops = []
+    for process in (1, 2):
+        monkeypatch.setattr("os.getpid", lambda process=process: process)
+        tops.append(looking().top)
+    assert len(set(tops)) == 2

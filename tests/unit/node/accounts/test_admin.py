@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import admin
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import (
     Observed,
+    Plan,
     Wanted,
     add_key,
     below,
+    execute,
     has_key,
     plan,
 )
@@ -112,3 +116,21 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="not a directory of uid"):
         add_key(str(tmp_path), KEY, os.geteuid(), os.getegid())
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_directory_of_anothers_gets_no_key(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    with pytest.raises(NodeError, match="not a directory of uid"):
+        add_key(str(tmp_path), KEY, os.geteuid() + 1, os.getegid())
+    assert list((tmp_path / ".ssh").iterdir()) == []
+
+
+def test_a_new_account_has_no_password_and_no_lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """sshd lets nobody into an account that is locked, where PAM is off."""
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(admin, "open_root", nullcontext)
+    monkeypatch.setattr(admin, "run", lambda words, **_: ran.append(words))
+    execute(Plan(str(tmp_path / "gpuadmin"), account=True, key=False), replace(WANTED, home=str(tmp_path / "gpuadmin")))
+    (words,) = ran
+    assert words[words.index("--password") + 1] == "*"
+    assert words[words.index("--uid") + 1] == "900"

@@ -10,7 +10,8 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import IO, Any
 
 from .errors import NodeError
 
@@ -78,20 +79,39 @@ def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None 
     return done.stdout
 
 
-def program(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A job (unit.py) that is one program: {"command": […], "environment": {…}} → {"status": …, "output": …}.
+def run_apart(
+    command: Sequence[str], *, environment: Mapping[str, str] | None = None, merged: bool = False
+) -> Finished:
+    """Run a command to its own end, whatever it leaves behind: a daemon would hold a pipe open for ever.
 
-    Its output goes to a file in memory: what it leaves behind (a package's daemon) would hold a pipe open for ever.
+    Its output goes to files in memory. ``merged``: both streams are one, in the order in which they were written.
     """
-    with os.fdopen(os.memfd_create("output"), "w+b") as output:
-        fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)  # where a script opens /dev/stderr once more
+    with ExitStack() as stack:
+
+        def file(name: str) -> IO[bytes]:
+            opened = stack.enter_context(os.fdopen(os.memfd_create(name), "w+b"))
+            fcntl.fcntl(opened, fcntl.F_SETFL, os.O_APPEND)  # where a script opens /dev/stderr once more
+            return opened
+
+        output = file("output")
+        errors = None if merged else file("errors")
         done = subprocess.run(
-            tuple(arguments["command"]),
+            tuple(command),
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(arguments.get("environment") or {})},
+            stderr=subprocess.STDOUT if errors is None else errors,
+            env={**os.environ, **(environment or {})},
             check=False,
         )
-        output.seek(0)
-        return {"status": done.returncode, "output": _text(output.read())}
+        texts = []
+        for stream in (output, errors):
+            if stream is not None:
+                stream.seek(0)
+                texts.append(_text(stream.read()))
+        return subprocess.CompletedProcess(done.args, done.returncode, texts[0], "" if merged else texts[1])
+
+
+def program(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A job (unit.py) that is one program: {"command": […], "environment": {…}} → {"status": …, "output": …}."""
+    done = run_apart(arguments["command"], environment=arguments.get("environment"), merged=True)
+    return {"status": done.returncode, "output": done.stdout}

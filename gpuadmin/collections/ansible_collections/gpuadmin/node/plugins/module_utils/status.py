@@ -14,10 +14,9 @@ from .errors import NodeError
 from .images import root_facts
 from .images.mounting import mounted
 from .images.observe import observe
-from .images.places import Places, load_settings
+from .images.places import Places, load_settings, looking
 from .logins import occupants
 from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
-from .paths import RUN
 
 PCI = "/sys/bus/pci/devices"
 
@@ -52,7 +51,7 @@ def collect(
         part("people", lambda: occupants.people(uid_first, uid_last))
         part("gpu_people", lambda: occupants.gpu_users(uid_first))
         part("gpus", gpus)
-        part("image", lambda: image(places or Places(top=f"{RUN}/look")))
+        part("image", lambda: image(places or looking()))
     return {**found, "unknown": unknown}
 
 

@@ -43,15 +43,14 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting import mounted
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import observe
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, load_settings
-from ansible_collections.gpuadmin.node.plugins.module_utils.paths import RUN
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import load_settings, looking
 
 ARGUMENTS = {"manifest": {"type": "str", "no_log": True}}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    places = Places(top=f"{RUN}/look")
+    places = looking()
     try:
         settings = load_settings(places)
         text = module.params["manifest"]

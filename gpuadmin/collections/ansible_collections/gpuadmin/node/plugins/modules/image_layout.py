@@ -80,11 +80,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (
     FORMAT,
     ImageSettings,
-    Places,
+    looking,
     read_json,
     write_json,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.paths import RUN
 
 ARGUMENTS = {
     "settings": {
@@ -106,7 +105,7 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     wanted = {"format": FORMAT, **module.params["settings"]}
-    places = Places(top=f"{RUN}/look")
+    places = looking()
     known = {key: value for key, value in wanted.items() if key in ImageSettings.__dataclass_fields__}
     settings = ImageSettings(**{**known, "identity": tuple(wanted.get("identity") or ())})
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ..errors import NodeError
 from ..mounts import mounted_on, parse_mountinfo, read_mountinfo
@@ -35,6 +35,8 @@ def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> It
     finally:
         for path in reversed(done):
             run_command(("umount", "-l", path))
+            with suppress(OSError):  # still mounted: it is left as it is
+                os.rmdir(path)
 
 
 def device() -> str:

@@ -54,6 +54,12 @@ class Places:
         return os.path.join(self.state, *parts)
 
 
+def looking() -> Places:
+    """The places for a process that only looks: it mounts the disk for itself, so that no other look, which ends
+    first and unmounts, leaves it an empty directory."""
+    return Places(top=f"{RUN}/look-{os.getpid()}")
+
+
 @dataclass(frozen=True)
 class ImageSettings:
     """What the site says. ``store``: SERVER:/PATH; ``deadline``: seconds a trial may take; ``settle``: seconds that
