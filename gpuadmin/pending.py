@@ -17,7 +17,7 @@ CONVERGING = frozenset(("sync-users", "provision"))
 #: With these a verb does on hosts what users.yml does not say: only the same again does it.
 ONCE = frozenset(("--archive-home", "--forget"))
 #: What one of these did is not what another, with other words, could not do.
-EACH = frozenset(("restore-home", "run"))
+EACH = frozenset(("restore-home",))
 EVERYWHERE = ""  # in place of a host's name
 #: Their own journals and records say what pends of these; and nobody but the admin knows what a command was for.
 ELSEWHERE = frozenset(("semester-reset", "notify", "run"))

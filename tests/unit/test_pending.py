@@ -67,10 +67,6 @@ CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
         [run("restore-home minji", 3, {"storage1": "failed"}), run("restore-home minji", 0, {"storage1": "changed"})],
         [],
     ),
-    "another command went well": (
-        [run("run node2 -- reboot", 4, {"node2": "unreachable"}), run("run node2 -- true", 0, {"node2": "ok"})],
-        [("run", ["node2"])],
-    ),
     "mails that could not be sent": ([run("add-user minji --mail", 1, GOOD)], [("add-user", [])]),
     "what has a journal of its own": ([run("semester-reset", 4, AWAY), run("notify", 1)], []),
     "a command of the admin's own": ([run("run gpu -- false", 3, {"node1": "failed"})], []),
