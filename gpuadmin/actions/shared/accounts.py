@@ -92,6 +92,10 @@ def converge(
         builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or an archive carries it"])
     if not session.named("gpu", "storage"):
         builder.warn("no host is in the groups gpu and storage (inventory/hosts.yml): only users.yml changes")
+    named = set(session.named("gpu", "storage"))
+    left = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
+    if left := [name for name in left if name not in named]:
+        builder.warn(f"{listed(left)}: left out by --limit, and as before until gpuadmin sync-users has been there")
     for user in users:
         if user.expires is not None and user.expires < date.today():
             builder.warn(f"{user.name}: valid until {user.expires}, which is past: the account is closed")

@@ -473,8 +473,21 @@ def test_what_stays_of_a_removed_person_is_not_what_is_archived(ansible: Ansible
 
 def test_the_storage_host_is_in_the_plan_only_where_it_is_meant(ansible: Ansible, cli: Cli) -> None:
     _, out, _ = cli("add-user", "minji", "--check", "--limit", "node1")
-    assert "storage" not in out.partition("Host ")[0].replace("/srv/storage", "")
+    plan, _, note = out.partition("Host ")[0].partition("left out by --limit")
+    assert plan.replace("/srv/storage", "").count("storage") == 1, "the note"
+    assert "storage" not in note
     assert ansible.asked[0].hosts == 1
+
+
+@pytest.mark.parametrize("verb", ["add-user", "lock-user", "change-user --no-docker"])
+def test_hosts_that_a_limit_leaves_out_are_named(ansible: Ansible, cli: Cli, verb: str) -> None:
+    """users.yml says it, and nobody would notice that a host still lets them in."""
+    name, *more = verb.split(" ")
+    code, out, err = cli(name, "jiho" if name == "add-user" else "minji", *more, "--check", "--limit", "node1,storage1")
+    assert code == 0, err
+    assert "node2: left out by --limit" in " ".join((out + err).split())
+    _, out, err = cli("lock-user", "minji", "--check")
+    assert "left out" not in out + err
 
 
 def on_a_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> tuple[int, str]:
