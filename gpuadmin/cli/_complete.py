@@ -66,7 +66,7 @@ def run_ids() -> Completion:
             names = [path.name for path in runs_of(find_site(ctx.params.get("site"))).iterdir()]
             # an id begins with its time; journals of terms and the memory of uids are no runs
             ids = sorted((name for name in names if re.match(r"\d{8}T\d{6}-", name)), reverse=True)
-        except Exception:  # as below
+        except Exception:  # a site that cannot be read completes nothing, and a shell shows no error
             return []
         return _offered(ctx, param, incomplete, ids)
 
@@ -103,7 +103,7 @@ def _inventory(site: str | None) -> tuple[list[str], list[str]]:
         from gpuadmin.config.find import find_site
 
         sources = sorted((find_site(site) / "inventory").glob("*.y*ml"))[:_MOST_SOURCES]
-    except Exception:  # as above
+    except Exception:  # without a site there is nothing to complete
         return [], []
     for source in sources:
         try:
