@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from gpuadmin.actions.shared.screen import show_status
+from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.answers import Answers
 from gpuadmin.config.schema import Settings, Term
 from gpuadmin.errors import ConfigError
@@ -21,14 +22,12 @@ from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.session import Session, opened
 
-GROUPS = ("gpu", "storage", "monitor", "backup")
-
 
 def status(options: Options) -> int:
     """Look at every host once, and at the site's records, and show what they say. Returns the exit code."""
     with opened("status", options, changes=False) as session:
-        asked = session.named(*GROUPS)
-        records = _records(session)  # as they are before this run has one
+        asked = session.named(*groups_of("status"))
+        records = _records(session, asked)  # as they are before this run has one
         if not asked:
             nobody = _result(session, RunResult({}), asked) | records
             if not options.json:
@@ -124,7 +123,7 @@ def _hours(created: str) -> float | None:
     return round((datetime.now(UTC) - then).total_seconds() / 3600, 1)
 
 
-def _records(session: Session) -> dict[str, Any]:
+def _records(session: Session, asked: list[str]) -> dict[str, Any]:
     """What the site's own records say: the term, the last look for drift, and what is left of earlier runs."""
     site = session.site
     records = list(history(site.runs))
@@ -156,7 +155,7 @@ def _records(session: Session) -> dict[str, Any]:
     ]
     return {
         "term": _term(site.settings),
-        "drift": _drift(records, session.named(*GROUPS)),
+        "drift": _drift(records, asked),
         "pending": {
             "runs": [one.document() for one in left],
             "resets": resets,
