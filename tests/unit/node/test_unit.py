@@ -305,11 +305,24 @@ def test_systemd_that_is_being_replaced_is_asked_again(monkeypatch: pytest.Monke
     """Installing packages may do that, and must not be taken for having ended."""
     monkeypatch.setattr(unit, "available", lambda: True)
     assert unit.working("x.service", Answers((1, "Connection reset by peer"), (0, "active\n")))
-    monkeypatch.setattr(unit, "PATIENCE", -1)
+    monkeypatch.setattr(unit, "SILENCE", -1)
     with pytest.raises(NodeError, match=r"not known whether x\.service works: Connection refused"):
         unit.working("x.service", Answers((1, "Connection refused")))
     monkeypatch.setattr(unit, "available", lambda: False)
     assert not unit.working("x.service", Answers((1, "System has not been booted with systemd")))
+
+
+def test_starved_systemd_that_answers_late_has_begun_it_or_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = (1, "Failed to start transient service unit: Connection timed out")
+    begun = Answers(late, (0, "activating"))
+    unit.start("x.service", ("true",), "x", run=begun)
+    assert [command[0] for command in begun.commands] == ["systemctl", "systemd-run", "systemctl"]
+    lost = Answers(late, (0, "inactive"), (0, ""))
+    unit.start("x.service", ("true",), "x", run=lost, patience=0)
+    assert [command[0] for command in lost.commands].count("systemd-run") == 2
+    monkeypatch.setattr(unit, "SILENCE", -1)
+    with pytest.raises(NodeError, match=r"x\.service could not be started: .*timed out"):
+        unit.start("x.service", ("true",), "x", run=Answers(late))
 
 
 @pytest.mark.parametrize(

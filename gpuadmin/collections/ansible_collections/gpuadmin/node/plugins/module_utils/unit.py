@@ -30,7 +30,11 @@ from .ship import PACKAGE, ship_package
 REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
 FORMAT = 2  # of request and result; jobs of another one are not ours
 PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
+#: Seconds. systemd that is being replaced answers soon; one that is starved (packages are unpacked on a slow disk) lets
+#: several of systemctl's own 25 seconds go by.
+SILENCE = 300.0
 POLL = 0.3
+LATE = "timed out"  # in what systemctl and systemd-run say of such silence
 UP = ("active", "reloading")
 WORKING = (*UP, "activating", "deactivating")
 #: A long job is not to slow down what people do on the host.
@@ -50,11 +54,11 @@ def unit_name(name: str) -> str:
 def state(unit: str, run: Runner = run_command) -> str:
     """A unit's ActiveState; inactive also where there is none of the name, or no systemd.
 
-    systemd that does not answer is asked again, since it may just be replaced (daemon-reexec). Raises NodeError where
-    it does not come back.
+    systemd that does not answer is asked again, since it may just be replaced (daemon-reexec) or starved. Raises
+    NodeError after SILENCE.
     """
     command = ("systemctl", "show", "--property=ActiveState", "--value", unit)
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + SILENCE
     while True:
         done = run(command)
         if done.returncode == 0:
@@ -98,16 +102,21 @@ def start(
 ) -> None:
     """Start a command as a unit. Raises NodeError with systemd's message.
 
-    ``patience``: seconds to wait for the name to be free.
+    ``patience``: seconds to wait for the name to be free. Where systemd did not answer in time, it is asked whether the
+    unit works; one that does not is begun again.
     """
     arguments = start_command(unit, command, description, properties)
-    end = time.monotonic() + patience
+    end, silence = time.monotonic() + patience, time.monotonic() + SILENCE
     while True:
         run(("systemctl", "reset-failed", unit))
         done = run(arguments)
         if done.returncode == 0:
             return
         reason = done.stderr.strip() or f"status {done.returncode}"
+        if LATE in reason and time.monotonic() < silence:
+            if working(unit, run):
+                return
+            continue
         if "already loaded" not in reason or time.monotonic() > end:
             raise NodeError(f"{unit} could not be started: {reason} (command: {shlex.join(arguments)})")
         time.sleep(POLL)  # between two questions to systemd
