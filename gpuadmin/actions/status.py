@@ -53,6 +53,8 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
             found = run.hosts.get(host.name)
             entry["state"] = "not asked" if host.name not in asked else _state(found)
             entry["reason"] = answers.unknown.get(host.name, "in no group of the cluster's hosts")
+        if "gpu" in host.groups:
+            entry["gpus_expected"] = host.gpus
         hosts[host.name] = _without_unmounted(entry | _parts(answer, "gpu" in host.groups), session.site.settings)
     return {"hosts": hosts, "totals": _totals(hosts, asked), "backup": _backup(hosts, session)}
 
@@ -83,15 +85,22 @@ def _without_unmounted(entry: dict[str, Any], settings: Settings) -> dict[str, A
 
 
 def _totals(hosts: Mapping[str, Mapping[str, Any]], asked: list[str]) -> dict[str, Any]:
-    """How many hosts are up, and how many GPUs those have that say; `silent`: nodes whose GPUs nobody knows."""
+    """How many hosts are up, and how many GPUs those have that say; `gpus_unknown`: nodes whose GPUs nobody knows."""
     nodes = {name: host for name, host in hosts.items() if "gpus" in host}
     return {
         "hosts": len(asked),
         "up": sum(1 for name in asked if hosts[name]["state"] == "up"),
         "gpus": sum(len(host["gpus"]) for host in nodes.values() if host["gpus"] is not None),
+        "gpus_expected": _sum([host["gpus_expected"] for host in nodes.values()]),
         "gpus_unknown": [name for name, host in nodes.items() if host["gpus"] is None],
         "people": sorted({name for host in nodes.values() for name in host["people"] or ()}),
     }
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    """None where the inventory does not say it of every node."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
 
 
 def _backup(hosts: Mapping[str, Mapping[str, Any]], session: Session) -> dict[str, Any]:

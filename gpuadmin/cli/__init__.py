@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Hosts": {
         "status": "Show the whole cluster on one screen.",
+        "list-gpus": "Show every GPU, and what is missing or wrong.",
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",
         "drift": "Report where hosts differ from the site.",

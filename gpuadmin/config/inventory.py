@@ -20,6 +20,7 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
+from gpuadmin.config.host_variables import NAMES, problems
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
@@ -56,6 +57,12 @@ class Host:
         """The port that sshd listens on; 22 where a template gives it, which nobody renders here."""
         value = str(self.variables.get("ansible_port", 22))
         return int(value) if value.isdecimal() else 22
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs it should have; None: the inventory does not say."""
+        value = self.variables.get("gpus")
+        return value if isinstance(value, int) else None
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,8 @@ def load_inventory(directory: Path) -> Inventory:
     def connection(host: Any) -> dict[str, Any]:
         # host_vars/ and group_vars/ count as well, so Ansible is asked rather than the inventory line
         known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
-        return {name: known[name] for name in ("ansible_host", "ansible_port", "gpuadmin_address") if name in known}
+        names = ("ansible_host", "ansible_port", "gpuadmin_address", *NAMES)
+        return {name: known[name] for name in names if name in known}
 
     with _in_words(folder):
         hosts = tuple(
@@ -160,22 +168,23 @@ def load_inventory(directory: Path) -> Inventory:
             )
             for host in manager.get_hosts("all")
         )
-    _refuse_odd_connections(hosts)
+    _refuse_odd_hosts(hosts)
     return Inventory(folder, hosts)
 
 
-def _refuse_odd_connections(hosts: Sequence[Host]) -> None:
-    """Raise ConfigError for a name that ssh would take for an option or a path, and a port that is none."""
-    problems = []
+def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
+    """Raise ConfigError for a name that ssh would take for an option or a path, a port that is none, and the like."""
+    wrong = []
     for host in hosts:
+        wrong += [f"inventory: {host.name}: {problem}" for problem in problems(host.variables)]
         for what, value in (("name", host.name), ("ansible_host", host.address)):
             if "{{" not in value and not _HOST.fullmatch(value):
-                problems.append(f"inventory: {host.name}: {what} {value[:60]!r} is no name or address of a host")
+                wrong.append(f"inventory: {host.name}: {what} {value[:60]!r} is no name or address of a host")
         port = str(host.variables.get("ansible_port", 22))
         if "{{" not in port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
-            problems.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is no port from 1 to 65535")
-    if problems:
-        raise ConfigError("\n  ".join(problems), hint="correct it in inventory/hosts.yml, host_vars/ or group_vars/")
+            wrong.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is no port from 1 to 65535")
+    if wrong:
+        raise ConfigError("\n  ".join(wrong), hint="correct it in inventory/hosts.yml, host_vars/ or group_vars/")
 
 
 def _manager(folder: Path, pattern: str) -> frozenset[str]:

@@ -77,6 +77,7 @@ TESTED_BY = {
     "cli.py": ("unit/node/test_modules.py", "run as a node runs it"),
     "commands.py": ("unit/node/accounts/test_converge.py", "the boot command, on a whole host"),
     "errors.py": ("unit/node/test_answer.py", "one class without code"),
+    "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),
     "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
     "images/chain_door.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),

@@ -140,10 +140,12 @@ def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     }
 
 
-@pytest.mark.story("list-users", "drift")
+@pytest.mark.story("list-users", "list-gpus", "drift")
 @pytest.mark.slow
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.add("minji")
+    gpus = cluster.gpuadmin("list-gpus")["result"]["nodes"]["node1"]
+    assert (gpus["answering"], gpus["broken"]) == (0, [])
     cluster.gpuadmin("drift")
     cluster.admin("node1", "rm /var/lib/gpuadmin/keys/minji")
     (row,) = cluster.gpuadmin("list-users")["result"]["users"]

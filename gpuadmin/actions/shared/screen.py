@@ -42,9 +42,10 @@ def rows(hosts: Mapping[str, Mapping[str, Any]]) -> list[tuple[list[str], Mappin
 
 
 def gpus_words(totals: Mapping[str, Any]) -> str:
-    """`16 GPUs found, unknown on node2`."""
-    silent = totals["gpus_unknown"]
-    return f"{counted(totals['gpus'], 'GPU')} found" + (f", unknown on {', '.join(silent)}" if silent else "")
+    """`15 of 16 GPUs found, unknown on node2`."""
+    silent, expected = totals["gpus_unknown"], totals["gpus_expected"]
+    number = counted(totals["gpus"], "GPU") if expected is None else f"{totals['gpus']} of {counted(expected, 'GPU')}"
+    return f"{number} found" + (f", unknown on {', '.join(silent)}" if silent else "")
 
 
 def term_words(term: Mapping[str, Any] | None) -> str:
@@ -68,7 +69,7 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         blank = ["—"] if entry["state"] == "not asked" else ["unknown"]
         yield from ([*blank] if node or column == "disk" else ["—"] for column in ("gpus", "people", "disk", "image"))
         return
-    yield _gpus(entry["gpus"], unknown.get("gpus")) if node else ["—"]
+    yield _gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")) if node else ["—"]
     yield _people(entry) if node else ["—"]
     disks = [
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
@@ -80,11 +81,12 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
     yield _image(entry["image"], unknown.get("image")) if node else ["—"]
 
 
-def _gpus(gpus: list[str] | None, why: str | None) -> list[str]:
+def _gpus(gpus: list[str] | None, expected: int | None, why: str | None) -> list[str]:
     if gpus is None:
         return [f"unknown: {why}"]
     bare = sum(1 for gpu in gpus if gpu.endswith(" none"))
-    return [str(len(gpus)) + (f", {bare} without driver" if bare else "")]
+    of = "" if expected in (None, len(gpus)) else f" of {expected}"
+    return [f"{len(gpus)}{of}" + (f", {bare} without driver" if bare else "")]
 
 
 def _people(entry: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from gpuadmin.config.fields import Text
 from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
-from gpuadmin.config.schema.hosts import Admin, Docker, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Docker, Gpus, Homes, Images
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
 __all__ = [
@@ -44,6 +44,7 @@ class Settings(Model):
     subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
+    gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     protected: Annotated[
         list[Text],

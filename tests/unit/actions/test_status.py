@@ -61,7 +61,9 @@ def test_one_look_in_check_mode_and_a_row_for_each_host(ansible: Ansible, cli: C
     assert {name: host["state"] for name, host in found["hosts"].items()} == {
         "storage1": "up", "node1": "up", "node2": "unreachable",
     }  # fmt: skip
-    assert found["totals"] == {"hosts": 3, "up": 2, "gpus": 2, "gpus_unknown": ["node2"], "people": ["minji"]}
+    assert found["totals"] == {
+        "hosts": 3, "up": 2, "gpus": 2, "gpus_expected": None, "gpus_unknown": ["node2"], "people": ["minji"],
+    }  # fmt: skip
     assert (found["hosts"]["node2"]["gpus"], found["hosts"]["node2"]["people"]) == (None, None)
     assert "people" not in found["hosts"]["storage1"]
     assert found["backup"]["newest"]["verified"] == 2
@@ -84,6 +86,28 @@ def test_the_screen(ansible: Ansible, cli: Cli) -> None:
     assert "Drift: unknown" in out
     assert "Pending: nothing" in out
     assert "1 of 3 hosts did not succeed: node2" in err
+
+
+@pytest.mark.parametrize(
+    ("expected", "line", "cell"),
+    [
+        ({"node1": 8, "node2": 4}, "2 of 12 GPUs found, unknown on node2", "2 of 8, 1 without driver"),
+        ({"node1": 2}, "2 GPUs found, unknown on node2", "2, 1 without driver"),
+    ],
+)
+def test_gpus_that_the_inventory_expects(
+    ansible: Ansible, cli: Cli, expected: dict[str, int], line: str, cell: str
+) -> None:
+    assert ansible.site is not None
+    for name, number in expected.items():
+        path = ansible.site / f"inventory/host_vars/{name}.yml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"gpus: {number}\n")
+    ansible.answer = answers(STORAGE)
+    _, out, _ = cli("status")
+    assert line in out
+    assert cell in next(text for text in out.splitlines() if text.split()[:1] == ["node1"])
+    assert result(cli)["hosts"]["node1"]["gpus_expected"] == expected["node1"]
 
 
 def test_what_is_not_known_is_unknown(ansible: Ansible, cli: Cli) -> None:

@@ -81,8 +81,8 @@ def test_the_newest_complete_backup(tmp_path: Path) -> None:
 def test_gpus_that_cannot_be_seen_are_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NodeError, match="no PCI bus"):
         status.gpus(str(tmp_path / "pci"))
-    monkeypatch.setattr(root_facts, "gpus", lambda: ["0000:01:00.0 nvidia"])
-    assert status.gpus(str(tmp_path)) == ["0000:01:00.0 nvidia"]
+    monkeypatch.setattr(status.pci, "summary", lambda bus: [f"{bus} nvidia"])
+    assert status.gpus(str(tmp_path)) == [f"{tmp_path} nvidia"]
 
 
 def test_a_node_without_images_has_none(tmp_path: Path) -> None:

@@ -196,3 +196,4 @@ def test_the_scripts_of_the_role_leave_it_to_the_nodes_code() -> None:
         assert "$$" not in text, script
     for name in ("writable", "sshd", "root", "identity", "units", "gpus"):
         assert any(f"image-check {name}" in script.read_text() for script in CHECKS.glob("required.d/*")), name
+    assert "image-check gpus-worse" in (CHECKS / "wanted.d/30-gpus.j2").read_text()

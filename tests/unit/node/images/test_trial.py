@@ -13,7 +13,8 @@ from pathlib import Path
 import jinja2
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, identity, records, trial
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, Verdict
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, health, identity, records, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
@@ -56,18 +57,42 @@ def test_the_built_in_checks(places: Places, monkeypatch: pytest.MonkeyPatch) ->
     """Each finds what it is for; what was so before the switch is no reason to go back."""
     settings = ImageSettings()
     monkeypatch.setattr(trial, "failed_units", lambda: ["old.service"])
-    monkeypatch.setattr(trial, "gpus", lambda: ["GPU-2", "GPU-1", "GPU-3"])
+    monkeypatch.setattr(trial.pci, "summary", lambda: ["GPU-2", "GPU-1", "GPU-3"])
+    monkeypatch.setattr(health, "judge", lambda seen, expected: Verdict(3, (), ()))
     for what in ("root", "identity", "units", "gpus"):
         assert trial.check(places, settings, what) is None, what
     other = replace(places, running=Running(301, "/roots/base"))
     assert trial.check(other, settings, "root") == "base runs, one was to be tried"
     monkeypatch.setattr(trial, "failed_units", lambda: ["old.service", "new.service"])
     assert trial.check(places, settings, "units") == "failed since the switch: new.service"
-    monkeypatch.setattr(trial, "gpus", lambda: ["GPU-2"])
+    monkeypatch.setattr(trial.pci, "summary", lambda: ["GPU-2"])
     assert trial.check(places, settings, "gpus") == "GPUs are not as before: GPU-1"
     (Path(places.root) / "etc/hostname").write_text("another\n")
     assert trial.check(places, settings, "identity") == "not this node's own: etc/hostname"
     assert trial.check(places, settings, "nothing") == "there is no check nothing"
+
+
+@pytest.mark.parametrize(
+    ("setting", "broken", "worse", "refused"),
+    [
+        ("report", (), ("7 of 8",), None),
+        ("refuse", (), ("7 of 8",), "7 of 8"),
+        ("report", ("Xid 48",), ("7 of 8",), "Xid 48"),
+        ("refuse", ("Xid 48",), ("7 of 8",), "Xid 48; 7 of 8"),
+        ("refuse", (), (), None),
+    ],
+)
+def test_gpus_that_are_less_than_expected_refuse_where_the_site_says_so(
+    places: Places, monkeypatch: pytest.MonkeyPatch, setting: str, broken: tuple[str, ...], worse: tuple[str, ...],
+    refused: str | None,
+) -> None:  # fmt: skip
+    asked: list[object] = []
+    monkeypatch.setattr(trial.pci, "summary", lambda: ["GPU-1", "GPU-2"])
+    monkeypatch.setattr(health, "judge", lambda seen, expected: asked.append(expected) or Verdict(7, broken, worse))
+    settings = ImageSettings(gpus=8, gpu_model="H100", gpus_worse=setting)
+    assert trial.check(places, settings, "gpus") == refused
+    assert trial.check(places, settings, "gpus-worse") == ("; ".join(worse) or None)
+    assert asked == [Expected(8, "H100")] * 2
 
 
 def test_a_check_that_does_not_answer_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

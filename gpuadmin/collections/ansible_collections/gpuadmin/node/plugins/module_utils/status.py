@@ -11,14 +11,12 @@ from typing import Any
 
 from .backups import backup_set
 from .errors import NodeError
-from .images import root_facts
+from .gpus import pci
 from .images.mounting import mounted
 from .images.observe import observe
 from .images.places import Places, load_settings, looking
 from .logins import occupants
 from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
-
-PCI = "/sys/bus/pci/devices"
 
 
 def collect(
@@ -98,11 +96,11 @@ def newest_backup(directory: str) -> dict[str, Any] | None:
     return None
 
 
-def gpus(directory: str = PCI) -> list[str]:
-    """The GPUs on the PCI bus with their drivers. Raises NodeError where that cannot be seen."""
+def gpus(directory: str = pci.BUS) -> list[str]:
+    """The GPUs on the PCI bus with their drivers; the drivers are not asked. Raises NodeError where nothing shows."""
     if not os.path.isdir(directory):
         raise NodeError("this host shows no PCI bus")
-    return root_facts.gpus()
+    return pci.summary(directory)
 
 
 def image(places: Places) -> dict[str, Any] | None:

@@ -46,6 +46,18 @@ options:
         description: Last uid of people.
         type: int
         default: 49999
+      gpus:
+        description: How many GPUs the node should have; without it their number is not judged.
+        type: int
+      gpu_model:
+        description: What the names of its GPUs should have in them.
+        type: str
+        default: ""
+      gpus_worse:
+        description: Whether a root on which the GPUs are only less than expected is reported or refused.
+        type: str
+        choices: [report, refuse]
+        default: report
 extends_documentation_fragment:
   - gpuadmin.node.attributes
 author:
@@ -97,6 +109,9 @@ ARGUMENTS = {
             "identity": {"type": "list", "elements": "str", "default": []},
             "uid_first": {"type": "int", "default": 20000},
             "uid_last": {"type": "int", "default": 49999},
+            "gpus": {"type": "int"},
+            "gpu_model": {"type": "str", "default": ""},
+            "gpus_worse": {"type": "str", "choices": ["report", "refuse"], "default": "report"},
         },
     }
 }

@@ -43,4 +43,4 @@ def main(arguments: list[str]) -> int:
     if command == "image-relay":
         relay.serve(places, settings)
         return 0
-    raise NodeError("usage: cli.py image-check root|identity|writable|sshd|units|gpus")
+    raise NodeError("usage: cli.py image-check root|identity|writable|sshd|units|gpus|gpus-worse")

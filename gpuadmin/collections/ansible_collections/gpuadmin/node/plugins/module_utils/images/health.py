@@ -13,7 +13,10 @@ import secrets
 from collections.abc import Sequence
 
 from ..files import read_bytes
+from ..gpus.judge import Expected, Verdict, judge
+from ..gpus.look import look
 from ..run import LateError, run_command
+from .places import ImageSettings
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GREETING_SECONDS = 20
@@ -108,3 +111,19 @@ def _greets(program: str) -> bool:
     except LateError as error:
         greeting = error.output
     return greeting.startswith("SSH-")
+
+
+def gpu_problem(settings: ImageSettings) -> str | None:
+    """Why nobody could compute on this root, or None; where the site wants it, also what is less than expected."""
+    found = _gpus(settings)
+    wrong = found.broken + (found.worse if settings.gpus_worse == "refuse" else ())
+    return "; ".join(wrong) or None
+
+
+def gpus_worse(settings: ImageSettings) -> str | None:
+    """What is less than expected of the GPUs and alone no reason to go back, or None."""
+    return "; ".join(_gpus(settings).worse) or None
+
+
+def _gpus(settings: ImageSettings) -> Verdict:
+    return judge(look(), Expected(settings.gpus, settings.gpu_model))

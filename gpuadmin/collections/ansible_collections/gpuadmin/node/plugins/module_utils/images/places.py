@@ -17,6 +17,7 @@ from ..paths import RUN, STATE
 # root made from an image.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
 FORMAT = 1
+SETTINGS = ("store", "signers", "deadline", "settle", "uid_first", "uid_last", "gpus", "gpu_model", "gpus_worse")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def looking() -> Places:
 @dataclass(frozen=True)
 class ImageSettings:
     """What the site says. ``store``: SERVER:/PATH; ``deadline``: seconds a trial may take; ``settle``: seconds that
-    required checks are tried again before a trial has failed; ``identity``: further paths that belong to the node."""
+    required checks are tried again before a trial has failed; ``identity``: further paths that belong to the node;
+    ``gpus``, ``gpu_model``: what the inventory expects; ``gpus_worse``: whether less than that refuses a trial."""
 
     store: str = ""
     signers: str = ""
@@ -72,6 +74,9 @@ class ImageSettings:
     identity: tuple[str, ...] = ()
     uid_first: int = 20000
     uid_last: int = 49999
+    gpus: int | None = None
+    gpu_model: str = ""
+    gpus_worse: str = "report"
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -111,7 +116,7 @@ def load_settings(places: Places) -> ImageSettings:
     raw = read_json(places.in_state("images.json"))
     if raw is None:
         raise NodeError("this node is not prepared for images: run gpuadmin prepare-root")
-    known = {key: raw[key] for key in ("store", "signers", "deadline", "settle", "uid_first", "uid_last") if key in raw}
+    known = {key: raw[key] for key in SETTINGS if key in raw}
     identity = raw.get("identity") or []
     assert isinstance(identity, list)
     return ImageSettings(**known, identity=tuple(str(path) for path in identity))

@@ -1,12 +1,12 @@
-"""What a root or a node is: whether it can boot, its system, its space, its units and GPUs. Looks, changes nothing."""
+"""What a root or a node is: whether it can boot, its system, its space, its units. Looks, changes nothing."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 
 from ..errors import NodeError
+from ..gpus import pci
 from ..run import run
 
 #: Reboots a trial that is not confirmed in time, from before the root is mounted (role btrfs_root).
@@ -69,7 +69,7 @@ def free_bytes(top: str) -> dict[str, int]:
 
 def baseline() -> dict[str, object]:
     """How the node is before a switch, for the health checks to compare with."""
-    return {"failed_units": failed_units(), "gpus": gpus()}
+    return {"failed_units": failed_units(), "gpus": pci.summary()}
 
 
 def send_version() -> int:
@@ -88,22 +88,6 @@ def failed_units() -> list[str]:
         return []
     units = run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
     return sorted(line.split()[0] for line in units.splitlines() if line.split())
-
-
-def gpus() -> list[str]:
-    """The GPUs on the PCI bus (NVIDIA and AMD display controllers), each with the driver that it has."""
-    found = []
-    for path in sorted(glob.glob("/sys/bus/pci/devices/*/class")):
-        with open(path, encoding="ascii") as stream:
-            kind = stream.read().strip()
-        device = os.path.dirname(path)
-        with open(os.path.join(device, "vendor"), encoding="ascii") as stream:
-            vendor = stream.read().strip()
-        if kind.startswith(("0x0302", "0x0300")) and vendor in ("0x10de", "0x1002"):
-            driver = os.path.join(device, "driver")
-            name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else "none"
-            found.append(f"{os.path.basename(device)} {name}")
-    return found
 
 
 def packages(root: str) -> dict[str, str]:

@@ -14,13 +14,14 @@ from dataclasses import replace
 from .. import faults
 from ..errors import NodeError
 from ..files import read_bytes, sync_filesystem
+from ..gpus import pci
 from ..root.guard import open_root
 from ..run import LateError, run_command
 from . import grubenv, health, identity, subvolumes
 from .places import ImageSettings, Places, boot_id, write_json
 from .prune import prune_node
 from .records import journal, records
-from .root_facts import failed_units, gpus
+from .root_facts import failed_units
 
 CHECK_SECONDS = 60
 FACTORY = "usr/share/gpuadmin/factory-var"
@@ -239,9 +240,13 @@ def check(places: Places, settings: ImageSettings, what: str) -> str | None:
         new = sorted(unit for unit in failed_units() if unit not in known and not health.of_people(unit))
         return f"failed since the switch: {', '.join(new)}" if new else None
     if what == "gpus":
-        wanted_gpus, now = list(before.get("gpus") or []), gpus()
+        wanted_gpus, now = list(before.get("gpus") or []), pci.summary()
         lost = [gpu for gpu in wanted_gpus if gpu not in now]
-        return f"GPUs are not as before: {', '.join(lost)}" if lost else None
+        if lost:  # this root may be the cause, whatever is expected
+            return f"GPUs are not as before: {', '.join(lost)}"
+        return health.gpu_problem(settings)
+    if what == "gpus-worse":
+        return health.gpus_worse(settings)
     if what == "writable":
         wrong = [problem for name in WRITABLE if (problem := health.cannot_write(os.path.join(places.root, name)))]
         return "; ".join(wrong) or None

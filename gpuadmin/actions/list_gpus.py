@@ -1,0 +1,127 @@
+"""Show every GPU of the nodes, as many as the inventory expects or not, and what is missing or wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuadmin.answers import Answers
+from gpuadmin.display import make_console, make_table
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+from gpuadmin.text import counted, size_words
+
+
+def list_gpus(options: Options) -> int:
+    """Look at the nodes once, and show what they say. Returns the exit code."""
+    with opened("list-gpus", options, changes=False) as session:
+        asked = session.some("gpu")
+        builder = PlanBuilder("List GPUs")
+        builder.add_all(asked, ["look at the GPUs"])
+        session.planned(builder.build())
+        run = session.run("list-gpus", None, {}, check=True, quiet=True)
+        answers = Answers.of(run.hosts, asked, "gpus")
+        expected = {host.name: host.gpus for host in session.hosts}
+        nodes = {name: {"expected": expected[name], **answers.known[name]} for name in asked if name in answers.known}
+        result = {"nodes": nodes, "unknown": dict(answers.unknown)}
+        return report(session, run, result, show=lambda: show(nodes, answers.unknown), unknown=[answers])
+
+
+def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> None:
+    """Print a row for each GPU, then a line for each node, and what there is to do."""
+    console = make_console(json=False)
+    table = make_table(
+        "Node", "GPU", "Model", "Memory", "UUID", "Serial", "Driver", "CUDA", "MIG", "PCIe", "ECC", fold=True
+    )
+    for name, node in nodes.items():
+        for row in rows(node):
+            table.add_row(name, *row)
+    if table.row_count:
+        console.print(table)
+    for name, node in nodes.items():
+        console.print(f"{name}: {node_words(node)}")
+        for line in [*node["broken"], *node["worse"]]:
+            console.print(f"  {line}")
+    for name, why in unknown.items():
+        console.print(f"{name}: unknown: {why}")
+
+
+def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:
+    """What NVML says of each GPU and MIG device; where it says nothing, what the bus has."""
+    nvml = node["nvml"]
+    known = set()
+    for gpu in (nvml or {}).get("gpus", ()):
+        known.add(gpu.get("address"))
+        yield [*_row(gpu), nvml["driver"] or "unknown", nvml["cuda"] or "unknown", _mig(gpu), _pcie(gpu), _ecc(gpu)]
+        for mig in gpu.get("mig_devices") or ():
+            yield [
+                f"{gpu['index']}.{mig['index']}", _word(mig, "name"), _size(mig), _word(mig, "uuid"), "—", "", "", "",
+                "", "",
+            ]  # fmt: skip
+    for device in node["pci"]:
+        if nvml is None or (device["vendor"] != "0x10de" and device["address"] not in known):
+            driver = node["driver"]["module"] if device["driver"] == "nvidia" else device["driver"]
+            model = device["name"] or f"{device['vendor']}:{device['device']}"
+            lanes = {"pcie_width": device["width"], "pcie_width_max": device["width_max"], "unknown": {}}
+            yield [
+                device["address"], model, "unknown", "unknown", "unknown", driver or "none", "unknown", "unknown",
+                _pcie(lanes), "unknown",
+            ]  # fmt: skip
+
+
+def _row(gpu: Mapping[str, Any]) -> list[str]:
+    if gpu["problem"] is not None:
+        known = [_word(gpu, "name"), _size(gpu), _word(gpu, "uuid"), _word(gpu, "serial")]
+        return [f"{gpu['index']} {gpu['problem']}", *known]
+    return [str(gpu["index"]), _word(gpu, "name"), _size(gpu), _word(gpu, "uuid"), _word(gpu, "serial")]
+
+
+def _word(gpu: Mapping[str, Any], key: str) -> str:
+    """A value; — where the GPU has no such thing, unknown where it does not say."""
+    value = gpu.get(key)
+    return str(value) if value is not None else "—" if key in gpu.get("lacks", ()) else "unknown"
+
+
+def _size(gpu: Mapping[str, Any]) -> str:
+    return _word(gpu, "memory") if gpu.get("memory") is None else size_words(gpu["memory"])
+
+
+def _switch(gpu: Mapping[str, Any], key: str) -> str:
+    value, later = gpu.get(key), gpu.get(f"{key}_pending")
+    if value is None:
+        return _word(gpu, key)
+    words = "on" if value else "off"
+    return words if later in (value, None) else f"{words}, {'on' if later else 'off'} after a reset"
+
+
+def _mig(gpu: Mapping[str, Any]) -> str:
+    words = _switch(gpu, "mig")
+    return f"{words}: {counted(len(gpu['mig_devices']), 'device')}" if gpu.get("mig") else words
+
+
+def _pcie(gpu: Mapping[str, Any]) -> str:
+    width, most = gpu.get("pcie_width"), gpu.get("pcie_width_max")
+    if width is None:
+        return _word(gpu, "pcie_width")
+    return f"×{width}" if most in (width, None) else f"×{width} of ×{most}"
+
+
+def _ecc(gpu: Mapping[str, Any]) -> str:
+    words = _switch(gpu, "ecc")
+    bad = gpu.get("ecc_uncorrected")
+    return f"{words}, {bad} uncorrected" if bad else words
+
+
+def node_words(node: Mapping[str, Any]) -> str:
+    """`7 of 8 GPUs answer, driver 550.163.01`, or what the bus has where no driver answers."""
+    expected, number = node["expected"], node["answering"]
+    of = "" if expected is None else f" of {expected}"
+    seen = len(node["pci"])
+    if not number and not seen and not expected:
+        return "no GPU" + ("" if expected is None else ", and none is expected")
+    words = f"{number}{of} {'GPU answers' if number == 1 and not of else 'GPUs answer'}"
+    if expected is None:
+        words += ", the inventory does not say how many it should have"
+    return words + (f"; {seen} on the PCI bus" if seen != number else "")

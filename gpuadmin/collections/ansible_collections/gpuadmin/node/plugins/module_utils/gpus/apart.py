@@ -1,0 +1,150 @@
+"""Something that may hang in the kernel for good, in a process of its own that is waited for until a deadline only.
+
+A call into a GPU's driver can hang where no signal reaches it. Such a process is left behind: it has none of our
+descriptors (whoever reads our output would wait for it), and while it is there no second one is started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import NodeError
+from ..files import lock_directory, open_lock
+from ..paths import RUN
+
+LOCK = f"{RUN}/gpus.lock"
+_MOST = 4 << 20  # bytes of an answer
+_PROCESSOR_SECONDS = 60
+_END_SECONDS = 1.0  # that a process gets to be gone after it was killed, or has answered
+
+
+class HungError(NodeError):
+    """There was no answer in time. ``left``: the process that could not be ended, or None."""
+
+    def __init__(self, message: str, left: int | None = None) -> None:
+        super().__init__(message)
+        self.left = left
+
+
+def apart(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: str = LOCK) -> dict[str, Any]:
+    """What ``function`` returns, computed in a process of its own, by way of JSON.
+
+    Raises HungError after ``seconds``, or when an earlier one still hangs; NodeError with what it raised.
+    """
+    end = time.monotonic() + seconds
+    guard = _taken(lock, end, seconds)
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
+        child = os.fork()
+    if child == 0:
+        _answer(function, writer, guard, seconds)
+    os.close(writer)
+    os.close(guard)
+    try:
+        data = _collected(reader, end)
+    finally:
+        os.close(reader)
+    if data is None:
+        os.kill(child, signal.SIGKILL)
+        if _gone(child):
+            raise HungError(f"the GPU driver did not answer in {seconds:g} s")
+        raise HungError(
+            f"the GPU driver did not answer in {seconds:g} s, and process {child}, which asked it, cannot be ended: "
+            "reboot the node",
+            child,
+        )
+    _gone(child)  # the driver may keep it for ever as it ends; that is not waited for
+    return _parsed(data)
+
+
+def _taken(path: str, end: float, seconds: float) -> int:
+    """The lock, as a descriptor that the process inherits: it holds it for as long as it is there."""
+    lock_directory(os.path.dirname(path))
+    handle = open_lock(path)
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError:
+            if time.monotonic() > end:
+                os.close(handle)
+                raise HungError(
+                    f"an earlier question to the GPU driver has had no answer for {seconds:g} s: wait, or reboot"
+                ) from None
+            time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
+
+
+def _answer(function: Callable[[], Mapping[str, Any]], writer: int, guard: int, seconds: float) -> None:
+    """The process: it ends itself, too, should nobody be there any more to end it."""
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        signal.alarm(int(seconds) + 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(null, standard)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) not in (writer, guard):
+                try:
+                    os.close(int(name))
+                except OSError:
+                    pass  # the one that listed the others
+        try:
+            outcome: dict[str, Any] = {"result": function()}
+        except (NodeError, OSError) as error:
+            outcome = {"error": str(error)}
+        except Exception as error:  # whatever a driver's answer made of it is this look's problem
+            outcome = {"error": f"{type(error).__name__}: {error}"}
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(json.dumps(outcome).encode())
+    finally:
+        os._exit(0)
+
+
+def _collected(reader: int, end: float) -> bytes | None:
+    """All that is written until the other end is closed; None where that takes too long."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([reader], [], [], max(end - time.monotonic(), 0))
+        if not ready:
+            return None
+        part = os.read(reader, 1 << 16)
+        if not part or sum(map(len, parts)) > _MOST:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _gone(child: int) -> bool:
+    end = time.monotonic() + _END_SECONDS
+    while True:
+        try:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                return True
+        except ChildProcessError:
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)  # asked again: waitpid(2) that waits has no deadline
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        outcome = json.loads(data)
+    except ValueError:
+        raise NodeError("the process that asked the GPU driver ended without an answer") from None
+    if "error" in outcome:
+        raise NodeError(str(outcome["error"]))
+    result: dict[str, Any] = outcome["result"]
+    return result

@@ -1,0 +1,91 @@
+"""All that can be known of a node's GPUs, in one look: the bus, the driver's files, NVML, the kernel's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import NodeError
+from . import driver as drivers
+from . import nvml, pci, xid
+from .apart import LOCK, apart
+
+SECONDS = 20.0  # without nvidia-persistenced the driver wakes every GPU first, which takes seconds for each
+#: What errors of NVML mean where it answers nothing at all.
+WORDS = {
+    "DRIVER_NOT_LOADED": "the driver is not loaded",
+    "LIB_RM_VERSION_MISMATCH": "the libraries are of another version than the loaded module: reboot",
+    "NO_PERMISSION": "the device nodes of the GPUs may not be opened",
+    "GPU_NOT_FOUND": "the driver finds no GPU",
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where to look. Tests put it elsewhere."""
+
+    root: str = "/"
+    bus: str = pci.BUS
+    names: tuple[str, ...] = pci.NAMES
+    log: str = xid.LOG
+    lock: str = LOCK
+    library: str | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """``nvml``: what nvml.read returns, or None; ``problem``: why there is none, where somebody was to be asked.
+
+    ``xids``: what xid.read returns; None where the kernel's log may not be read.
+    """
+
+    devices: Sequence[pci.Device]
+    driver: drivers.Driver
+    nvml: Mapping[str, Any] | None = None
+    problem: str | None = None
+    xids: Sequence[Mapping[str, Any]] | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> list[str]:
+        return drivers.missing(self.driver, self.devices)
+
+    @property
+    def gpus(self) -> list[Mapping[str, Any]]:
+        """The GPUs that NVML counts, also those that do not answer."""
+        return list(self.nvml["gpus"]) if self.nvml is not None else []
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "pci": [one.as_dict() for one in self.devices],
+            "driver": self.driver.as_dict(),
+            "missing": self.missing,
+            "nvml": self.nvml,
+            "problem": self.problem,
+            "xids": self.xids,
+            "unknown": dict(self.unknown),
+        }
+
+
+def look(places: Places | None = None, *, seconds: float = SECONDS) -> Seen:
+    """Look once. It takes up to ``seconds`` where the driver hangs, and some milliseconds where it does not."""
+    where = places or Places()
+    devices = pci.devices(where.bus, where.names)
+    driver = drivers.look(where.root)
+    path = where.library or driver.library
+    found: Mapping[str, Any] | None = None
+    problem = None
+    if path is not None:
+        try:
+            found = apart(lambda: nvml.read(path), seconds=seconds, lock=where.lock)
+        except NodeError as error:
+            problem = str(error)
+            problem = WORDS.get(problem.partition(" ")[0], problem)
+    unknown = {}
+    xids = None
+    try:
+        xids = xid.read(where.log)
+    except OSError as error:
+        unknown["xids"] = f"{where.log} cannot be read: {error.strerror}"
+    return Seen(devices, driver, found, problem, xids, unknown)

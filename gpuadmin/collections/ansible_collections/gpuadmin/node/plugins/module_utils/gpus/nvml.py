@@ -1,0 +1,175 @@
+"""One pass through NVML: every GPU with what it says of itself. Call ``read`` in a process apart: a call can hang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_int, c_uint, c_ulonglong, c_void_p
+from typing import Any
+
+from .library import LACKS, Library, NvmlError
+
+MOST_GPUS = 64
+MOST_PROCESSES = 1024  # of one GPU and kind
+NO_INSTANCE = 0xFFFFFFFF  # nvml.h: the process is in no MIG device
+NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
+#: nvml.h: nvmlClocksEventReason…, those that slow a GPU down against its owner's will.
+SLOWED = {0x04: "power cap", 0x08: "hardware", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+
+
+def read(path: str = "libnvidia-ml.so.1") -> dict[str, Any]:
+    """Versions and ``gpus``. A GPU that does not answer says why in ``problem``; the others are read.
+
+    Bytes, degrees Celsius, watts, per cent. A value is None where the GPU has no such thing (its key is in ``lacks``)
+    or does not say (``unknown``: key → NVML's error). Raises NvmlError where the driver answers nothing at all, OSError
+    where there is no library.
+    """
+    library = Library(path)
+    library.call("nvmlInit_v2")
+    cuda = _maybe(lambda: library.number("nvmlSystemGetCudaDriverVersion_v2", kind=c_int))
+    found = {
+        "driver": _maybe(lambda: library.text("nvmlSystemGetDriverVersion")),
+        "nvml": _maybe(lambda: library.text("nvmlSystemGetNVMLVersion")),
+        "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+    }
+    count = library.number("nvmlDeviceGetCount_v2")
+    found["gpus"] = [_gpu(library, index) for index in range(min(count, MOST_GPUS))]
+    if scrambled(found["driver"]):
+        for gpu in found["gpus"]:
+            gpu["processes"] = []
+            gpu["unknown"]["processes"] = f"driver {found['driver']} mixes them up"
+    # no nvmlShutdown: the process ends
+    return found
+
+
+def scrambled(driver: str | None) -> bool:
+    """Whether this driver's records of processes are wrong: 535.43 to 535.85."""
+    branch, _, rest = (driver or "").partition(".")
+    minor = rest.partition(".")[0]
+    return branch == "535" and minor.isdecimal() and 43 <= int(minor) < 86
+
+
+def _maybe(look: Callable[[], Any]) -> Any:
+    try:
+        return look()
+    except NvmlError:
+        return None
+
+
+def _gpu(library: Library, index: int) -> dict[str, Any]:
+    entry = _Entry({"index": index, "problem": None, "unknown": {}, "lacks": [], "mig_devices": [], "processes": []})
+    try:
+        handle = library.handle("nvmlDeviceGetHandleByIndex_v2", c_uint(index))
+        _fill(library, handle, entry)
+    except NvmlError as error:
+        entry.found["problem"] = error.name
+    return entry.found
+
+
+class _Entry:
+    """What is known of one GPU. A part that fails is noted; that the GPU is lost ends it."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.found = found
+
+    def put(self, keys: str, look: Callable[[], Any]) -> None:
+        """Look for one value, or for several at once: ``keys`` are words."""
+        names = keys.split()
+        try:
+            values = look()
+        except NvmlError as error:
+            if error.name in ("GPU_IS_LOST", "RESET_REQUIRED"):
+                raise
+            values = [None] * len(names) if len(names) > 1 else None
+            if error.name in LACKS:
+                self.found["lacks"] += names
+            else:
+                self.found["unknown"].update(dict.fromkeys(names, error.name))
+        self.found.update(zip(names, values) if len(names) > 1 else [(names[0], values)])
+
+
+def _fill(library: Library, handle: c_void_p, entry: _Entry) -> None:
+    def number(key: str, call: str) -> None:
+        entry.put(key, lambda: library.number(f"nvmlDeviceGet{call}", handle))
+
+    def errors(key: str, kind: int, counter: int) -> None:
+        call = "nvmlDeviceGetTotalEccErrors"
+        entry.put(key, lambda: library.number(call, handle, c_int(kind), c_int(counter), kind=c_ulonglong))
+
+    entry.put("uuid", lambda: library.text("nvmlDeviceGetUUID", handle))
+    entry.put("address", lambda: library.address(handle))
+    entry.put("name", lambda: library.text("nvmlDeviceGetName", handle))
+    entry.put("serial", lambda: library.text("nvmlDeviceGetSerial", handle))
+    number("minor", "MinorNumber")
+    entry.put("memory memory_used", lambda: library.memory(handle))
+    number("pcie_width", "CurrPcieLinkWidth")
+    number("pcie_width_max", "MaxPcieLinkWidth")
+    number("pcie_generation", "CurrPcieLinkGeneration")
+    number("pcie_generation_max", "MaxPcieLinkGeneration")
+    entry.put("mig mig_pending", lambda: _switches(library, "nvmlDeviceGetMigMode", handle))
+    entry.put("ecc ecc_pending", lambda: _switches(library, "nvmlDeviceGetEccMode", handle))
+    errors("ecc_corrected", 0, 0)
+    errors("ecc_uncorrected", 1, 0)
+    errors("ecc_uncorrected_ever", 1, 1)
+    keys = "remapped_corrected remapped_uncorrected remapped_pending remapped_failed"
+    entry.put(keys, lambda: library.numbers("nvmlDeviceGetRemappedRows", handle, 4))
+    entry.put("utilization utilization_memory", lambda: library.utilization(handle))
+    entry.put("temperature", lambda: library.number("nvmlDeviceGetTemperature", handle, c_int(0)))
+    entry.put("power", lambda: library.number("nvmlDeviceGetPowerUsage", handle) / 1000)
+    entry.put("power_limit", lambda: library.number("nvmlDeviceGetEnforcedPowerLimit", handle) / 1000)
+    entry.put("slowed", lambda: _slowed(library, handle))
+    entry.put("persistence", lambda: bool(library.number("nvmlDeviceGetPersistenceMode", handle)))
+    entry.put("processes", lambda: _processes(library, handle))
+    if entry.found["mig"]:
+        entry.put("mig_devices", lambda: _mig_devices(library, handle))
+    for key in ("processes", "mig_devices"):
+        entry.found[key] = entry.found[key] or []
+
+
+def _switches(library: Library, call: str, handle: c_void_p) -> list[bool]:
+    return [bool(one) for one in library.numbers(call, handle, 2)]
+
+
+def _slowed(library: Library, handle: c_void_p) -> list[str]:
+    # the name that libraries before 535 have, and later ones still
+    reasons = library.number("nvmlDeviceGetCurrentClocksThrottleReasons", handle, kind=c_ulonglong)
+    return [what for bit, what in SLOWED.items() if reasons & bit]
+
+
+def _processes(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
+    found = []
+    for kind, call in (
+        ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
+        ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
+    ):
+        for one in library.processes(call, handle, MOST_PROCESSES):
+            found.append(
+                {
+                    "pid": int(one.pid),
+                    "kind": kind,
+                    "memory": None if one.memory == NOT_AVAILABLE else int(one.memory),
+                    "gpu_instance": None if one.gpu_instance == NO_INSTANCE else int(one.gpu_instance),
+                }
+            )
+    return found
+
+
+def _mig_devices(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
+    found = []
+    for index in range(library.number("nvmlDeviceGetMaxMigDeviceCount", handle)):
+        try:
+            mig = library.handle("nvmlDeviceGetMigDeviceHandleByIndex", handle, c_uint(index))
+        except NvmlError as error:
+            if error.name in ("NOT_FOUND", "INVALID_ARGUMENT"):
+                continue  # places may be empty in between
+            raise
+        found.append(_mig_device(library, mig, index))
+    return found
+
+
+def _mig_device(library: Library, mig: c_void_p, index: int) -> dict[str, Any]:
+    entry = _Entry({"index": index, "unknown": {}, "lacks": []})
+    entry.put("uuid", lambda: library.text("nvmlDeviceGetUUID", mig))
+    entry.put("name", lambda: library.text("nvmlDeviceGetName", mig))
+    entry.put("memory memory_used", lambda: library.memory(mig))
+    entry.put("gpu_instance", lambda: library.number("nvmlDeviceGetGpuInstanceId", mig))
+    return entry.found

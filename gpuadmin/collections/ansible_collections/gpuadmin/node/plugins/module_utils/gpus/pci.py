@@ -1,0 +1,101 @@
+"""GPUs on the PCI bus, by sysfs: what lspci would say. Nothing of a GPU's driver is asked."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import asdict, dataclass, replace
+
+BUS = "/sys/bus/pci/devices"
+NVIDIA, AMD = "0x10de", "0x1002"
+#: Display controllers: VGA, and "3D" (a GPU without a display).
+CLASSES = ("0x0300", "0x0302")
+#: Where distributions have pciutils' list of names.
+NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+_WIDEST = 32  # PCIe knows no wider link; a device that has left the bus says 63 (all bits set)
+_MOST = 8 << 20  # bytes of the list of names; it has 1.4 million
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU on the bus. ``driver``: the kernel's driver that has it, or None. Widths are lanes, None where unknown."""
+
+    address: str
+    vendor: str
+    device: str
+    driver: str | None
+    width: int | None = None
+    width_max: int | None = None
+    name: str | None = None
+
+    @property
+    def nvidia(self) -> bool:
+        return self.vendor == NVIDIA
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def devices(bus: str = BUS, names: tuple[str, ...] = NAMES) -> list[Device]:
+    """The GPUs (NVIDIA's and AMD's display controllers) in the order of their addresses."""
+    found = []
+    for path in sorted(glob.glob(f"{bus}/*")):
+        vendor = _attribute(path, "vendor")
+        if vendor not in (NVIDIA, AMD) or not (_attribute(path, "class") or "").startswith(CLASSES):
+            continue
+        driver = os.path.join(path, "driver")
+        found.append(
+            Device(
+                os.path.basename(path),
+                vendor,
+                _attribute(path, "device") or "unknown",
+                os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None,
+                _lanes(_attribute(path, "current_link_width")),
+                _lanes(_attribute(path, "max_link_width")),
+            )
+        )
+    return _named(found, names) if found else []
+
+
+def summary(bus: str = BUS) -> list[str]:
+    """Each GPU as `ADDRESS DRIVER`, as records of nodes have it; `none` for one without driver."""
+    return [f"{one.address} {one.driver or 'none'}" for one in devices(bus, ())]
+
+
+def _attribute(path: str, name: str) -> str | None:
+    try:
+        with open(os.path.join(path, name), encoding="ascii", errors="replace") as stream:
+            return stream.read(256).strip()
+    except OSError:  # the device has gone meanwhile, or has no such attribute
+        return None
+
+
+def _lanes(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and 0 < int(text) <= _WIDEST else None
+
+
+def _named(found: list[Device], names: tuple[str, ...]) -> list[Device]:
+    wanted = {(one.vendor[2:], one.device[2:]) for one in found}
+    known: dict[tuple[str, str], str] = {}
+    for path in names:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                known = _parse_names(stream.read(_MOST), wanted)
+            break
+        except OSError:
+            continue
+    return [replace(one, name=known.get((one.vendor[2:], one.device[2:]))) for one in found]
+
+
+def _parse_names(text: str, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """pci.ids(5): a line per vendor, below it one per device after a tab, below that subsystems after two."""
+    known, vendor = {}, ""
+    for line in text.splitlines():
+        if not line or line[0] == "#":
+            continue
+        number, _, name = line.strip().partition("  ")
+        if line[0] != "\t":
+            vendor = number
+        elif line[1:2] != "\t" and (vendor, number) in wanted:
+            known[vendor, number] = name
+    return known

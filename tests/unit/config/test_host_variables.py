@@ -1,0 +1,53 @@
+"""What the inventory says of GPUs is checked where a site is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.config.host_variables import problems
+from gpuadmin.config.inventory import load_inventory
+from gpuadmin.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"gpus": 0}, {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"}, {"gpus_worse": "refuse"}, {"gpus": None}],
+)
+def test_good(variables: dict[str, object]) -> None:
+    assert problems(variables) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"gpus": "8"}, "gpus '8' is no number from 0 to 64"),
+        ({"gpus": True}, "gpus True is no number"),
+        ({"gpus": -1}, "gpus -1 is no number"),
+        ({"gpus": 65}, "gpus 65 is no number"),
+        ({"gpus": "{{ lookup('pipe', 'id') }}"}, "is no number"),
+        ({"gpu_model": 5090}, "gpu_model 5090 is no text"),
+        ({"gpu_model": " "}, "gpu_model ' ' is no text"),
+        ({"gpu_model": "{{ x }}"}, "gpu_model holds the template marker"),
+        ({"gpu_model": "x" * 200}, "gpu_model is 200 characters long"),
+        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is neither of report, refuse"),
+        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is neither"),
+    ],
+)
+def test_refused(variables: dict[str, object], words: str) -> None:
+    (problem,) = problems(variables)
+    assert words in problem
+
+
+def test_an_inventory(tmp_path: Path) -> None:
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    hosts = "all: {children: {gpu: {vars: {gpu_model: H100}, hosts: {node1: {gpus: 8}, node2: {}}}}}\n"
+    (folder / "hosts.yml").write_text(hosts)
+    first, second = load_inventory(tmp_path).hosts
+    assert (first.gpus, second.gpus) == (8, None)
+    assert second.variables["gpu_model"] == "H100"
+    (folder / "hosts.yml").write_text(hosts.replace("8", "eight"))
+    with pytest.raises(ConfigError, match="inventory: node1: gpus 'eight' is no number"):
+        load_inventory(tmp_path)

@@ -1,0 +1,128 @@
+"""A question that may never be answered: the one who asks goes on, and nothing of theirs is held."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import apart as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import HungError, apart
+
+from tests.unit.node.storage import Storage
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> str:
+    return str(tmp_path / "run/gpus.lock")
+
+
+def test_an_answer(lock: str) -> None:
+    assert apart(lambda: {"pid": os.getpid()}, seconds=5, lock=lock)["pid"] != os.getpid()
+
+
+def test_a_long_answer(lock: str) -> None:
+    assert len(apart(lambda: {"text": "x" * 1_000_000}, seconds=5, lock=lock)["text"]) == 1_000_000
+
+
+def test_an_error_is_ours(lock: str) -> None:
+    def broken() -> dict[str, object]:
+        raise NodeError("no driver")
+
+    def wrong() -> dict[str, object]:
+        raise KeyError("x")
+
+    with pytest.raises(NodeError, match=r"^no driver$"):
+        apart(broken, seconds=5, lock=lock)
+    with pytest.raises(NodeError, match="KeyError"):
+        apart(wrong, seconds=5, lock=lock)
+
+
+def test_a_process_that_dies(lock: str) -> None:
+    def dies() -> dict[str, object]:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return {}
+
+    with pytest.raises(NodeError, match="ended without an answer"):
+        apart(dies, seconds=5, lock=lock)
+
+
+def test_one_that_hangs_is_ended(lock: str) -> None:
+    def hangs() -> dict[str, object]:
+        time.sleep(60)  # as a driver does
+        return {}
+
+    began = time.monotonic()
+    with pytest.raises(HungError, match=r"did not answer in 0\.3 s$") as caught:
+        apart(hangs, seconds=0.3, lock=lock)
+    assert time.monotonic() - began < 3
+    assert caught.value.left is None
+    assert apart(lambda: {"well": True}, seconds=5, lock=lock) == {"well": True}
+
+
+def test_while_one_hangs_no_second_is_started(lock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that cannot be ended: here, because nobody ends it."""
+    killed: list[int] = []
+    monkeypatch.setattr(package.os, "kill", lambda pid, number: killed.append(pid))
+    monkeypatch.setattr(package, "_END_SECONDS", 0.1)
+    with pytest.raises(HungError, match="cannot be ended: reboot the node") as caught:
+        apart(lambda: time.sleep(60) or {}, seconds=0.2, lock=lock)  # as a driver does
+    left = caught.value.left
+    assert [left] == killed
+    began = time.monotonic()
+    with pytest.raises(HungError, match="an earlier question"):
+        apart(dict, seconds=0.3, lock=lock)
+    assert time.monotonic() - began < 2
+    monkeypatch.undo()
+    assert left is not None
+    os.kill(left, signal.SIGKILL)
+    os.waitpid(left, 0)
+    assert apart(dict, seconds=5, lock=lock) == {}
+
+
+WAITED_FOR = """
+import signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import apart
+apart.os.kill = lambda *_: None  # it cannot be ended
+apart._END_SECONDS = 0.1
+try:
+    # alarm(0): it does not end itself either
+    apart.apart(lambda: (signal.alarm(0), time.sleep(40)) and {}, seconds=0.2, lock=sys.argv[2])
+except apart.HungError as error:
+    print(error.left)
+"""
+
+
+def test_whoever_reads_our_output_does_not_wait_for_what_hangs(lock: str) -> None:
+    """As sshd does, which ends a connection when all that can write into it have closed it."""
+    collections = Path(package.__file__).resolve().parents[6]
+    done = subprocess.run(
+        [sys.executable, "-c", WAITED_FOR, collections, lock], capture_output=True, text=True, check=True, timeout=20
+    )
+    os.kill(int(done.stdout), signal.SIGKILL)
+
+
+@pytest.mark.root
+@pytest.mark.btrfs
+@pytest.mark.needs("fsfreeze")
+def test_one_that_no_signal_reaches_is_left(storage: Storage, lock: str) -> None:
+    """A write to a frozen file system sleeps where SIGKILL does not reach it, as in a driver that hangs."""
+    at = storage.point
+    subprocess.run(["fsfreeze", "--freeze", at], check=True)
+    try:
+        began = time.monotonic()
+        with pytest.raises(HungError, match="cannot be ended: reboot") as caught:
+            apart(lambda: {"written": (at / "x").write_text("x")}, seconds=0.5, lock=lock)
+        assert time.monotonic() - began < 4
+        assert caught.value.left is not None
+        state = Path(f"/proc/{caught.value.left}/stat").read_text().rpartition(")")[2].split()[0]
+        assert state == "D"
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", at], check=True)
+    os.waitpid(caught.value.left, 0)

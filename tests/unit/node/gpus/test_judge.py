@@ -1,0 +1,118 @@
+"""What is broken, what is only worse than expected, and what is as it should be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import Driver
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, Verdict, judge
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Seen
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import Device
+
+WHOLE = Driver("6.12", module="550.1", library="/x", libraries="550.1", nodes=True)
+NONE = Driver("6.12")
+
+
+def device(number: int, driver: str | None = "nvidia", vendor: str = "0x10de") -> Device:
+    return Device(f"0000:0{number}:00.0", vendor, "0x2330", driver)
+
+
+def gpu(number: int, **other: Any) -> dict[str, Any]:
+    return {"index": number, "address": f"0000:0{number}:00.0", "name": "NVIDIA H100", "problem": None, **other}
+
+
+def seen(*gpus: dict[str, Any], **other: Any) -> Seen:
+    return replace(Seen([device(one["index"]) for one in gpus], WHOLE, {"gpus": list(gpus)}, xids=[]), **other)
+
+
+def xid(number: int) -> list[dict[str, Any]]:
+    return [{"address": "0000:01:00.0", "xid": number, "count": 1, "seconds": 3}]
+
+
+TWO = (gpu(0), gpu(1))
+
+
+@pytest.mark.parametrize("number", [None, 0])
+def test_no_gpu_and_none_expected(number: int | None) -> None:
+    assert judge(Seen([], NONE), Expected(number)) == Verdict(0, (), ())
+
+
+@pytest.mark.parametrize("expected", [Expected(), Expected(2), Expected(2, "h100")])
+def test_as_expected(expected: Expected) -> None:
+    assert judge(seen(*TWO), expected) == Verdict(2, (), ())
+
+
+def test_amds_gpus_count_by_their_driver() -> None:
+    here = Seen([device(0, "amdgpu", "0x1002"), device(1, None, "0x1002")], NONE)
+    assert judge(here, Expected(2)) == Verdict(1, (), ("1 of 2 expected GPUs answer",))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "words"),
+    [
+        (Seen([], NONE), Expected(8), "none of 8 expected GPUs answers: none is on the PCI bus"),
+        (Seen([device(0, None)], NONE), Expected(1), "none of 1 expected GPU answers: the module nvidia is not loaded"),
+        (
+            Seen([device(0)], WHOLE, problem="the GPU driver did not answer in 20 s"),
+            Expected(1),
+            "none of 1 expected GPU answers: the GPU driver did not answer in 20 s",
+        ),
+        (
+            Seen([device(0)], WHOLE, problem="the GPU driver did not answer in 20 s"),
+            Expected(),
+            "the driver is loaded and does not answer: the GPU driver did not answer in 20 s",
+        ),
+        (seen(gpu(0, problem="GPU_IS_LOST")), Expected(1), "none of 1 expected GPU answers: the bus has them"),
+        (
+            seen(*TWO, driver=replace(WHOLE, libraries="550.2")),
+            Expected(2),
+            "the loaded module is 550.1, the libraries are 550.2",
+        ),
+        (seen(gpu(0, ecc_uncorrected=3), gpu(1)), Expected(2), "GPU 0 (0000:00:00.0): 3 memory errors that ECC"),
+        (seen(gpu(0, remapped_failed=1), gpu(1)), Expected(2), "GPU 0 (0000:00:00.0): a bad row of memory could not"),
+        (seen(*TWO, xids=xid(48)), Expected(2), "0000:01:00.0: Xid 48 (memory error that ECC could not correct)"),
+        (seen(*TWO, xids=xid(119)), Expected(), "0000:01:00.0: Xid 119"),
+    ],
+)
+def test_broken(state: Seen, expected: Expected, words: str) -> None:
+    found = judge(state, expected)
+    assert found.broken[0].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "words"),
+    [
+        (seen(gpu(0)), Expected(2), "1 of 2 expected GPUs answer"),
+        (seen(gpu(0), gpu(1, problem="GPU_IS_LOST")), Expected(2), "GPU 1 (0000:01:00.0) does not answer: GPU_IS_LOST"),
+        (
+            seen(gpu(0), gpu(1, problem="GPU_IS_LOST", address=None), devices=[device(0), device(1)]),
+            Expected(2),
+            "GPU 1 does not answer: GPU_IS_LOST (silent on the bus: 0000:01:00.0)",
+        ),
+        (seen(*TWO), Expected(1), "more GPUs answer than the inventory expects"),
+        (seen(*TWO), Expected(0), "more GPUs answer"),
+        (seen(gpu(0, pcie_width=8, pcie_width_max=16)), Expected(1), "GPU 0 (0000:00:00.0): PCIe has 8 of 16 lanes"),
+        (seen(gpu(0, remapped_pending=1)), Expected(), "GPU 0 (0000:00:00.0): a bad row of memory is remapped at"),
+        (seen(gpu(0)), Expected(1, "A100"), "GPU 0 (0000:00:00.0) is NVIDIA H100, expected is A100"),
+        (seen(*TWO, xids=xid(79)), Expected(2), "0000:01:00.0: Xid 79 (has fallen off the bus)"),
+        (seen(gpu(0), devices=[device(0), device(5, None)]), Expected(), "0000:05:00.0 is on the bus, and the driver"),
+        (Seen([device(0, None)], NONE), Expected(), "GPUs without a driver that answers (the inventory says nothing"),
+        (Seen([device(0, None)], NONE), Expected(0), "GPUs without a driver that answers (none is expected)"),
+    ],
+)
+def test_only_worse(state: Seen, expected: Expected, words: str) -> None:
+    found = judge(state, expected)
+    assert any(line.startswith(words) for line in found.worse), found
+    assert found.broken == ()
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45])
+def test_errors_of_peoples_programs_are_no_reason(number: int) -> None:
+    assert judge(seen(*TWO, xids=xid(number)), Expected(2)) == Verdict(2, (), ())
+
+
+@pytest.mark.parametrize("other", [{"slowed": ["heat (hardware)"]}, {"ecc_uncorrected": None}, {"pcie_width": None}])
+def test_what_people_cause_or_nobody_knows_is_no_reason(other: dict[str, Any]) -> None:
+    assert judge(seen(gpu(0, **other)), Expected(1)) == Verdict(1, (), ())

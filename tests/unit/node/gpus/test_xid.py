@@ -1,0 +1,63 @@
+"""The driver's errors in the kernel's log, and what only looks like one."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import xid
+
+TEXT = "NVRM: Xid (PCI:0000:41:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        (f"4,1200,98000000,-;{TEXT}", ("0000:41:00.0", 79, 98)),
+        ("3,1,5,-;NVRM: Xid (PCI:0000:C1:00.0): 48, pid='<unknown>'", ("0000:c1:00.0", 48, 0)),
+        (f"12,1200,98000000,-;{TEXT}", None),  # written by a program: facility 1
+        (f"4,1,5,-;program: {TEXT}", None),
+        ("4,1,5,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module", None),
+        ("4,1,5,-;NVRM: Xid (PCI:0000:41:00): 999999", None),
+        ("", None),
+        (";", None),
+        ("4;NVRM: Xid (PCI:0000:41:00): 79", None),
+    ],
+)
+def test_a_record(record: str, found: tuple[str, int, int] | None) -> None:
+    assert xid.parse(record) == found
+
+
+def test_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records come one by one, as the kernel gives them; one that was overwritten meanwhile is passed over."""
+    (tmp_path / "kmsg").touch()
+    again = TEXT.replace("79", "31")
+    records: list[object] = [
+        f"4,1,1000000,-;{TEXT}".encode(), OSError(errno.EPIPE, "Broken pipe"), b"6,2,2000000,-;usb 1-1: new device",
+        f"4,3,3000000,-;{TEXT}".encode(), f"4,4,4000000,-;{again}".encode(), BlockingIOError(errno.EAGAIN, "later"),
+    ]  # fmt: skip
+
+    def read(_handle: int, _size: int) -> object:
+        record = records.pop(0)
+        if isinstance(record, OSError):
+            raise record
+        return record
+
+    monkeypatch.setattr(xid.os, "read", read)
+    found = xid.read(str(tmp_path / "kmsg"))
+    monkeypatch.undo()
+    assert records == []
+    assert found == [
+        {"address": "0000:41:00.0", "xid": 31, "count": 1, "seconds": 4},
+        {"address": "0000:41:00.0", "xid": 79, "count": 2, "seconds": 3},
+    ]
+
+
+def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="missing"):
+        xid.read(str(tmp_path / "missing"))
+
+
+def test_no_error_is_both() -> None:
+    assert not set(xid.STAY_AWAY) & set(xid.WORSE)
