@@ -9,7 +9,6 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import status
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import root_facts
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 

@@ -81,6 +81,15 @@ def journal(unit: str, lines: int, run: Runner = run_command) -> str:
     return run(command).stdout.strip()
 
 
+def logged(matches: Sequence[str], lines: int, *, since: str, run: Runner = run_command) -> str:
+    """The last lines of the journal that match (journalctl(1)), with their times. Raises NodeError."""
+    command = ("journalctl", "--no-pager", "--quiet", "--output=short-iso", f"--since={since}", f"--lines={lines}")
+    done = run((*command, *matches))
+    if done.returncode != 0 and done.stderr.strip():  # 1 without a word: there is no such line
+        raise failure(command, done, "the journal cannot be read")
+    return done.stdout.strip()
+
+
 def start_command(
     unit: str, command: Sequence[str], description: str, properties: Sequence[str] = ()
 ) -> tuple[str, ...]:

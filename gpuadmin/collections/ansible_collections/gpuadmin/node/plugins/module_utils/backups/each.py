@@ -9,6 +9,7 @@ import ctypes
 import errno
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.process
 import resource
 import signal
 import time
@@ -23,14 +24,16 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 MEMORY = 6 << 30  # bytes of address space; twice what budget.MEMORY lets names take, and Python
 _PDEATHSIG = 1  # linux/prctl.h: PR_SET_PDEATHSIG
+PATIENCE = 5.0  # seconds that a process gets to be gone once it has answered or was killed
 GRACE = 60.0  # seconds that a process gets to find out by itself that its budget is spent
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Why there is no result, in words."""
+    """Why there is no result, in words. ``late``: because it took too long."""
 
     why: str
+    late: bool = False
 
 
 @dataclass
@@ -42,12 +45,18 @@ class _Running(Generic[Task]):
 
 
 def each(
-    function: Callable[[Task], Result], tasks: Sequence[Task], workers: int, seconds: float, *, grace: float = GRACE
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    workers: int,
+    seconds: float,
+    *,
+    grace: float = GRACE,
+    setting: str = " (backups.home_seconds)",
 ) -> Iterator[tuple[Task, Result | Failed]]:
     """Call ``function`` with each task, ``workers`` at a time; yield each with its result as it ends.
 
     One that goes on for longer than ``seconds`` and a grace is killed. A full disk is nobody's problem by itself:
-    that raises OSError.
+    that raises OSError. ``setting``: which of a site's the seconds are, for the words.
     """
     waiting = list(reversed(tasks))
     running: list[_Running[Task]] = []
@@ -61,7 +70,7 @@ def each(
             for one in list(running):
                 if one.answer in ready or time.monotonic() > one.end:
                     running.remove(one)
-                    yield one.task, _result(one, one.answer in ready, seconds)
+                    yield one.task, _result(one, one.answer in ready, seconds, setting)
     finally:
         for one in running:
             _stop(one)
@@ -97,10 +106,10 @@ def _child(answer: multiprocessing.connection.Connection, function: Callable[[Ta
     answer.send(outcome)
 
 
-def _result(one: _Running[Task], ready: bool, seconds: float) -> Any:
+def _result(one: _Running[Task], ready: bool, seconds: float, setting: str) -> Any:
     if not ready:
         _stop(one)
-        return Failed(f"did not end within {seconds:g} seconds (backups.home_seconds)")
+        return Failed(f"did not end within {seconds:g} seconds{setting}", late=True)
     try:
         kind, value = one.answer.recv()
     except (EOFError, OSError):
@@ -115,5 +124,7 @@ def _result(one: _Running[Task], ready: bool, seconds: float) -> Any:
 def _stop(one: _Running[Task], *, kill: bool = True) -> None:
     if kill:
         one.process.kill()
-    one.process.join(5)  # one that the kernel does not let go is not waited for
+    one.process.join(PATIENCE)
+    if one.process.exitcode is None:  # the kernel does not let it go: nor does Python wait for it at its own end
+        multiprocessing.process._children.discard(one.process)  # type: ignore[attr-defined]
     one.answer.close()

@@ -1,0 +1,127 @@
+"""Say why something does not work for somebody, or on hosts: the cause first, what to do, then where it was seen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.answers import Answers
+from gpuadmin.config.fields import USER_NAME
+from gpuadmin.config.registry import RegistryFile
+from gpuadmin.console import agree
+from gpuadmin.diagnosis.bundle import archive, contents
+from gpuadmin.diagnosis.finding import Finding, Severity
+from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
+from gpuadmin.display import make_console, styled
+from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.records import history
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+from gpuadmin.text import size_words
+
+GROUPS = ("gpu", "storage", "monitor", "backup")
+_STYLES = {Severity.STOPS: "bold red", Severity.HINDERS: "yellow", Severity.UNKNOWN: "magenta", Severity.NOTE: "dim"}
+
+
+def diagnose(options: Options, name: str | None, hosts: tuple[str, ...], bundle: str | None = None) -> int:
+    """Look at a person on all hosts, or at hosts alone, and show what is wrong. Returns the exit code.
+
+    `bundle`: a file to write the evidence to, redacted.
+    """
+    if name is not None and not USER_NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is not a login name", hint="gpuadmin list-users shows them")
+    if bundle is not None and Path(bundle).exists():
+        raise ConfigError(f"{bundle} is there already", hint="name another file; nothing is replaced")
+    with opened("diagnose", options, changes=False) as session:
+        chosen = session.site.inventory.limited(",".join(hosts)) if hosts else session.hosts
+        on = [host.name for host in chosen if set(GROUPS) & set(host.groups)]
+        if not on:
+            raise ConfigError("no host of this site is named by that", hint="gpuadmin status shows its hosts")
+        builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
+        builder.add_all(on, ["look for what is wrong"])
+        session.planned(builder.build())
+        run = session.run("diagnose", on, {"gpuadmin_person": _person(name, session.site.registry)}, check=True)
+        result, found = _result(session, run, on, name)
+        if not options.json:
+            _show(result["verdict"], found)
+        if bundle is not None:
+            result["bundle"] = _bundle(session, Path(bundle), name, found, result["facts"])
+        # what some hosts said is an answer; the exit code says the rest
+        return report(session, run, result, show=lambda: None)  # it is shown, before anybody is asked
+
+
+def _bundle(session: Session, path: Path, name: str | None, found: list[Finding], facts: Mapping[str, Any]) -> Any:
+    """List what goes into the archive, ask, and write it. Raises RefusedError."""
+    people = [user.name for user in session.site.registry.registry.users]
+    files = contents(name, found, facts, people)
+    session.console.print(f"{path} would have:" if session.options.check else f"{path} gets:")
+    for file, text in files.items():
+        session.console.print(f"  {file}  {size_words(len(text.encode()))}")
+    if not session.options.check:
+        if not session.options.yes and not (sys.stdin.isatty() and agree("Write it?")):
+            raise RefusedError("not confirmed; no archive was written", hint="give --yes where there is no terminal")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(archive(files))
+    return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
+
+
+def _person(name: str | None, registry: RegistryFile) -> dict[str, Any]:
+    if name is None:
+        return {}
+    user = registry.find(name)
+    return {"name": name} | ({} if user is None or user.uid is None else {"uid": user.uid})
+
+
+def _result(session: Session, run: RunResult, on: list[str], name: str | None) -> tuple[dict[str, Any], list[Finding]]:
+    answers = Answers.of(run.hosts, on, "diagnosis")
+    storage = session.site.settings.homes.server or next(
+        (one.name for one in session.site.inventory.group("storage")), "STORAGE"
+    )
+    homes = session.site.settings.homes
+    directory = session.site.settings.accounts.source == "directory"
+    asked = Asked(name, session.site.registry.registry, date.today(), storage, homes.export, directory)
+    times = dict.fromkeys(answers.known, time.time())
+    found = verdict(asked, answers.known, answers.unknown, times, _drift(session.site.runs, on))
+    return {
+        "person": name,
+        "verdict": first_line(asked, found, answers.known),
+        "findings": [one.document() for one in found],
+        "facts": dict(answers.known),
+        "silent": dict(answers.unknown),
+    }, found
+
+
+def _drift(runs: Path, on: list[str]) -> Mapping[str, str]:
+    """Hosts that the last look for drift found to differ, and when that was."""
+    for run, result in history(runs):
+        found = (result or {}).get("result")
+        if run["verb"] == "drift" and isinstance(found, Mapping) and isinstance(found.get("differing"), list):
+            when = f"{datetime.fromisoformat(run['started']).astimezone():%Y-%m-%d %H:%M}"
+            return {host: when for host in found["differing"] if host in on}
+    return {}
+
+
+def _show(first: str, found: list[Finding]) -> None:
+    """The verdict, its remedy, the rest in the same order, then all evidence."""
+    console = make_console(json=False)
+    causes = [one for one in found if one.severity in (Severity.STOPS, Severity.HINDERS)]
+    console.print(styled((first, "bold" if not causes else _STYLES[causes[0].severity])))
+    if causes:
+        console.print(f"  do: {causes[0].todo}")
+    rest = [one for one in found if not causes or one is not causes[0]]
+    for one in rest:
+        console.print(styled((f"{one.severity}", _STYLES[one.severity]), f": {one.line}"))
+        console.print(f"  do: {one.todo}")
+    evidence = [line for one in found for line in one.evidence]
+    if evidence:
+        console.print("Seen:")
+        for line in dict.fromkeys(evidence):
+            console.print(f"  {line}")

@@ -1,0 +1,139 @@
+"""Somebody's account on a host: as NSS has it, as shadow has it, and as gpuadmin wants it here."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import time
+from typing import Any
+
+from ..accounts import desired as desired_accounts
+from ..errors import NodeError
+from ..run import Runner, run_command
+from ..textdb import Table, decode, number
+from ..unit import logged
+from . import keys
+from .subject import LARGEST_FILE, Subject, read_small, short
+
+NOLOGIN = ("run/nologin", "etc/nologin", "var/run/nologin")
+#: What `sshd -T` says that decides who may log in.
+ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthentication", "authorizedkeysfile", "usepam")
+SSHD_LINES = 200
+KEPT_LINES = 8
+SINCE = "-3days"
+
+
+def account(subject: Subject) -> dict[str, Any]:
+    """``passwd`` None: this host does not know the name. ``shadow`` None: it has no line there (a directory)."""
+    name = subject.name or ""
+    found: dict[str, Any] = {"passwd": None, "today": int(time.time() // 86400), "nologin": nologin(subject)}
+    try:
+        entry = pwd.getpwnam(name) if subject.root == "/" else _passwd(subject, name)
+    except KeyError:
+        entry = None
+    if entry is not None:
+        shell = subject.path(entry.pw_shell)
+        found["passwd"] = {
+            "uid": entry.pw_uid,
+            "gid": entry.pw_gid,
+            "home": short(entry.pw_dir),
+            "shell": short(entry.pw_shell),
+            "shell_runs": os.path.isfile(shell) and os.access(shell, os.X_OK),
+            "shell_lets_in": not entry.pw_shell.endswith(("/nologin", "/false")),
+        }
+    found["shadow"] = _shadow(subject, name)
+    found["others"] = _others(subject, name)
+    found["wanted"] = _wanted(subject, name)
+    found["groups"] = _groups(entry) if entry is not None and subject.root == "/" else []
+    return found
+
+
+def _passwd(subject: Subject, name: str) -> pwd.struct_passwd:
+    fields = Table.parse("passwd", _text(subject, "etc/passwd")).get(name)
+    if fields is None:
+        raise KeyError(name)
+    return pwd.struct_passwd((fields[0], "x", int(fields[2]), int(fields[3]), *fields[4:7]))
+
+
+def _text(subject: Subject, name: str) -> str:
+    return decode(read_small(subject.path(name), most=64 << 20))  # root's own; thousands of people fit
+
+
+def _shadow(subject: Subject, name: str) -> dict[str, Any] | None:
+    fields = Table.parse("shadow", _text(subject, "etc/shadow")).get(name)
+    if fields is None:
+        return None
+    return {"locked": fields[1].startswith("!"), "expires": number(fields[7])}
+
+
+def _others(subject: Subject, name: str) -> list[str]:
+    """Who else has the uid that the site gives this person."""
+    if subject.uid is None:
+        return []
+    rows = Table.parse("passwd", _text(subject, "etc/passwd")).entries()
+    return [fields[0] for fields in rows if number(fields[2]) == subject.uid and fields[0] != name][:5]
+
+
+def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
+    """What gpuadmin was last told of this person on this host; None: nothing."""
+    found = desired_accounts.load(subject.path(subject.state)).records.get(name)
+    if found is None:
+        return None
+    user = found.user
+    return {"uid": user.uid, "locked": user.locked, "expires": user.expires, "docker": user.docker}
+
+
+def _groups(entry: pwd.struct_passwd) -> list[str]:
+    names = []
+    for gid in os.getgrouplist(entry.pw_name, entry.pw_gid)[:50]:
+        try:
+            names.append(grp.getgrgid(gid).gr_name)
+        except KeyError:
+            names.append(str(gid))
+    return names
+
+
+def nologin(subject: Subject) -> str | None:
+    """What keeps everybody but root out (pam_nologin(8)), in its own words; None: nothing does."""
+    for name in NOLOGIN:
+        try:
+            return short(read_small(subject.path(name), most=4096).decode("utf-8", "replace") or "(without a reason)")
+        except FileNotFoundError:
+            continue
+        except (OSError, NodeError) as error:
+            return short(error)
+    return None
+
+
+def sshd_keys(subject: Subject) -> dict[str, Any]:
+    """The keys that gpuadmin wrote here, and what sshd's settings say of this person."""
+    name = subject.name or ""
+    return {"site": keys.of_site(subject, name), "settings": settings(name) if subject.root == "/" else {}}
+
+
+def settings(name: str, run: Runner = run_command) -> dict[str, str]:
+    """What sshd would apply to this person, of what decides whether they get in."""
+    done = run(("/usr/sbin/sshd", "-T", "-C", f"user={name},host=localhost,addr=127.0.0.1"))
+    if done.returncode != 0:
+        raise NodeError(f"sshd does not accept its own settings: {short(done.stderr.strip().splitlines()[-1:])}")
+    found: dict[str, str] = {}
+    for line in done.stdout[:LARGEST_FILE].splitlines():
+        key, _, value = line.partition(" ")
+        if key in ASKED:
+            found[key] = short(f"{found[key]} {value}" if key in found else value)
+    return found
+
+
+def sshd_words(subject: Subject) -> dict[str, Any]:
+    """What sshd last wrote of this person. Only root's own processes count: anybody may write in its name."""
+    name = subject.name or ""
+    return {"lines": about(name, logged(("_UID=0", "SYSLOG_IDENTIFIER=sshd", "SYSLOG_IDENTIFIER=sshd-session"),
+                                        SSHD_LINES, since=SINCE))}  # fmt: skip
+
+
+def about(name: str, text: str) -> list[str]:
+    """The last lines that name somebody, and those of strict modes about their home."""
+    wanted = re.compile(rf"(?:(?:user|for|account|of) '?|/){re.escape(name)}(?![\w-])", re.IGNORECASE)
+    return [short(line) for line in text.splitlines() if wanted.search(line)][-KEPT_LINES:]

@@ -1,0 +1,78 @@
+"""All parts of a diagnosis, each in a process of its own with a deadline: one that hangs is unknown, no other is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ..backups.each import Failed, each
+from ..errors import NodeError
+from . import account, docker, home, host, sessions
+from .subject import Subject, confine
+
+SECONDS = 3.0  # the whole answer is to be there within five, Ansible's own time included
+
+Part = Callable[[Subject], object]
+#: What a host is asked about itself; `homes` and `mount` are of whoever has a home.
+HOST: Mapping[str, Part] = {
+    "mount": home.mount,
+    "homes": home.homes,
+    "memory": host.memory,
+    "disks": host.disks,
+    "clock": host.clock,
+    "names": host.names,
+    "units": host.units,
+    "reboot": host.reboot,
+    "image": host.image,
+    "gpus": host.gpus,
+}
+#: What it is asked about a person, where people log in.
+PERSON: Mapping[str, Part] = {
+    "account": account.account,
+    "keys": account.sshd_keys,
+    "sshd": account.sshd_words,
+    "home": home.home,
+    "sessions": sessions.sessions,
+    "docker": docker.docker,
+    "containers": docker.containers,
+}
+#: What a host is asked about a person where nobody logs in: the storage host has the home.
+ELSEWHERE = ("account", "home")
+
+
+def parts(subject: Subject) -> dict[str, Part]:
+    """Which parts a host is asked for."""
+    found = dict(HOST)
+    if not subject.node:
+        del found["gpus"], found["image"]
+    if subject.name is not None:
+        found.update({name: part for name, part in PERSON.items() if subject.node or name in ELSEWHERE})
+    return found
+
+
+def collect(subject: Subject, *, seconds: float = SECONDS, chosen: Mapping[str, Part] | None = None) -> dict[str, Any]:
+    """The facts by part, and ``unknown``: part → why it could not be looked at. ``late``: those that did not answer."""
+    wanted = parts(subject) if chosen is None else dict(chosen)
+    facts: dict[str, Any] = {"node": subject.node, "unknown": {}, "late": []}
+    look = partial(_look, wanted=wanted, subject=subject)
+    for name, found in each(look, list(wanted), len(wanted), seconds, grace=0, setting=""):
+        if not isinstance(found, Failed):
+            facts[name] = found
+            continue
+        facts["unknown"][name] = found.why
+        if found.late:
+            facts["late"].append(name)
+    facts["late"].sort()
+    return facts
+
+
+def _look(name: str, *, wanted: Mapping[str, Part], subject: Subject) -> object:
+    confine()
+    os.chdir("/")
+    try:
+        return wanted[name](subject)
+    except OSError as error:  # a full disk, too, is what is asked about, and no end of the whole
+        where = f"{error.filename}: " if error.filename else ""
+        raise NodeError(f"{where}{error.strerror or error}") from None

@@ -1,0 +1,203 @@
+"""Somebody's own Docker: place, subordinate ids, socket, daemon, and containers that ended.
+
+The daemon is the person's: it is asked as them, through their socket, with bounds on time and size, and only where it
+runs already, because to ask starts it. What it answers is whatever they like.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..accounts.subids import parse as parse_ranges
+from ..errors import NodeError
+from ..textdb import decode
+from ..unit import logged
+from .sessions import CGROUP, cgroup_alive, uid_of
+from .subject import Subject, read_small, short
+
+SECONDS = 1.5  # for one question to a daemon
+LARGEST_ANSWER = 1 << 20
+MOST_CONTAINERS = 5
+SINCE = "-1day"
+COMPLAINT = re.compile(r"level=(?:error|fatal)|failed|error|cannot|denied|no space|not found", re.IGNORECASE)
+HARMLESS = re.compile(r"level=(?:info|debug|warning)")  # a daemon says "error" of what it does without
+
+
+def docker(subject: Subject) -> dict[str, Any]:
+    """All but what the daemon says."""
+    name, uid = subject.name or "", uid_of(subject)
+    found: dict[str, Any] = {
+        "place": subject.docker,
+        "data": None,
+        "subids": None,
+        "socket": None,
+        "daemon": False,
+        "words": [],
+    }
+    if subject.docker is None or uid is None:
+        return found
+    found["subids"] = {kind: _subids(subject, kind, name, uid) for kind in ("subuid", "subgid")}
+    found["data"] = _data(subject, os.path.join(subject.docker, name))
+    space = os.statvfs(_above(subject.path(subject.docker)))
+    found["free"], found["bytes"] = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
+    found["inodes_free"] = space.f_favail if space.f_files else None
+    found["socket"] = _socket(subject.path(f"run/user/{uid}/docker.sock"), uid)
+    found["installed"] = os.path.exists(subject.path("usr/bin/dockerd")) or os.path.exists(
+        subject.path("usr/sbin/dockerd")
+    )
+    found["daemon"] = cgroup_alive(uid, "docker.service", subject.path(CGROUP))
+    if subject.root == "/":
+        found["words"] = _words(uid)
+    return found
+
+
+def _above(path: str) -> str:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _subids(subject: Subject, kind: str, name: str, uid: int) -> int:
+    """How many subordinate ids somebody has here."""
+    text = decode(read_small(subject.path(f"etc/{kind}"), most=64 << 20))
+    return sum(one.count for one in parse_ranges(text) if one.owner in (name, str(uid)) and not one.problem)
+
+
+def _data(subject: Subject, path: str) -> dict[str, Any] | None:
+    try:
+        facts = os.lstat(subject.path(path))
+    except FileNotFoundError:
+        return None
+    return {"path": path, "directory": stat.S_ISDIR(facts.st_mode), "uid": facts.st_uid}
+
+
+def _socket(path: str, uid: int) -> str:
+    """``ok``, ``missing``, or what else is there."""
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return "missing"
+    if not stat.S_ISSOCK(facts.st_mode):
+        return "is no socket"
+    return "ok" if facts.st_uid == uid else f"belongs to uid {facts.st_uid}"
+
+
+def _words(uid: int) -> list[str]:
+    """What the daemon and its person's manager last complained of."""
+    text = logged((f"_UID={uid}", "_SYSTEMD_USER_UNIT=docker.service", "+", f"_UID={uid}", "USER_UNIT=docker.service"),
+                  60, since=SINCE)  # fmt: skip
+    return [short(line) for line in text.splitlines() if COMPLAINT.search(line) and not HARMLESS.search(line)][-4:]
+
+
+def containers(subject: Subject) -> dict[str, Any]:
+    """Containers that ended badly: {"asked": whether a daemon was, "ended": […]}. Raises NodeError, OSError."""
+    uid = uid_of(subject)
+    if subject.docker is None or uid is None or not cgroup_alive(uid, "docker.service", subject.path(CGROUP)):
+        return {"asked": False, "ended": []}
+    path = subject.path(f"run/user/{uid}/docker.sock")
+    listed = ask(path, uid, '/containers/json?all=1&limit=40&filters={"status":["exited","dead","restarting"]}')
+    ended = []
+    for one in listed[:40] if isinstance(listed, list) else []:
+        identity = one.get("Id") if isinstance(one, dict) else None
+        if not isinstance(identity, str) or not re.fullmatch(r"[0-9a-f]{12,64}", identity):
+            continue
+        ended.append(end_of(ask(path, uid, f"/containers/{identity}/json")))
+        if len(ended) == MOST_CONTAINERS:
+            break
+    return {"asked": True, "ended": [one for one in ended if one["code"] or one["oom"] or one["error"]]}
+
+
+def end_of(found: object) -> dict[str, Any]:
+    """How a container ended, of what its daemon says; whatever it says, this is small and plain."""
+    top: dict[str, Any] = found if isinstance(found, dict) else {}
+    state = top.get("State")
+    state = state if isinstance(state, dict) else {}
+    code = state.get("ExitCode")
+    return {
+        "name": short(top.get("Name", "?"), 60).lstrip("/"),
+        "code": code if isinstance(code, int) and -1 <= code <= 255 else None,
+        "oom": state.get("OOMKilled") is True,
+        "error": short(state.get("Error") or "", 200),
+        "finished": short(state.get("FinishedAt") or "", 40),
+    }
+
+
+@contextmanager
+def acting_as(uid: int, gid: int) -> Iterator[None]:
+    """As somebody, for files and sockets. The real uid stays root's: they can neither end nor trace us."""
+    groups = os.getgroups()
+    os.setgroups([gid])
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def ask(path: str, uid: int, question: str, seconds: float = SECONDS) -> Any:
+    """Ask a daemon over its socket as its person, and return what its JSON says. Raises NodeError, OSError."""
+    end = time.monotonic() + seconds
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(seconds)
+        if os.geteuid() == 0:
+            with acting_as(uid, uid):
+                channel.connect(path)
+        else:
+            channel.connect(path)
+        target = question.replace('"', "%22").replace("{", "%7B").replace("}", "%7D")
+        channel.sendall(f"GET {target} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
+        found = bytearray()
+        while True:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise NodeError(f"the daemon did not answer within {seconds:g} s")
+            channel.settimeout(left)
+            try:
+                part = channel.recv(65536)
+            except socket.timeout:
+                raise NodeError(f"the daemon did not answer within {seconds:g} s") from None
+            if not part:
+                break
+            found += part
+            if len(found) > LARGEST_ANSWER:
+                raise NodeError("the daemon's answer has no end")
+    return _body(bytes(found))
+
+
+def _body(answer: bytes) -> Any:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    words = head.split(None, 2)
+    if len(words) < 2 or words[1] != b"200":
+        raise NodeError(f"the daemon answered {short(head[:100].decode('latin-1'))}")
+    if b"chunked" in head.lower():
+        body = _unchunked(body)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise NodeError("the daemon's answer cannot be read") from None
+
+
+def _unchunked(body: bytes) -> bytes:
+    whole = bytearray()
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        try:
+            length = int(size.split(b";")[0], 16)
+        except ValueError:
+            break
+        if length <= 0:
+            break
+        whole += rest[:length]
+        body = rest[length + 2 :]
+    return bytes(whole)

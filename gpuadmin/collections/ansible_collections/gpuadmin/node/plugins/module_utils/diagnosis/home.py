@@ -1,0 +1,68 @@
+"""Somebody's home, and the file system that it is on. A file server that is away holds only the part that asks it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from typing import Any
+
+from ..lookup import owner
+from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from . import keys
+from .subject import Subject
+
+
+def mount(subject: Subject, mountinfo: str | None = None) -> dict[str, Any]:
+    """What the homes are on, by the kernel's table of mounts alone: no server is asked."""
+    found = nearest(subject.homes, parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo))
+    if found is None:
+        return {"point": None, "type": None, "source": None, "network": False, "read_only": False}
+    return {
+        "point": found.point,
+        "type": found.fstype,
+        "source": found.source,
+        "network": NETWORK.match(found.fstype) is not None,
+        "read_only": "ro" in found.options.split(","),
+    }
+
+
+def homes(subject: Subject) -> dict[str, Any]:
+    """How long the file system of the homes takes to answer, and what is left on it. Raises OSError: it is stale."""
+    begun = time.monotonic()
+    os.stat(os.path.join(subject.path(subject.homes), "."))  # the dot makes an automount mount
+    space = os.statvfs(subject.path(subject.homes))
+    return {
+        "milliseconds": round((time.monotonic() - begun) * 1000, 1),
+        "mount": mount(subject),
+        "bytes": space.f_blocks * space.f_frsize,
+        "free": space.f_bavail * space.f_frsize,
+        "inodes": space.f_files,
+        "inodes_free": space.f_favail,
+    }
+
+
+def home(subject: Subject) -> dict[str, Any]:
+    """One home: what is at its place, whose it is, and the keys in it. Nothing below it is counted."""
+    name = subject.name or ""
+    path, place = os.path.join(subject.homes, name), os.path.join(subject.path(subject.homes), name)
+    begun = time.monotonic()
+    try:
+        facts = os.lstat(place)
+    except FileNotFoundError:
+        return {"path": path, "kind": None}
+    except OSError as error:
+        return {"path": path, "kind": "stale" if error.errno == errno.ESTALE else "error", "error": error.strerror}
+    kind = "directory" if stat.S_ISDIR(facts.st_mode) else "link" if stat.S_ISLNK(facts.st_mode) else "file"
+    found: dict[str, Any] = {
+        "path": path,
+        "kind": kind,
+        "uid": facts.st_uid,
+        "owner": owner(facts.st_uid),
+        "mode": stat.S_IMODE(facts.st_mode),
+        "milliseconds": round((time.monotonic() - begun) * 1000, 1),
+    }
+    if kind == "directory":
+        found["keys"] = keys.of_home(place, facts.st_uid if subject.uid is None else subject.uid, path)
+    return found

@@ -1,0 +1,110 @@
+"""What is wrong with a host itself: memory, disks, clock, names, units, a reboot that is due, GPUs without a driver."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from typing import Any
+
+from .. import status
+from ..images import root_facts
+from ..images.places import Places
+from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
+from ..paths import RUN
+from ..run import run_command
+from ..unit import logged
+from .subject import Subject, numbers, read_small, short
+
+MEMINFO = "proc/meminfo"
+#: File systems that hold nothing of anybody's, or are in memory.
+NO_DISK = re.compile(
+    r"(proc|sysfs|devtmpfs|devpts|cgroup2?|bpf|tracefs|debugfs|securityfs|pstore|mqueue|hugetlbfs|configfs|fusectl|"
+    r"autofs|binfmt_misc|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|iso9660)\Z"
+)
+MOST_DISKS = 20
+REBOOT = ("run/reboot-required", "var/run/reboot-required")
+
+
+def memory(subject: Subject) -> dict[str, Any]:
+    """Bytes of memory and swap, and the kernel's last kills because it ran out."""
+    known = dict(numbers(read_small(subject.path(MEMINFO)).decode("ascii", "replace")))
+    keys = {"total": "MemTotal", "available": "MemAvailable", "swap": "SwapTotal", "swap_free": "SwapFree"}
+    found: dict[str, Any] = {key: known.get(name, 0) * 1024 for key, name in keys.items()}
+    found["kills"] = []
+    if subject.root == "/":
+        lines = logged(("_TRANSPORT=kernel", "PRIORITY=3"), 200, since="-1day").splitlines()
+        found["kills"] = [short(line) for line in lines if "Killed process" in line][-3:]
+    return found
+
+
+def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]]:
+    """Local file systems: bytes and inodes, all and free. What is on a server is another part's."""
+    found: dict[str, dict[str, Any]] = {}
+    for mount in parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo):
+        mine = mount.point in ("/", "/run", "/tmp") or not mount.point.startswith(("/run/", "/proc/", "/sys/", "/dev"))
+        if NO_DISK.match(mount.fstype) or NETWORK.match(mount.fstype) or not mine or mount.source in found:
+            continue
+        try:
+            space = os.statvfs(mount.point)
+        except OSError:
+            continue  # hidden below another mount
+        if not space.f_blocks:
+            continue
+        key = mount.source if mount.source.startswith("/") else mount.point
+        found.setdefault(key, {
+            "mount": mount.point, "type": mount.fstype, "read_only": bool(space.f_flag & os.ST_RDONLY),
+            "bytes": space.f_blocks * space.f_frsize, "free": space.f_bavail * space.f_frsize,
+            "inodes": space.f_files, "inodes_free": space.f_favail,
+        })  # fmt: skip
+        if len(found) == MOST_DISKS:
+            break
+    return list(found.values())
+
+
+def clock(_subject: Subject) -> dict[str, Any]:
+    """Seconds since 1970 here, and whether something keeps them right (timedatectl(1)); None: not known."""
+    now = time.time()
+    try:
+        done = run_command(("timedatectl", "show", "--property=NTPSynchronized", "--value"), seconds=2)
+        text = done.stdout.strip()
+    except OSError:
+        text = ""
+    return {"seconds": now, "synchronized": {"yes": True, "no": False}.get(text)}
+
+
+def names(subject: Subject) -> dict[str, Any]:
+    """By server that this host must find: how long its name took, or why it has no address."""
+    found: dict[str, Any] = {}
+    for name in subject.servers[:10]:
+        begun = time.monotonic()
+        try:
+            socket.getaddrinfo(name, None)
+            problem = None
+        except (OSError, UnicodeError) as error:
+            problem = short(getattr(error, "strerror", None) or error)
+        found[name] = {"milliseconds": round((time.monotonic() - begun) * 1000, 1), "problem": problem}
+    return found
+
+
+def units(_subject: Subject) -> list[str]:
+    """Units of the system that failed."""
+    return [short(one, 80) for one in root_facts.failed_units()[:20]]
+
+
+def reboot(subject: Subject) -> dict[str, Any]:
+    """Whether packages ask for a reboot, and since when this host runs."""
+    asked = any(os.path.exists(subject.path(name)) for name in REBOOT)
+    up = float(read_small(subject.path("proc/uptime")).split()[0])
+    return {"asked": asked, "uptime": round(up), "kernel": os.uname().release}
+
+
+def image(subject: Subject) -> dict[str, Any] | None:
+    """What this node runs and boots next; None where it has no images."""
+    return status.image(Places(top=f"{RUN}/look")) if subject.node else None
+
+
+def gpus(subject: Subject) -> list[str]:
+    """The GPUs on the PCI bus, each with its driver. What only a driver knows is asked elsewhere: it may hang."""
+    return status.gpus() if subject.node else []

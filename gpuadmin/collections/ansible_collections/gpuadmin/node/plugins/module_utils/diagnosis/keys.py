@@ -1,0 +1,132 @@
+"""Which keys sshd would take for somebody, and why not the others (sshd(8), AUTHORIZED_KEYS FILE FORMAT; StrictModes).
+
+Of a key only its kind and its fingerprint are reported.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import hashlib
+import os
+import stat
+from typing import Any
+
+from ..errors import NodeError
+from ..fields import KEY_TYPES
+from .subject import LARGEST_FILE, Subject, read_small
+
+MOST_KEYS = 50
+SMALLEST_RSA = 1024  # bits: sshd's RequiredRSASize where nothing else is set
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def of_site(subject: Subject, name: str) -> dict[str, Any]:
+    """The keys that gpuadmin wrote to this host: they need no home."""
+    path = os.path.join(subject.state, "keys", name)
+    try:
+        data = read_small(subject.path(path))
+    except FileNotFoundError:
+        return {"path": path, "problem": "is missing", "keys": []}
+    except (OSError, NodeError) as error:
+        return {"path": path, "problem": _why(error), "keys": []}
+    return {"path": path, "problem": None, "keys": parse(data)}
+
+
+def of_home(home: str, uid: int, named: str) -> dict[str, Any]:
+    """The keys in somebody's home, as sshd's StrictModes judges them: home, .ssh and file are theirs or root's alone.
+
+    Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
+    """
+    found: dict[str, Any] = {"path": f"{named}/.ssh/authorized_keys", "problem": None, "keys": []}
+    opened: list[int] = []
+    try:
+        directory = None
+        for name in (home, ".ssh"):
+            directory = os.open(name, DIRECTORY, dir_fd=directory)
+            opened.append(directory)
+            problem = _strict(os.fstat(directory), uid)
+            if problem:
+                found["problem"] = f"{named if name == home else named + '/.ssh'} {problem}"
+        facts = os.stat("authorized_keys", dir_fd=directory, follow_symlinks=False)
+        if not found["problem"]:
+            found["problem"] = _strict(facts, uid)
+        found["keys"] = parse(read_small("authorized_keys", directory))
+    except FileNotFoundError:
+        found["problem"] = "is missing"
+    except (OSError, NodeError) as error:
+        found["problem"] = _why(error)
+    finally:
+        for one in opened:
+            os.close(one)
+    return found
+
+
+def _strict(facts: os.stat_result, uid: int) -> str | None:
+    """Why sshd does not trust a file or directory for somebody, or None."""
+    if facts.st_uid not in (0, uid):
+        return f"belongs to uid {facts.st_uid}"
+    if facts.st_mode & 0o022:
+        return f"has mode {stat.S_IMODE(facts.st_mode):04o}: others may write it"
+    return None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return "is a symbolic link" if error.errno in (errno.ELOOP, errno.ENOTDIR) else str(error.strerror)
+    return str(error)
+
+
+def parse(data: bytes) -> list[dict[str, Any]]:
+    """Given the content of a file of keys, return for each line of a key its kind, fingerprint and problem."""
+    found = []
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            found.append({"line": number, **key(text)})
+        if len(found) == MOST_KEYS:
+            break
+    if len(data) >= LARGEST_FILE:
+        found.append({"line": 0, "kind": None, "fingerprint": None, "problem": "is not read: the file is too large"})
+    return found
+
+
+def key(line: str) -> dict[str, Any]:
+    """One line: ``kind``, ``fingerprint`` (as ssh-keygen -l has it), ``problem`` (None: sshd can take it)."""
+    words = line.split()
+    at = next((place for place, word in enumerate(words) if word in KEY_TYPES or word == "ssh-dss"), None)
+    answer: dict[str, Any] = {"kind": None, "fingerprint": None, "problem": None}
+    if at is None:
+        private = "PRIVATE KEY" in line
+        return {**answer, "problem": "is a private key" if private else "is no public key that sshd knows"}
+    answer["kind"] = words[at]
+    if at + 1 >= len(words):
+        return {**answer, "problem": "has no key after its kind"}
+    try:
+        blob = base64.b64decode(words[at + 1], validate=True)
+    except (binascii.Error, ValueError):
+        return {**answer, "problem": "is cut or damaged: its text is not base64"}
+    problem = _blob_problem(words[at], blob)
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return {**answer, "fingerprint": f"SHA256:{digest}", "options": at > 0, "problem": problem}
+
+
+def _blob_problem(kind: str, blob: bytes) -> str | None:
+    parts = []
+    rest = blob
+    while len(rest) >= 4:
+        size = int.from_bytes(rest[:4], "big")
+        if size > len(rest) - 4:
+            break
+        parts.append(rest[4 : 4 + size])
+        rest = rest[4 + size :]
+    if rest or not parts:
+        return "is cut or damaged: it ends in the middle"
+    if parts[0] != kind.encode():
+        return "is damaged: it is of another kind than its line says"
+    if kind == "ssh-dss":
+        return "is a DSA key, which sshd does not take any more"
+    if kind == "ssh-rsa" and len(parts) > 2 and len(parts[2].lstrip(b"\0")) * 8 < SMALLEST_RSA:
+        return f"is an RSA key of less than {SMALLEST_RSA} bits"
+    return None

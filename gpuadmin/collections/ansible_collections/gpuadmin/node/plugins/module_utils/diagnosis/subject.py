@@ -1,0 +1,106 @@
+"""Whom and what a diagnosis is about, and what the parts of it share."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..errors import NodeError
+from ..fields import CONTROL, quoted, valid_name, whole_number
+from ..paths import STATE
+
+LONGEST_TEXT = 300  # characters of a foreign text in a report
+LARGEST_FILE = 256 << 10  # bytes that are read of a file that a person may have written
+MEMORY = 1 << 30  # bytes of address space for one part: what a person makes large ends that part alone
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``name``: None where only the host is asked about. ``uid``: by users.yml; None where it has none.
+
+    ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
+    or addresses that this host must be able to find. ``root``: where the host's files are; tests have another one.
+    """
+
+    name: str | None = None
+    uid: int | None = None
+    homes: str = "/home"
+    docker: str | None = None
+    node: bool = True
+    state: str = STATE
+    servers: tuple[str, ...] = ()
+    root: str = "/"
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name.lstrip("/"))
+
+
+def parse(raw: Mapping[str, object]) -> Subject:
+    """Given the module's arguments, return what is asked about. Raises NodeError for what nobody should ask."""
+    name, uid = raw.get("name"), raw.get("uid")
+    if name is not None and not valid_name(name):
+        raise NodeError(f"the name {quoted(name)} is refused")
+    number = None if uid is None else whole_number(uid)
+    if uid is not None and (number is None or number < 1):
+        raise NodeError(f"the uid {quoted(uid)} is refused")
+    servers = raw.get("servers") or ()
+    return Subject(
+        name=None if name is None else str(name),
+        uid=number,
+        homes=str(raw.get("homes") or "/home"),
+        docker=None if raw.get("docker") is None else str(raw["docker"]),
+        node=bool(raw.get("node", True)),
+        state=str(raw.get("state_directory") or STATE),
+        servers=tuple(str(one) for one in servers) if isinstance(servers, (list, tuple)) else (),
+    )
+
+
+def short(text: object, most: int = LONGEST_TEXT) -> str:
+    """Foreign text for a report: one line, without what a terminal obeys, of bounded length."""
+    plain = CONTROL.sub("?", str(text).replace("\n", " ")).strip()
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def confine() -> None:
+    """In a process of its own: what it reads is bounded, and its output is not the module's.
+
+    One that hangs in the kernel keeps no connection open.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+
+
+def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:
+    """The beginning of a regular file, at most ``most`` bytes. No link is followed, no pipe waited for.
+
+    Raises OSError; NodeError for what is no regular file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    handle = os.open(path, flags, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise NodeError("is not a regular file")
+        found = b""
+        while len(found) < most:
+            part = os.read(handle, most - len(found))
+            if not part:
+                break
+            found += part
+        return found
+    finally:
+        os.close(handle)
+
+
+def numbers(text: str) -> Iterator[tuple[str, int]]:
+    """The lines ``key value`` or ``key: value kB`` of a file of the kernel's."""
+    for line in text.splitlines():
+        words = line.replace(":", " ").split()
+        if len(words) >= 2 and words[1].isdecimal():
+            yield words[0], int(words[1])

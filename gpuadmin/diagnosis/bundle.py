@@ -1,0 +1,94 @@
+"""A diagnosis as an archive for whoever helps. It is made from what is named here; what is not named does not go in.
+
+No keys or fingerprints, no addresses, no names of people, no command lines, nothing that a person's daemon or journal
+says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuadmin.diagnosis.finding import Finding
+
+PERSON = "PERSON"
+README = """A diagnosis by gpuadmin.
+
+Left out: ssh keys and fingerprints, mail and network addresses, names of people, command lines, names and messages of
+containers, what journals say. The person who was asked about is called PERSON.
+"""
+#: Of each part of a host's facts, the keys that are taken; None: all of it, which is numbers and the host's own words.
+TAKEN: Mapping[str, tuple[str, ...] | None] = {
+    "node": None, "late": None, "unknown": None, "mount": None, "homes": None, "disks": None, "clock": None,
+    "names": None, "units": None, "reboot": None, "image": None, "gpus": None,
+    "memory": ("total", "available", "swap", "swap_free"),
+    "account": ("passwd", "shadow", "today", "nologin", "wanted", "groups"),
+    "home": ("path", "kind", "uid", "owner", "mode", "milliseconds", "error"),
+    "sessions": ("manager", "sessions", "linger", "runtime", "slice"),
+    "docker": ("place", "data", "subids", "socket", "installed", "daemon", "free", "bytes", "inodes_free"),
+    "containers": ("asked",),
+}  # fmt: skip
+#: Findings whose sentence quotes a person's daemon, journal or container: only their code goes in.
+QUOTING = ("container", "docker-daemon", "sshd")
+_MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
+_KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]*|SHA256:[A-Za-z0-9+/]+")
+_ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]*")
+
+
+def contents(
+    name: str | None, found: Iterable[Finding], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
+) -> dict[str, str]:
+    """Given a diagnosis, return the files of its archive by name. `people`: names that must not be in it."""
+    files = {"README.txt": README}
+    findings = [_finding(one) for one in found]
+    files["findings.json"] = json.dumps(findings, indent=1, ensure_ascii=False)
+    for host, parts in facts.items():
+        files[f"hosts/{host}.json"] = json.dumps(_host(parts), indent=1, ensure_ascii=False)
+    others = [one for one in people if one != name]
+    return {file: redacted(text, name, others) for file, text in files.items()}
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    known: dict[str, Any] = {"code": one.code, "severity": str(one.severity), "hosts": list(one.hosts)}
+    return known if one.code.startswith(QUOTING) else {**known, "cause": one.cause}
+
+
+def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
+    taken: dict[str, Any] = {}
+    for part, keys in TAKEN.items():
+        known = parts.get(part)
+        if part in parts and keys is not None and isinstance(known, Mapping):
+            taken[part] = {key: known[key] for key in keys if key in known}
+        elif part in parts:
+            taken[part] = known
+    site = (parts.get("keys") or {}).get("site")
+    if site:
+        taken["keys"] = [{"kind": key["kind"], "problem": key["problem"]} for key in site["keys"]]
+    return taken
+
+
+def redacted(text: str, name: str | None, others: Iterable[str]) -> str:
+    """Given a text, return it without mail addresses, keys, network addresses and names of people."""
+    for pattern, word in ((_MAIL, "MAIL"), (_KEY, "KEY"), (_ADDRESS, "ADDRESS")):
+        text = pattern.sub(word, text)
+    if name is not None:
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", PERSON, text)
+    rest = [re.escape(one) for one in others if len(one) > 2]
+    return re.sub(rf"(?<![\w-])(?:{'|'.join(rest)})(?![\w-])", "SOMEBODY", text) if rest else text
+
+
+def archive(files: Mapping[str, str]) -> bytes:
+    """The files as a .tar.gz, in which nothing says who made it or where."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed, tarfile.open(fileobj=squeezed, mode="w") as tar:
+        for name, text in files.items():
+            data = text.encode()
+            entry = tarfile.TarInfo(f"diagnosis/{name}")
+            entry.size, entry.mode = len(data), 0o600
+            tar.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()

@@ -1,0 +1,105 @@
+"""`gpuadmin diagnose` on broken hosts: the first line names the cause, and nothing is changed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+
+pytestmark = pytest.mark.lab
+#: A node's root is read-only; whoever breaks something in it has opened it before.
+OPEN = "btrfs property set -ts / ro false"
+#: What it must not touch: accounts, homes, units, and who runs what.
+STATE = (
+    "cat /etc/passwd /etc/shadow /etc/subuid; ls -la /home/minji /local/.docker; ls /run/user /var/lib/systemd/linger"
+)
+
+
+def diagnose(cluster: Cluster, *arguments: str, code: int = 0) -> tuple[str, list[str]]:
+    """The first line, and the codes of all findings."""
+    result = cluster.gpuadmin("diagnose", *arguments, code=code)["result"]
+    return result["verdict"], [one["code"] for one in result["findings"]]
+
+
+@pytest.fixture
+def minji(cluster: Cluster) -> Cluster:
+    cluster.add("minji")
+    return cluster
+
+
+@pytest.mark.story("diagnose")
+def test_the_cause_comes_first_and_nothing_is_changed(minji: Cluster) -> None:
+    line, codes = diagnose(minji, "minji")
+    assert line == "nothing is wrong on node1, node2, storage1 as far as gpuadmin sees: minji can log in", codes
+    minji.admin("node1", f"{OPEN}; usermod -L minji")
+    before = minji.admin("node1", STATE)
+    line, codes = diagnose(minji, "minji")
+    assert line == "node1: minji's account is locked there, and not in users.yml"
+    assert codes[0] == "locked-here"
+    assert minji.admin("node1", STATE) == before
+    assert diagnose(minji, "minji", "--host", "node2")[0].startswith("nothing is wrong on node2")
+    assert diagnose(minji, "--host", "node1")[0].startswith("nothing is wrong on node1")
+
+
+#: What is done to node1, and what the first line then has.
+FAULTS = {
+    "sshd lets others in": (
+        "echo AllowUsers gpuadmin jiho >/etc/ssh/sshd_config.d/50-test.conf && systemctl reload ssh",
+        "sshd lets minji not in (AllowUsers)",
+    ),
+    "the key did not arrive": ("rm /var/lib/gpuadmin/keys/minji", "minji's keys of users.yml are not there"),
+    "the user manager fails": (
+        "D=/run/systemd/system/user@20000.service.d; mkdir -p $D && "
+        "printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >$D/test.conf && "
+        "systemctl daemon-reload && ! systemctl start user@20000.service",
+        "minji's user manager failed",
+    ),
+    "subordinate ids are gone": ("sed -i /minji/d /etc/subuid", "minji has too few subordinate ids: /etc/subuid"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_of_a_host(minji: Cluster, name: str) -> None:
+    command, words = FAULTS[name]
+    minji.admin("node1", f"{OPEN}; {command}")
+    try:
+        line, codes = diagnose(minji, "minji")
+        assert line.startswith("node1: "), codes
+        assert words in line
+    finally:
+        minji.admin("node1", "rm -f /etc/ssh/sshd_config.d/50-test.conf; systemctl reload ssh")
+
+
+@pytest.fixture
+def stopped(minji: Cluster) -> Iterator[Cluster]:
+    """Homes of node1 that do not answer: what serves them there is stopped."""
+    assert minji.nfs == "fuse.mergerfs"
+    minji.admin("node1", "ls /home; pkill -STOP mergerfs")
+    yield minji
+    minji.admin("node1", "pkill -CONT mergerfs")
+
+
+@pytest.mark.slow
+def test_homes_that_do_not_answer(stopped: Cluster) -> None:
+    line, codes = diagnose(stopped, "minji")
+    assert line.startswith("node1: the homes do not answer"), codes
+
+
+@pytest.mark.slow
+def test_a_daemon_is_asked_where_it_runs_and_not_started(minji: Cluster) -> None:
+    minji.person("minji", "node1", "true")
+    diagnose(minji, "minji")
+    running = "systemctl --user is-active docker.service"
+    assert minji.ssh("minji", "node1", running).stdout.strip() == "inactive"
+    minji.person("minji", "node1", "docker info >/dev/null")
+    minji.person("minji", "node1", "tar c /bin/busybox | docker import - box >/dev/null")
+    done: subprocess.CompletedProcess[str] = minji.ssh(
+        "minji", "node1", "docker run --name typo box /bin/no-such-thing"
+    )
+    assert done.returncode == 127, done.stderr
+    line, codes = diagnose(minji, "minji")
+    assert "minji's container typo has no such program" in line, codes

@@ -1,0 +1,124 @@
+"""diagnose, from its command line to what people and programs see of it."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+
+__all__ = ["ansible"]
+FREE = {"bytes": 10**12, "free": 10**11, "inodes": 100, "inodes_free": 50, "milliseconds": 1.0}
+MOUNT = {"point": "/home", "type": "nfs4", "source": "storage1:/srv", "network": True, "read_only": False}
+KEY = {"line": 1, "kind": "ssh-ed25519", "fingerprint": "SHA256:x", "problem": None}
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    """What a node says on which nothing is wrong."""
+    passwd = {"uid": 20000, "gid": 20000, "shell": "/bin/bash", "shell_runs": True, "shell_lets_in": True}
+    sound = {
+        "node": True, "unknown": {}, "late": [], "clock": {"seconds": time.time(), "synchronized": True},
+        "mount": MOUNT, "homes": {**FREE, "mount": MOUNT},
+        "account": {"passwd": passwd, "shadow": {"locked": False, "expires": None}, "today": 20000, "nologin": None,
+                    "others": [], "groups": ["gpuusers"]},
+        "keys": {"site": {"path": "/k", "problem": None, "keys": [KEY]}, "settings": {}},
+    }  # fmt: skip
+    return sound | changes
+
+
+def answer(**hosts: dict[str, Any]) -> RunResult:
+    gone = HostResult("unreachable", message="does not answer (timed out)")
+    known = {name: HostResult("ok", reports={"diagnosis": facts}) for name, facts in hosts.items()}
+    return RunResult({name: known.get(name, gone) for name in ("storage1", "node1", "node2")})
+
+
+SOUND = {"storage1": node(node=False), "node1": node(), "node2": node()}
+
+
+def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answer(**SOUND)
+    code, out, err = cli("diagnose", "minji")
+    assert code == 0, err
+    assert out.splitlines()[0] == "nothing is wrong on node1, node2, storage1 as far as gpuadmin sees: minji can log in"
+    (invocation,) = ansible.asked
+    assert (invocation.playbook, invocation.check) == ("diagnose", True)
+    assert invocation.variables["gpuadmin_person"] == {"name": "minji", "uid": 20000}
+
+
+def test_the_cause_and_the_remedy_are_the_first_two_lines(ansible: Ansible, cli: Cli) -> None:
+    bad = node(account=node()["account"] | {"nologin": "down"})
+    ansible.answer = answer(**SOUND | {"node1": bad, "node2": bad})
+    out = cli("diagnose", "minji")[1].splitlines()
+    assert out[0] == "node1, node2: nobody but root may log in: down"
+    assert out[1] == "  do: gpuadmin run node1,node2 -- rm -f /run/nologin /etc/nologin"
+    document = json.loads(cli("diagnose", "minji", "--json")[1])["result"]
+    assert (document["verdict"], document["findings"][0]["code"]) == (out[0], "nologin")
+
+
+def test_who_is_locked_in_the_registry_is_told_so_first(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answer()
+    code, out, _ = cli("diagnose", "jiho")
+    assert (code, out.splitlines()[0]) == (4, "jiho's account is locked in users.yml")
+    assert "node1, storage1: it cannot be asked" in out or "it cannot be asked: does not answer" in out
+
+
+def test_what_is_not_known_is_not_taken_for_nothing(ansible: Ansible, cli: Cli) -> None:
+    facts = node(unknown={"docker": "died"})
+    ansible.answer = answer(**SOUND | {"node1": facts})
+    out = cli("diagnose", "minji")[1]
+    assert "(1 parts are not known)" in out.splitlines()[0]
+    assert "unknown: node1: docker: not known, died" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name somebody, or a host"),
+        (("--host", "node1", "--limit", "node2"), "say the same"),
+        (("a;b",), "is not a login name"),
+    ],
+)
+def test_what_cannot_be_asked(ansible: Ansible, cli: Cli, arguments: tuple[str, ...], words: str) -> None:
+    code, _, err = cli("diagnose", *arguments)
+    assert code != 0
+    assert words in err
+    assert ansible.asked == []
+
+
+def test_hosts_alone(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = RunResult({"node1": HostResult("ok", reports={"diagnosis": node(units=["x.service"])})})
+    out = cli("diagnose", "--host", "node1")[1]
+    assert out.splitlines()[0] == "nothing is wrong on node1 as far as gpuadmin sees: they work"
+    assert "note: node1: 1 unit of the system failed: x.service" in out
+    (invocation,) = ansible.asked
+    assert (invocation.limit, invocation.variables["gpuadmin_person"]) == ("node1", {})
+
+
+def test_a_bundle_is_listed_asked_for_and_replaces_nothing(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    ansible.answer = answer(**SOUND)
+    path = tmp_path / "bundle.tar.gz"
+    code, out, err = cli("diagnose", "minji", "--bundle", str(path))
+    assert (code != 0, path.exists(), "not confirmed" in err) == (True, False, True)
+    assert "hosts/node1.json" in out
+    assert cli("diagnose", "minji", "--bundle", str(path), "--check")[0] == 0
+    assert not path.exists()
+    assert cli("diagnose", "minji", "--bundle", str(path), "--yes")[0] == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as tar:
+        assert "diagnosis/findings.json" in tar.getnames()
+    code, _, err = cli("diagnose", "minji", "--bundle", str(path), "--yes")
+    assert (code != 0, "is there already" in err) == (True, True)
+
+
+def test_what_sshd_wrote_is_said(ansible: Ansible, cli: Cli) -> None:
+    line = "2026-11-23T01:00:00+0000 node1 sshd[1]: User minji from 10.0.0.1 not allowed because account is locked"
+    ansible.answer = answer(**SOUND | {"node1": node(sshd={"lines": [line, "Accepted publickey for minji"]})})
+    out = cli("diagnose", "minji")[1]
+    assert f"note: node1: sshd refused minji lately: {line}" in out
+    assert "  node1: sshd: Accepted publickey for minji" in out

@@ -1,0 +1,177 @@
+"""A site and a host's root in a directory, to be broken in one way each; what `diagnose` then says of them.
+
+The node's own code looks at the root, as it does on a host; the controller's rules judge. No ssh is between them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, docker, home, host, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.account import account, sshd_keys
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+
+from gpuadmin.config.schema import Registry, User
+from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
+from tests.unit.support import public_key
+
+UID, NAME, NODE = 20000, "minji", "node1"
+TODAY = date(2026, 11, 23)
+DAY = 10**6  # of shadow(5): later than any day on which this runs
+SERVER = "storage1:/srv/storage/homes"
+SLICE = f"sys/fs/cgroup/user.slice/user-{UID}.slice"
+
+
+@dataclass
+class Broken:
+    """One node, and what the site says of minji. `root`: the node's files."""
+
+    root: Path
+    user: User | None
+    retired: list[dict[str, Any]] = field(default_factory=list)
+    name: str = NAME
+    ahead: float = 0.0  # seconds that the node's clock is ahead of the controller's
+    silent: dict[str, str] = field(default_factory=dict)
+    servers: tuple[str, ...] = ()
+    manager: str = "active"
+    mounted: str = f"1 0 0:1 / / rw - btrfs /dev/vda2 rw\n2 1 0:2 / /home rw - nfs4 {SERVER} rw\n"
+    seconds: float = 20.0
+    parts: dict[str, Callable[[Subject], object]] = field(default_factory=dict)
+    clean: list[Callable[[], object]] = field(default_factory=list)
+
+    def write(self, name: str, text: str, mode: int = 0o644) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.root / name).read_text()
+        assert old in text
+        (self.root / name).write_text(text.replace(old, new))
+
+    def user_is(self, **changes: Any) -> None:
+        assert self.user is not None
+        self.user = self.user.model_copy(update=changes)
+
+    def fill(self, name: str, options: str) -> None:
+        """Mount a small file system of memory there, with what was there, and fill it."""
+        path = self.root / name
+        inside = [(one.name, one.stat().st_uid, oct(one.stat().st_mode & 0o7777)[2:]) for one in path.iterdir()]
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], check=True)
+        self.clean.append(lambda: subprocess.run(["umount", str(path)], check=True))
+        for one, uid, mode in inside:
+            (path / one).mkdir()
+            os.chown(path / one, uid, uid)
+            (path / one).chmod(int(mode, 8))
+
+    def daemon(self, answers: Mapping[str, Any] | None) -> None:
+        """Have a Docker daemon of minji's run; `answers`: path → JSON; None: it takes connections and says nothing."""
+        self.write(f"{SLICE}/user@{UID}.service/app.slice/docker.service/cgroup.events", "populated 1\nfrozen 0\n")
+        path = self.root / f"run/user/{UID}/docker.sock"
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        os.chown(path, UID, UID)
+        listener.listen(8)
+        self.clean.append(listener.close)
+        if answers is not None:
+            threading.Thread(target=_answering, args=(listener, answers), daemon=True).start()
+
+    def container(self, **state: Any) -> None:
+        """Have a container that ended: its State, as Docker's API has it."""
+        identity = "0123456789ab" + "0" * 52
+        self.daemon(
+            {
+                "/containers/json": [{"Id": identity}],
+                f"/containers/{identity}/json": {
+                    "Name": "/train",
+                    "State": {"FinishedAt": "2026-11-23T01:00:00Z"} | state,
+                },
+            }
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What the node's code finds, each part in a process of its own as on a node."""
+        subject = Subject(
+            name=self.name, uid=None if self.user is None else self.user.uid, homes="/home", docker="/local/.docker",
+            servers=self.servers, root=str(self.root),
+        )  # fmt: skip
+        mounted = self.mounted
+        parts: dict[str, Callable[[Subject], object]] = {
+            "account": account, "keys": sshd_keys, "home": home.home, "docker": docker.docker,
+            "containers": docker.containers, "clock": host.clock, "names": host.names, "memory": host.memory,
+            "mount": lambda one: home.mount(one, mounted),
+            "homes": lambda one: {**home.homes(one), "mount": home.mount(one, mounted)},
+            "sessions": lambda one: {
+                "manager": self.manager, "words": [], "slice": sessions.slice_of(UID, one.path(sessions.CGROUP)),
+            },
+        } | self.parts  # fmt: skip
+        return collect.collect(subject, seconds=self.seconds, chosen=parts)
+
+    def says(self) -> tuple[str, str]:
+        """The first line, and what to do."""
+        users = [] if self.user is None else [self.user.model_dump()]
+        registry = Registry.model_validate({"users": users, "retired": self.retired})
+        asked = Asked(self.name, registry, TODAY, "storage1", "/srv/storage/homes")
+        known = {} if NODE in self.silent else {NODE: self.facts()}
+        times = {NODE: known[NODE]["clock"]["seconds"] - self.ahead} if known else {}
+        found = [one for one in verdict(asked, known, self.silent, times) if one.code != "clock-free"]
+        return first_line(asked, found, known), found[0].todo if found else ""
+
+
+def _answering(listener: socket.socket, answers: Mapping[str, Any]) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        with connection:
+            question = connection.recv(65536).split()[1].decode().partition("?")[0]
+            body = json.dumps(answers.get(question, {})).encode()
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + body)
+
+
+def sound(root: Path) -> Broken:
+    """A node on which nothing is wrong: minji has an account, a key, a home, and Docker."""
+    broken = Broken(root, User(name=NAME, uid=UID, keys=[public_key(NAME)]))
+    root.chmod(0o755)  # a daemon is asked as its person, who has to reach the socket
+    broken.write("etc/passwd", f"root:x:0:0::/root:/bin/bash\n{NAME}:x:{UID}:{UID}::/home/{NAME}:/bin/bash\n")
+    broken.write("etc/shadow", f"root:*:1::::::\n{NAME}:*:1:0:99999:7:::\n", 0o600)
+    for kind in ("subuid", "subgid"):
+        broken.write(f"etc/{kind}", f"{NAME}:2147483648:65536\n")
+    broken.write("bin/bash", "", 0o755)
+    broken.write("usr/bin/dockerd", "", 0o755)
+    broken.write(f"var/lib/gpuadmin/keys/{NAME}", public_key(NAME) + "\n")
+    broken.write("proc/meminfo", "MemTotal: 100000 kB\nMemAvailable: 50000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
+    for name, mode in (("home/minji", 0o700), ("local/.docker/minji", 0o700), (f"run/user/{UID}", 0o700)):
+        (root / name).mkdir(parents=True)
+        (root / name).chmod(mode)
+        os.chown(root / name, UID, UID)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound.bind(str(root / f"run/user/{UID}/docker.sock"))
+    bound.close()  # systemd's would listen; that it is there, and whose it is, is what is looked at
+    os.chown(root / f"run/user/{UID}/docker.sock", UID, UID)
+    return broken
+
+
+@contextmanager
+def one(root: Path) -> Iterator[Broken]:
+    """A sound node, whose mounts and servers are gone afterwards."""
+    broken = sound(root)
+    try:
+        yield broken
+    finally:
+        for clean in reversed(broken.clean):
+            clean()

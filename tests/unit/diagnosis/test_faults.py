@@ -1,0 +1,266 @@
+"""Faults that are really made, one at a time, and the first line that `diagnose` prints of each: docs/diagnose.md.
+
+`GPUADMIN_WRITE_TABLE=1 pytest tests/unit/diagnosis/test_faults.py` writes the table.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tests.unit.diagnosis.broken import NAME, NODE, SLICE, UID, Broken, one
+from tests.unit.support import public_key
+
+pytestmark = pytest.mark.root
+PAGE = Path(__file__).parents[3] / "docs/diagnose.md"
+BEGIN, END = "<!-- made by tests/unit/diagnosis/test_faults.py -->", "<!-- end -->"
+FAULTS: dict[str, Callable[[Broken], object]] = {}
+Fault = Callable[[Broken], object]
+
+
+@pytest.fixture
+def broken() -> Iterator[Broken]:
+    # a socket's path is short (unix(7)), and pytest's own directories are not
+    with tempfile.TemporaryDirectory(prefix="gd") as name, one(Path(name)) as found:
+        yield found
+
+
+def fault(words: str) -> Callable[[Fault], Fault]:
+    def named(make: Fault) -> Fault:
+        FAULTS[words] = make
+        return make
+
+    return named
+
+
+@fault("nobody registered that name")
+def _(broken: Broken) -> None:
+    broken.user = None
+
+
+@fault("the account was removed at the end of a term")
+def _(broken: Broken) -> None:
+    broken.user, broken.retired = None, [{"name": NAME, "uid": UID, "removed": date(2026, 2, 1)}]
+
+
+@fault("`gpuadmin lock-user`, and somebody forgot")
+def _(broken: Broken) -> None:
+    broken.user_is(locked=True)
+
+
+@fault("the account has expired")
+def _(broken: Broken) -> None:
+    broken.user_is(expires=date(2026, 11, 20))
+
+
+@fault("the node was down when the account was made")
+def _(broken: Broken) -> None:
+    broken.edit("etc/passwd", f"{NAME}:x:{UID}:{UID}::/home/{NAME}:/bin/bash\n", "")
+    broken.edit("etc/shadow", f"{NAME}:*:1:0:99999:7:::\n", "")
+
+
+@fault("`useradd` by hand gave another uid")
+def _(broken: Broken) -> None:
+    broken.edit("etc/passwd", f"{NAME}:x:{UID}", f"{NAME}:x:1007")
+
+
+@fault("`usermod -L` by hand")
+def _(broken: Broken) -> None:
+    broken.edit("etc/shadow", f"{NAME}:*", f"{NAME}:!*")
+
+
+@fault("the new day was not brought to the node")
+def _(broken: Broken) -> None:
+    broken.user_is(expires=date(2027, 2, 28))
+    broken.edit("etc/shadow", "99999:7:::", "99999:7::20000:")
+
+
+@fault("/etc/nologin was left behind")
+def _(broken: Broken) -> None:
+    broken.write("etc/nologin", "maintenance until Monday\n")
+
+
+@fault("the login shell is not installed")
+def _(broken: Broken) -> None:
+    broken.edit("etc/passwd", f"/home/{NAME}:/bin/bash", f"/home/{NAME}:/usr/bin/zsh")
+
+
+@fault("no key in users.yml, and others may write the home: sshd's StrictModes")
+def _(broken: Broken) -> None:
+    broken.user_is(keys=[])
+    broken.write(f"var/lib/gpuadmin/keys/{NAME}", "")
+    path = broken.write(f"home/{NAME}/.ssh/authorized_keys", public_key(NAME) + "\n", 0o600)
+    for mine in (path, path.parent):
+        os.chown(mine, UID, UID)
+    (broken.root / "home" / NAME).chmod(0o777)
+
+
+@fault("the only key was cut by copy and paste")
+def _(broken: Broken) -> None:
+    broken.user_is(keys=[])
+    kind, text, _ = public_key(NAME).split()
+    broken.write(f"var/lib/gpuadmin/keys/{NAME}", f"{kind} {text[:-8]}\n")
+
+
+@fault("somebody gave their private key")
+def _(broken: Broken) -> None:
+    broken.user_is(keys=[])
+    broken.write(f"var/lib/gpuadmin/keys/{NAME}", "-----BEGIN OPENSSH PRIVATE KEY-----\n")
+
+
+@fault("the homes are not mounted")
+def _(broken: Broken) -> None:
+    broken.mounted = "1 0 0:1 / / rw - btrfs /dev/vda2 rw\n"
+
+
+@fault("the storage host is off, and its mount is hard")
+def _(broken: Broken) -> None:
+    broken.parts = {"homes": lambda _: time.sleep(60), "home": lambda _: time.sleep(60)}
+    broken.seconds = 4.0
+
+
+@fault("the home is missing")
+def _(broken: Broken) -> None:
+    (broken.root / "home" / NAME).rmdir()
+
+
+@fault("the home is somebody else's")
+def _(broken: Broken) -> None:
+    os.chown(broken.root / "home" / NAME, 20001, 20001)
+
+
+@fault("`chmod 0` on one's own home")
+def _(broken: Broken) -> None:
+    (broken.root / "home" / NAME).chmod(0)
+
+
+@fault("the disk of the homes is full")
+def _(broken: Broken) -> None:
+    broken.fill("home", "size=4m")
+    (broken.root / "home/checkpoint").write_bytes(b"x" * (3 << 20))
+
+
+@fault("the disk of the homes has no inode left")
+def _(broken: Broken) -> None:
+    broken.fill("home", "size=64m,nr_inodes=8")
+    for number in range(6):
+        (broken.root / f"home/{number}").touch()
+
+
+@fault("the user manager failed")
+def _(broken: Broken) -> None:
+    broken.manager = "failed"
+
+
+@fault("as many processes as the limit allows")
+def _(broken: Broken) -> None:
+    broken.write(f"{SLICE}/pids.current", "4096\n")
+    broken.write(f"{SLICE}/pids.max", "4096\n")
+
+
+@fault("no subordinate ids")
+def _(broken: Broken) -> None:
+    broken.write("etc/subuid", "")
+
+
+@fault("Docker's data belongs to somebody else")
+def _(broken: Broken) -> None:
+    os.chown(broken.root / "local/.docker" / NAME, 20001, 20001)
+
+
+@fault("the disk of Docker's data is full")
+def _(broken: Broken) -> None:
+    broken.fill("local/.docker", "size=4m")
+    (broken.root / "local/.docker/layer").write_bytes(b"x" * (3 << 20))
+
+
+@fault("the Docker socket is gone")
+def _(broken: Broken) -> None:
+    (broken.root / f"run/user/{UID}/docker.sock").unlink()
+
+
+@fault("the Docker daemon hangs")
+def _(broken: Broken) -> None:
+    broken.daemon(None)
+
+
+@fault("a container was killed because memory ran out")
+def _(broken: Broken) -> None:
+    broken.container(ExitCode=137, OOMKilled=True)
+
+
+@fault("an image of another processor")
+def _(broken: Broken) -> None:
+    broken.container(ExitCode=1, Error="exec /usr/bin/python3: exec format error")
+
+
+@fault("a program that the image does not have")
+def _(broken: Broken) -> None:
+    broken.container(ExitCode=127, Error='exec: "no-such-thing": executable file not found in $PATH')
+
+
+@fault("the node's clock is wrong")
+def _(broken: Broken) -> None:
+    broken.ahead = -400.0
+
+
+@fault("the node's memory is used up")
+def _(broken: Broken) -> None:
+    broken.edit("proc/meminfo", "MemAvailable: 50000 kB", "MemAvailable: 900 kB")
+
+
+@fault("the storage host's name is not found")
+def _(broken: Broken) -> None:
+    broken.servers = ("storage1.invalid",)
+
+
+@fault("the node is down")
+def _(broken: Broken) -> None:
+    broken.silent = {NODE: "does not answer (timed out)"}
+
+
+def row(words: str) -> str | None:
+    """The first line that the page has for a fault."""
+    text = PAGE.read_text(encoding="utf-8")
+    rows = [line for line in text.partition(BEGIN)[2].partition(END)[0].splitlines() if line.startswith(f"| {words} |")]
+    return rows[0].split(" | ")[1].strip("` ") if rows else None
+
+
+def test_of_a_sound_node_nothing_is_said(broken: Broken) -> None:
+    assert broken.says()[0] == f"nothing is wrong on {NODE} as far as gpuadmin sees: {NAME} can log in"
+
+
+@pytest.mark.parametrize("words", FAULTS)
+def test_the_first_line_names_the_cause(broken: Broken, words: str) -> None:
+    FAULTS[words](broken)
+    line, todo = broken.says()
+    assert todo
+    if os.environ.get("GPUADMIN_WRITE_TABLE"):
+        write(words, line, todo)
+    assert row(words) == line
+
+
+def write(words: str, line: str, todo: str) -> None:
+    """Put a row into the page's table; rows of faults that are no more go."""
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    table, _, tail = rest.partition(END)
+    rows = {entry.split(" | ")[0].removeprefix("| "): entry for entry in table.strip().splitlines()[2:]}
+    rows[words] = f"| {words} | `{line}` | `{todo}` |"
+    lines = [
+        "| fault | first line | what to do |",
+        "| --- | --- | --- |",
+        *(rows[one] for one in FAULTS if one in rows),
+    ]
+    PAGE.write_text(f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{tail}", encoding="utf-8")
+
+
+def test_the_page_has_every_fault_and_no_other() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip().splitlines()[2:]
+    assert [entry.split(" | ")[0].removeprefix("| ") for entry in table] == list(FAULTS)
+    assert len(FAULTS) >= 20

@@ -1,0 +1,54 @@
+"""An account as a host has it, and which lines of sshd's are about somebody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import account
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("Failed publickey for minji from 10.0.0.1 port 1", True),
+        ("User minji from 10.0.0.1 not allowed because account is locked", True),
+        ("Authentication refused: bad ownership or modes for directory /home/minji", True),
+        ("pam_unix(sshd:account): account minji has expired (account expired)", True),
+        ("Failed publickey for minji2 from 10.0.0.1 port 1", False),
+        ("Failed publickey for minji-2 from 10.0.0.1 port 1", False),
+        ("Connection closed by 10.0.0.1", False),
+    ],
+)
+def test_lines_about_somebody(line: str, named: bool) -> None:
+    assert bool(account.about("minji", f"2026-11-23T01:00:00+0000 node1 sshd[1]: {line}")) is named
+
+
+def test_the_last_lines_are_kept_and_cut() -> None:
+    found = account.about("minji", "\n".join(f"{n} for minji {'x' * 1000}" for n in range(100)))
+    assert len(found) == account.KEPT_LINES
+    assert found[-1].startswith("99 ")
+    assert all(len(line) <= 300 for line in found)
+
+
+def test_sshd_settings() -> None:
+    def run(_: object) -> Finished:
+        return Finished((), 0, "allowusers jiho\nallowusers yuna\nport 22\npubkeyauthentication yes\n", "")
+
+    assert account.settings("minji", run) == {"allowusers": "jiho yuna", "pubkeyauthentication": "yes"}
+
+
+def test_sshd_that_refuses_its_settings() -> None:
+    with pytest.raises(NodeError, match="line 3: Bad configuration option"):
+        account.settings("minji", lambda _: Finished((), 255, "", "x\nline 3: Bad configuration option\n"))
+
+
+def test_nologin(tmp_path: Path) -> None:
+    subject = Subject(root=str(tmp_path))
+    assert account.nologin(subject) is None
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nologin").write_text("until \x1b[2JMonday\n")
+    assert account.nologin(subject) == "until ?[2JMonday"

@@ -1,0 +1,62 @@
+"""Each part by itself: what hangs, dies, takes memory or meets a full disk is unknown, and the others are answered."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.collect import collect, parts
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import MEMORY, Subject, parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+
+def full(_: Subject) -> object:
+    raise OSError(errno.ENOSPC, "No space left on device", "/x")
+
+
+def test_every_part_by_itself() -> None:
+    begun = time.monotonic()
+    found = collect(
+        Subject(),
+        seconds=1,
+        chosen={
+            "good": lambda _: {"a": 1},
+            "hangs": lambda _: time.sleep(60),
+            "dies": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+            "grows": lambda _: len(b"x" * (MEMORY + 1)),
+            "full": full,
+        },
+    )
+    assert time.monotonic() - begun < 10
+    assert found["good"] == {"a": 1}
+    assert set(found["unknown"]) == {"hangs", "dies", "grows", "full"}
+    assert found["late"] == ["hangs"]
+    assert found["unknown"]["full"] == "/x: No space left on device"
+
+
+def test_a_part_prints_nothing_where_the_module_answers(capfd: pytest.CaptureFixture[str]) -> None:
+    collect(Subject(), seconds=5, chosen={"loud": lambda _: os.write(1, b"loud")})
+    assert capfd.readouterr().out == ""
+
+
+def test_a_storage_host_is_asked_for_the_home_and_not_for_sessions() -> None:
+    assert {"account", "home"} <= set(parts(Subject(name="minji", node=False)))
+    assert not {"sessions", "docker", "gpus"} & set(parts(Subject(name="minji", node=False)))
+    assert "account" not in parts(Subject())
+
+
+@pytest.mark.parametrize("raw", [{"name": "../x"}, {"name": "a b"}, {"name": "minji", "uid": -1}])
+def test_what_nobody_asks(raw: dict[str, object]) -> None:
+    with pytest.raises(NodeError, match="is refused"):
+        parse(raw)
+
+
+def test_what_this_machine_says_of_itself(tmp_path: Path) -> None:
+    found = collect(Subject(homes=str(tmp_path), node=False), seconds=10)
+    assert found["homes"]["bytes"] > 0
+    assert found["memory"]["total"] > 0
+    assert found["reboot"]["uptime"] > 0

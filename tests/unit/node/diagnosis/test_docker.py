@@ -1,0 +1,112 @@
+"""A person's Docker daemon is theirs: what it answers is hostile, and it is not started by being looked at."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import docker
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+UID = 20000
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gd") as name:  # a socket's path is short
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def serve(path: Path, answer: Callable[[socket.socket], object]) -> list[int]:
+    """A daemon on a socket; returns the uids that asked."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(4)
+    uids: list[int] = []
+
+    def run() -> None:
+        connection, _ = listener.accept()
+        size = 12
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        uids.append(int.from_bytes(peer[4:8], "little"))
+        with connection, listener:
+            connection.recv(65536)
+            with suppress(OSError):  # whoever asked has hung up
+                answer(connection)
+
+    threading.Thread(target=run, daemon=True).start()
+    return uids
+
+
+def forever(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+    while True:
+        connection.sendall(b"[" * 65536)
+
+
+def drip(connection: socket.socket) -> None:
+    event = threading.Event()
+    while True:
+        connection.sendall(b"x")
+        event.wait(0.05)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (forever, "has no end"),
+        (drip, "did not answer within"),
+        (lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 500_000), "cannot be read"),
+        (lambda connection: connection.sendall(b"HTTP/1.0 500 \x1b[2J\r\n\r\n"), "the daemon answered"),
+        (lambda connection: connection.sendall(b""), "the daemon answered"),
+    ],
+)
+def test_a_daemon_that_answers_what_it_likes(
+    directory: Path, answer: Callable[[socket.socket], object], problem: str
+) -> None:
+    serve(directory / "s", answer)
+    with pytest.raises(NodeError, match=problem) as caught:
+        docker.ask(str(directory / "s"), os.geteuid(), "/x", seconds=0.5)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.root
+def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path) -> None:
+    uids = serve(directory / "s", lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n{}"))
+    (directory / "s").chmod(0o666)
+    assert docker.ask(str(directory / "s"), UID, "/x") == {}
+    assert uids == [UID]
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+def test_a_chunked_answer(directory: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    serve(directory / "s", lambda connection: connection.sendall(head + b'3\r\n{"a\r\n5\r\n": 1}\r\n0\r\n\r\n'))
+    assert docker.ask(str(directory / "s"), os.geteuid(), "/x") == {"a": 1}
+
+
+def test_a_daemon_that_does_not_run_is_not_started(directory: Path) -> None:
+    asked = serve(directory / "s", lambda connection: None)
+    (directory / f"run/user/{UID}").mkdir(parents=True)
+    (directory / f"run/user/{UID}/docker.sock").symlink_to(directory / "s")
+    subject = Subject(name="nobody-of-that-name", uid=UID, docker="/local/.docker", root=str(directory))
+    assert docker.containers(subject) == {"asked": False, "ended": []}
+    assert asked == []
+
+
+@pytest.mark.parametrize("answer", [None, [], "x", {"State": []}, {"State": {"ExitCode": "1", "OOMKilled": 1}}])
+def test_an_end_is_plain_whatever_was_answered(answer: object) -> None:
+    found = docker.end_of(answer)
+    assert (found["code"], found["oom"]) == (None, False)
+
+
+def test_a_long_name_is_cut() -> None:
+    assert len(str(docker.end_of({"Name": "/\x1b" + "x" * 10_000}))) < 300

@@ -1,0 +1,56 @@
+"""What is wrong with a host itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import home, host, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+
+
+def test_local_disks_once_each_and_no_file_server() -> None:
+    text = (
+        "1 0 0:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:1 /var /var rw - ext4 /dev/sda1 rw\n"
+        "3 1 0:3 / /proc rw - proc proc rw\n4 1 0:4 / /home rw - nfs4 storage1:/homes rw\n"
+        "5 1 0:5 / /not/there rw - ext4 /dev/sdb1 rw\n"
+    )
+    assert [one["mount"] for one in host.disks(Subject(), text)] == ["/"]
+
+
+def test_names_that_are_found_and_not() -> None:
+    found = host.names(Subject(servers=("127.0.0.1", "nothing.invalid", "x" * 300)))
+    assert found["127.0.0.1"]["problem"] is None
+    assert found["nothing.invalid"]["problem"]
+    assert found["x" * 300]["problem"]
+
+
+@pytest.mark.parametrize(("asks", "name"), [(True, "run/reboot-required"), (False, "run/other")])
+def test_a_reboot_that_is_due(tmp_path: Path, asks: bool, name: str) -> None:
+    for one, text in ((name, ""), ("proc/uptime", "12.5 3\n")):
+        (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / one).write_text(text)
+    found = host.reboot(Subject(root=str(tmp_path)))
+    assert (found["asked"], found["uptime"]) == (asks, 12)
+
+
+def test_what_homes_are_on_is_known_without_asking_a_server() -> None:
+    text = "1 0 0:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:2 / /home ro - nfs4 storage1:/homes ro,hard\n"
+    found = home.mount(Subject(), text)
+    assert (found["type"], found["network"], found["read_only"]) == ("nfs4", True, True)
+
+
+def test_a_link_in_place_of_a_home_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/minji").symlink_to("/root")
+    found = home.home(Subject(name="minji", root=str(tmp_path)))
+    assert (found["kind"], "keys" in found) == ("link", False)
+
+
+def test_what_the_kernel_counts_of_a_person(tmp_path: Path) -> None:
+    directory = tmp_path / "user.slice/user-20000.slice"
+    directory.mkdir(parents=True)
+    for name, text in (("pids.current", "7\n"), ("pids.max", "max\n"), ("memory.events", "low 0\noom_kill 3\n")):
+        (directory / name).write_text(text)
+    assert sessions.slice_of(20000, str(tmp_path)) == {"tasks": 7, "memory_oom_kill": 3}
+    assert not sessions.cgroup_alive(20000, "docker.service", str(tmp_path))

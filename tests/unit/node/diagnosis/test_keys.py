@@ -1,0 +1,100 @@
+"""Keys as sshd would judge them; homes whose owner wants root's code to follow, wait or read for ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import keys
+
+from tests.unit.support import public_key
+
+KEY = public_key("minji")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (KEY, None),
+        (f'from="10.0.0.0/8",no-pty {KEY}', None),
+        (KEY.rsplit(" ", 1)[0][:-8], "cut or damaged: it ends in the middle"),
+        ("ssh-ed25519", "has no key after its kind"),
+        ("ssh-ed25519 AAAA*AAA", "not base64"),
+        (KEY.replace("ssh-ed25519 ", "ssh-rsa "), "of another kind"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", "is a private key"),
+        ("hello", "is no public key"),
+        ("ssh-dss AAAAB3NzaC1kc3MAAAABAQ==", "DSA"),
+    ],
+)
+def test_one_line(line: str, problem: str | None) -> None:
+    found = keys.key(line)["problem"]
+    assert found is None if problem is None else problem in found
+
+
+def test_a_key_is_reported_by_its_fingerprint_alone() -> None:
+    (found,) = keys.parse(f"# mine\n\n{KEY}\n".encode())
+    assert (found["line"], found["kind"], found["problem"]) == (3, "ssh-ed25519", None)
+    assert found["fingerprint"].startswith("SHA256:")
+    assert KEY.split()[1] not in str(found)
+
+
+def test_there_is_an_end_to_keys() -> None:
+    found = keys.parse(b"x\n" * 100_000 + b"y" * 200_000)
+    assert len(found) == keys.MOST_KEYS + 1
+    assert "too large" in found[-1]["problem"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "minji"
+    (path / ".ssh").mkdir(parents=True)
+    (path / ".ssh/authorized_keys").write_text(KEY)
+    for one in (path, path / ".ssh", path / ".ssh/authorized_keys"):
+        one.chmod(0o700)
+    return path
+
+
+def of(home: Path, uid: int | None = None) -> dict[str, object]:
+    return keys.of_home(str(home), os.geteuid() if uid is None else uid, "/home/minji")
+
+
+def test_a_home_as_it_should_be(home: Path) -> None:
+    found = of(home)
+    assert (found["problem"], found["path"]) == (None, "/home/minji/.ssh/authorized_keys")
+
+
+@pytest.mark.parametrize("name", [".", ".ssh", ".ssh/authorized_keys"])
+def test_what_others_may_write_sshd_does_not_read(home: Path, name: str) -> None:
+    (home / name).chmod(0o770)
+    assert "has mode 0770: others may write it" in str(of(home)["problem"])
+
+
+@pytest.mark.root
+def test_what_is_somebody_elses(home: Path) -> None:
+    os.chown(home / ".ssh", 20001, 20001)
+    assert of(home, 20000)["problem"] == "/home/minji/.ssh belongs to uid 20001"
+
+
+def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("root:secret")
+    (home / ".ssh/authorized_keys").unlink()
+    (home / ".ssh/authorized_keys").symlink_to(tmp_path / "secret")
+    found = of(home)
+    assert found["keys"] == []
+    (home / ".ssh/authorized_keys").unlink()
+    (home / ".ssh").rmdir()
+    (home / ".ssh").symlink_to(tmp_path)
+    assert of(home)["problem"] == "is a symbolic link"
+
+
+def test_a_pipe_is_not_waited_for(home: Path) -> None:
+    (home / ".ssh/authorized_keys").unlink()
+    os.mkfifo(home / ".ssh/authorized_keys", 0o600)
+    assert of(home)["problem"] == "is not a regular file"
+
+
+def test_a_file_without_an_end_is_read_up_to_a_bound(home: Path) -> None:
+    with (home / ".ssh/authorized_keys").open("r+b") as stream:
+        stream.truncate(1 << 40)
+    assert "too large" in str(of(home)["keys"])
