@@ -11,10 +11,12 @@ from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
 from gpuadmin.actions.shared.welcome import mail_those_with_account
 from gpuadmin.applications.matching import Lists, sort_applications
 from gpuadmin.applications.read import read_form, read_members, with_map
+from gpuadmin.applications.since import Last, new_since, without_removed
 from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.records import history
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
@@ -29,8 +31,12 @@ def import_applications(
     chosen: Sequence[str],
     do: bool,
     tell_unknown: bool,
+    since_last: bool,
 ) -> int:
-    """Show the three lists; with `do` give accounts and send mails. Returns the exit code."""
+    """Show the three lists; with `do` give accounts and send mails. Returns the exit code.
+
+    `since_last`: only what the last import did not have is shown, and nobody gets back what was removed since.
+    """
     names = dict(item.rpartition("=")[::2] for item in chosen)
     for item in chosen:
         if "@" not in item.rpartition("=")[0] or not item.rpartition("=")[2]:
@@ -40,27 +46,49 @@ def import_applications(
         rules = with_map(settings.applications, mapped)
         group = read_members(Path(members), rules) if members else None
         lists = sort_applications(read_form(Path(form), rules), group, registry, settings, names)
+        fresh = lists
+        if since_last:
+            last = _last(session)
+            lists = without_removed(lists, last, registry)
+            fresh = new_since(lists, last)
         if do and not mail.preview:
-            show_lists(session.console, lists)
-            return _apply(session, lists, mail, tell_unknown=tell_unknown)
-        result = lists_document(lists)
+            show_lists(session.console, fresh)
+            return _apply(session, lists, fresh, mail, tell_unknown=tell_unknown, record=since_last)
+        result = lists_document(fresh)
         if not options.json:
-            show_lists(session.console, lists)
+            show_lists(session.console, fresh)
         if mail.preview:
             result |= preview(session, lists, mail, tell_unknown=tell_unknown)
         return finish(session, ExitCode.DONE, result)
 
 
-def _apply(session: Session, lists: Lists, mail: MailOptions, *, tell_unknown: bool) -> int:
-    """Add those who are ready, by what add-user does, and mail them and the incomplete ones. Returns the exit code."""
+def _last(session: Session) -> Last | None:
+    """The last import that is recorded, if any; which one it is is said."""
+    for run, document in history(session.site.runs):
+        if (last := Last.of(run, document)) is not None:
+            session.console.print(f"Since the import of {last.day} (run {last.run}):")
+            return last
+    session.console.print("No earlier import is recorded: everything is shown.")
+    return None
+
+
+def _apply(
+    session: Session, lists: Lists, fresh: Lists, mail: MailOptions, *, tell_unknown: bool, record: bool
+) -> int:  # fmt: skip
+    """Add those who are ready, by what add-user does, and mail them and the incomplete ones. Returns the exit code.
+
+    `fresh`: the lists as the admin sees them. `record`: an import that finds nothing to do is recorded, too.
+    """
     post = Post.of(session, mail)
     prepared = prepare(session, lists, post, mail, tell_unknown=tell_unknown)
     result = {**lists_document(lists), "stuck": [entry.document() for entry in prepared.stuck]}
     new = len(prepared.new)
     title = f"Applications for {session.site.settings.name}: {counted(new, 'new account')}"
     change = converge(session, prepared.registry, prepared.people, title=title)
-    plan = _plan(change.plan, prepared, lists)
+    plan = _plan(change.plan, prepared, fresh)
     if not prepared.people:
+        if record and not prepared.asks and not session.check:
+            session.begun()
         return perform_mail(session, plan, prepared.asks, post, mail, result)
     session.plan(plan)
     session.confirm()

@@ -18,7 +18,7 @@ TITLES: dict[str, frozenset[str]] = {
         "name": "이름 성명 실명 본명 name fullname yourname realname",
         "student_id": "학번 학번사번 사번 studentid studentnumber studentno",
         "email": "이메일 이메일주소 메일 메일주소 전자우편 email emailaddress mail",
-        "user_name": "계정 계정명 계정이름 희망계정 희망계정명 희망아이디 아이디 사용자명 "
+        "user_name": "계정 계정명 계정이름 희망계정 희망계정명 희망계정이름 희망아이디 아이디 사용자명 "
         "username loginname login account",
         "key": "key ssh공개키 ssh키 공개키 sshkey sshpublickey publickey publicsshkey sshpubkey",
         "docker": "docker docker사용 docker사용여부 docker필요여부 도커 도커사용 도커사용여부 "

@@ -56,6 +56,7 @@ class Entry:
             "email": self.email,
             "person": self.person,
             "line": self.line,
+            "time": application.time.isoformat() if application is not None and application.time is not None else None,
             "student_id": application.student_id if application is not None else None,
             "account": self.account,
             "present": self.present,

@@ -35,6 +35,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "drift": "Report where hosts differ from the site.",
         "ssh": "Log in to a host as the admin.",
         "run": "Run a command on hosts, and show what each answers.",
+        "reboot": "Reboot hosts; storage below nodes that let it go.",
+        "shutdown": "Switch hosts off, nodes before storage.",
     },
     "People": {
         "add-user": "Give people an account on every node.",
@@ -45,8 +47,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "extend-user": "Set until when accounts are valid.",
         "list-users": "Show accounts and where they are missing.",
         "sync-users": "Bring every node to what users.yml says.",
+        "user-guide": "Write the guide for your people.",
+        "announce": "Tell people something: a mail, and at login.",
     },
     "Terms": {
+        "call-for-applications": "Write the call for a term's accounts, and its survey.",
         "import-applications": "Give applicants of a survey their accounts.",
         "notify": "Mail the reminders that are due.",
         "extend-term": "Let people stay for the next term.",

@@ -132,3 +132,44 @@ def mail_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = decorator(decorated)
     return decorated
+
+
+def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of verbs that write a page for people: in which language, and where."""
+    decorated: Callable[..., Any] = function
+    for decorator in (
+        click.option(
+            "--output",
+            metavar="DIR",
+            type=click.Path(file_okay=False),
+            shell_complete=paths("dir"),
+            help="Write Markdown and one HTML page for each language there.",
+        ),
+        click.option(
+            "--language", type=click.Choice(["ko", "en"]), help="Only this one.  [default: mail.languages, or both]"
+        ),
+    ):
+        decorated = decorator(decorated)
+    return decorated
+
+
+def power_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What reboot and shutdown take: hosts, and what becomes of people who are on them."""
+
+    @functools.wraps(function)
+    def wrapper(when_idle: bool, at: str | None, force: bool, **arguments: Any) -> Any:
+        if sum((when_idle, at is not None, force)) > 1:
+            raise click.UsageError("--when-idle, --at and --force: one of them")
+        return function(when_idle=when_idle, at=at, force=force, **arguments)
+
+    decorated: Callable[..., Any] = wrapper
+    for decorator in (
+        click.option("--force", is_flag=True, help="Do it although people or their GPU work are on the nodes."),
+        click.option(
+            "--at", metavar="TIME", help="Tell people now, wait here until HH:MM, and send away who is left then."
+        ),
+        click.option("--when-idle", is_flag=True, help="Wait until nobody is on a node, for a day at most."),
+        click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=pattern()),
+    ):
+        decorated = decorator(decorated)
+    return decorated

@@ -24,6 +24,9 @@ from gpuadmin.options import MailOptions, Options
 )
 @click.option("--apply", "do", is_flag=True, help="Add those who are ready, and mail them and the incomplete ones.")
 @click.option("--tell-unknown", is_flag=True, help="With --apply: also mail those who are not in the group's list.")
+@click.option(
+    "--since-last", is_flag=True, help="Show only what is new since the last --apply; who was removed stays removed."
+)
 @mail_options
 @run_options()
 def command(
@@ -33,6 +36,7 @@ def command(
     chosen: tuple[str, ...],
     do: bool,
     tell_unknown: bool,
+    since_last: bool,
     mail: MailOptions,
     options: Options,
 ) -> int:
@@ -45,11 +49,13 @@ def command(
     gpuadmin import-applications answers.csv --members group.csv
     gpuadmin import-applications answers.csv --members group.csv --preview
     gpuadmin import-applications answers.csv --members group.csv --apply
+    gpuadmin import-applications answers.csv --members group.csv --apply --since-last    # every evening
     """
     from gpuadmin.actions.import_applications import import_applications
 
     if tell_unknown and not members:
         raise click.UsageError("--tell-unknown needs --members: without it nobody is unknown for that reason")
     return import_applications(
-        options, mail, form, members, mapped=mapped, chosen=chosen, do=do, tell_unknown=tell_unknown
-    )
+        options, mail, form, members, mapped=mapped, chosen=chosen, do=do, tell_unknown=tell_unknown,
+        since_last=since_last,
+    )  # fmt: skip

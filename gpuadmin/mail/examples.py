@@ -58,6 +58,25 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
             {"account": "minji", "person": "김민지", "expires": _END, "docker": True, "login": ["gpu1", "gpu2"]},
         ),
     ),
+    "announcement": (
+        "Something that admins announce (`gpuadmin announce`)",
+        Letter(
+            "announcement",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {
+                "texts": {
+                    "ko": {"subject": "11월 28일 정전", "lines": ["28일 9시부터 18시까지 모든 노드가 꺼집니다."]},
+                    "en": {"subject": "No power on 28 November", "lines": ["All nodes are off from 9 to 18 that day."]},
+                },
+                "until": date(2026, 11, 28),
+                "login": True,
+                "hosts": [],
+            },
+        ),
+    ),
     "incomplete": (
         "An application that lacks something (`gpuadmin import-applications --apply`)",
         Letter(

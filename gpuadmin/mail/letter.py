@@ -10,6 +10,14 @@ from gpuadmin.config.schema import Settings
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """A page that a mail carries: an HTML page under a file's name."""
+
+    name: str
+    html: str
+
+
+@dataclass(frozen=True)
 class Letter:
     """One mail to one address.
 

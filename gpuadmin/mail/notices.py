@@ -106,7 +106,7 @@ def plan_notices(
     `again` names people to whom a mail is sent although it is uncertain whether they got it, or was refused. `keep`
     names people who stay beyond this term (`standings`). `nodes` are the site's, for an example of how to copy files.
     """
-    sorting = _Sorting[Notice](ledger, again)
+    sorting = Sorting[Notice](ledger, again)
     for notice in due(registry, settings, today, keep):
         sorting.add(notice.user, notice.key, notice)
     login = login_hosts(settings, nodes)
@@ -144,7 +144,7 @@ def plan_closing(
             values={"term": term, "accounts": names, "backup_until": backup_until},
         )
 
-    sorting = _Sorting[User](ledger, again)
+    sorting = Sorting[User](ledger, again)
     for user in users:
         sorting.add(user, _closing_key(user.name, term, before), user)
     return sorting.notices(letter)
@@ -164,7 +164,7 @@ ItemT = TypeVar("ItemT")
 
 
 @dataclass
-class _Sorting(Generic[ItemT]):
+class Sorting(Generic[ItemT]):
     """Sorts what people have to be sent by address, and what is not sent by its reason."""
 
     ledger: Ledger

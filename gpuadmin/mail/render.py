@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from gpuadmin.config.schema import Mail, Settings
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.letter import Attachment, Letter
 
 _RULE = "-" * 60
 
@@ -40,15 +40,17 @@ def header_text(value: str, longest: int) -> str:
 
 
 class Renderer:
-    """Makes messages for one site."""
+    """Makes messages for one site. `carried`: by template, what its mails carry."""
 
-    def __init__(self, settings: Settings, site: Path) -> None:
+    def __init__(
+        self, settings: Settings, site: Path, carried: Mapping[str, Sequence[Attachment]] | None = None
+    ) -> None:
         if settings.mail is None:
             raise ConfigError(
                 "gpuadmin.yml: mail: is missing",
                 hint="mail: {host: smtp.example.org, sender: gpu@example.org}; gpuadmin schema --reference",
             )
-        self._settings, self._mail = settings, settings.mail
+        self._settings, self._mail, self._carried = settings, settings.mail, carried or {}
         self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.FileSystemLoader([site / "templates" / "mail", content_path("templates", "mail")]),
             undefined=jinja2.StrictUndefined,
@@ -76,6 +78,8 @@ class Renderer:
         except (MessageError, ValueError, IndexError) as error:
             raise ConfigError(f"{letter.address}: no mail can be addressed to it: {error}") from None
         message.set_content(f"\n\n{_RULE}\n\n".join(body for _, body in parts) + "\n", cte="base64")
+        for one in self._carried.get(letter.template, ()):
+            message.add_attachment(one.html, subtype="html", filename=one.name, cte="base64")
         return message
 
     def _part(self, letter: Letter, language: str) -> tuple[str, str]:
@@ -101,6 +105,7 @@ class Renderer:
             "cluster": settings.name,
             "contact": mail.reply_to or mail.sender,
             "guide": mail.guide,
+            "attached": bool(self._carried.get(letter.template)),
             # what a reset of this site deletes, where people see it
             "homes": settings.homes.path,
             "docker_data": settings.docker.data if settings.docker.enabled else None,
@@ -108,6 +113,14 @@ class Renderer:
             "directory": settings.accounts.source == "directory",
         }
         return {name: cleaned(value) for name, value in {**about, **letter.values}.items()}
+
+
+def text_of(message: EmailMessage) -> str:
+    """The text of a message of ours, and the names of what it carries."""
+    body = message.get_body(("plain",))
+    assert body is not None  # every message of ours has one
+    carried = "".join(f"\n[{one.get_filename()}]\n" for one in message.iter_attachments())
+    return str(body.get_content()) + carried
 
 
 HINT = "correct the site's template, or delete it: gpuadmin has one of its own"

@@ -11,11 +11,14 @@ def pages() -> dict[str, str]:
     """Every made file's text, by its path from the repository's root."""
     from gpuadmin.config.reference import reference_page
     from gpuadmin.mail.examples import mails_page
+    from gpuadmin.pages.guide import example
 
     from . import architecture, commands, decisions, lab_tests, roles, vocabulary_page
 
     return {
         "docs/mails.md": mails_page(),
+        "docs/user-guide.md": example("en"),
+        "docs/user-guide.ko.md": example("ko"),
         "docs/reference-cli.md": commands.reference(),
         "docs/reference-site.md": reference_page(),
         "docs/reference-tests.md": lab_tests.page(),

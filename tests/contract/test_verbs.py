@@ -17,7 +17,10 @@ from gpuadmin.options import Options
 ROOT = Path(__file__).resolve().parents[2]
 
 # These work on this machine alone.
-LOCAL = {"init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion"}
+LOCAL = {
+    "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "user-guide",
+    "call-for-applications",
+}  # fmt: skip
 READ_ONLY = {"drift", "list-users", "status"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

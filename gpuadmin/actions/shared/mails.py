@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.actions.shared.pages import guide_pages
 from gpuadmin.display import lines_of, make_console, styled
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.deliver import Delivery, deliver
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
-from gpuadmin.mail.render import Renderer
+from gpuadmin.mail.render import Renderer, text_of
 from gpuadmin.mail.smtp import Smtp
 from gpuadmin.mail.transport import Folder, Transport
 from gpuadmin.options import MailOptions
@@ -37,7 +38,7 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
         for header in ("From", "To", "Reply-To", "Subject"):
             if message[header] is not None:
                 console.print(f"{header}: {message[header]}")
-        console.print(lines_of(["", *message.get_content().splitlines(), ""]))
+        console.print(lines_of(["", *text_of(message).splitlines(), ""]))
 
 
 def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str,
                 "names": list(letter.names),
                 "about": letter.summary,
                 "subject": str(message["Subject"]),
-                "text": message.get_content(),
+                "text": text_of(message),
             }
         )
     return {"mails": mails}
@@ -69,8 +70,9 @@ class Post:
     def of(cls, session: Session, options: MailOptions) -> Post:
         """Raises ConfigError where the site says nothing about mail, or not enough."""
         site = session.site
-        renderer = Renderer(site.settings, site.directory)
         mail = site.settings.mail
+        carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
+        renderer = Renderer(site.settings, site.directory, carried)
         assert mail is not None  # Renderer says so
         if options.directory is not None:
             directory = Path(options.directory).expanduser().absolute()

@@ -73,6 +73,10 @@ class Mail(Model):
         Field(min_length=1, max_length=2, description="The languages of every mail, in this order, in one mail."),
     ] = ["ko", "en"]
     guide: Annotated[Text | None, Field(description="The address of your users' guide, named in mails.")] = None
+    attach_guide: Annotated[
+        bool,
+        Field(description="Whether the mail about a new account carries the guide (`gpuadmin user-guide`) as HTML."),
+    ] = False
     login: Annotated[
         list[HostName],
         Field(description="The host names that mails tell people to log in to; without them the nodes' own names."),

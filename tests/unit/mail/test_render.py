@@ -43,6 +43,13 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         for until in (None, date(2027, 6, 30))
     ],
     "welcome": [WELCOME, {**WELCOME, "docker": False, "expires": None}],
+    "announcement": [
+        {"texts": {"ko": {"subject": "정전", "lines": lines}, "en": {"subject": "No power", "lines": lines}},
+         "until": DAY, "login": login, "hosts": hosts}
+        for lines in ([], ["x", "", "y"])
+        for login in (True, False)
+        for hosts in ([], ["gpu1"])
+    ],
     "incomplete": [
         {"person": person, "missing": missing, "domains": domains, "form": form}
         for person in ("김민지", None)

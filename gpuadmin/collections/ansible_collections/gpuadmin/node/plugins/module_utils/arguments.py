@@ -27,6 +27,7 @@ PEOPLE: dict[str, Any] = {
         },
     }
 }
+UIDS: dict[str, Any] = {"uid_first": {"type": "int", "required": True}, "uid_last": {"type": "int", "required": True}}
 REMOTE: dict[str, Any] = {
     "remote": {
         "type": "dict",

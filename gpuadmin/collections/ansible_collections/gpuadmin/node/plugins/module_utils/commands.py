@@ -8,11 +8,13 @@ import sys
 from .accounts import docker_self
 from .accounts.converge import Host, boot_request, converge
 from .errors import NodeError
+from .logins import announcements
 from .root import guard
 
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
+    "       cli.py announcements\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -56,6 +58,8 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
                 print("this command takes no arguments: it acts on the account that asks", file=sys.stderr)
                 return 2
             return docker_self.main(host)
+        if command == "announcements" and not rest:
+            return announcements.main(host.path(host.state))
         if command == "backup" and not rest:
             from .backups import timed
 

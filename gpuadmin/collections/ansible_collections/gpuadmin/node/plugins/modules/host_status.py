@@ -13,14 +13,6 @@ description:
   - A part that cannot be looked at is reported as unknown, with the reason; the others are answered.
   - It changes nothing, and waits for no file server that is away.
 options:
-  uid_first:
-    description: First uid of people.
-    type: int
-    required: true
-  uid_last:
-    description: Last uid of people.
-    type: int
-    required: true
   disks:
     description: Disks to look at.
     type: list
@@ -44,6 +36,7 @@ options:
     default: false
 extends_documentation_fragment:
   - gpuadmin.node.attributes.look
+  - gpuadmin.node.uids
 author:
   - The gpuadmin authors
 """
@@ -68,10 +61,10 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import status
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import UIDS
 
 ARGUMENTS = {
-    "uid_first": {"type": "int", "required": True},
-    "uid_last": {"type": "int", "required": True},
+    **UIDS,
     "disks": {
         "type": "list",
         "elements": "dict",

@@ -1,0 +1,185 @@
+"""Announce something: a mail once each, and a message at login until it is over; or take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
+from gpuadmin.announcements import Announcement, Announcements, compose
+from gpuadmin.answers import Answers
+from gpuadmin.console import echo
+from gpuadmin.display import lines_of, make_table
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
+from gpuadmin.mail.announcing import plan_announcement
+from gpuadmin.mail.notices import Notices
+from gpuadmin.options import MailOptions, Options
+from gpuadmin.outcome import finish, report
+from gpuadmin.pages.render import LANGUAGES
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.reading import decoded, read_limited
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+from gpuadmin.text import counted
+from gpuadmin.who import who
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for. `texts`: by language a text, or `@FILE`; `on`: a pattern of hosts."""
+
+    texts: Mapping[str, str | None]
+    begin: date | None
+    until: date
+    on: str | None
+    mail: bool
+
+
+def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
+    """Announce it. Returns the exit code."""
+    with opened("announce", options, check=mail.preview) as session:
+        today, settings = date.today(), session.site.settings
+        record = Announcements.of(session.site.directory)
+        languages = settings.mail.languages if settings.mail is not None else LANGUAGES
+        texts = {language: _text(language, text) for language, text in wish.texts.items() if text is not None}
+        one = compose(texts, languages, wish.begin or today, wish.until, _hosts(session, wish.on), today)
+        if mail.again:
+            known(session.site.registry, mail.again)
+        there = _there(session, one) if wish.on is not None and wish.mail and settings.mail is not None else None
+        post = Post.of(session, mail) if wish.mail and settings.mail is not None else None
+        only = None if there is None else {name for names in there.known.values() for name in names}
+        notices = Notices()
+        if post is not None:
+            notices = plan_announcement(
+                one, session.site.registry.registry, today, post.ledger, only=only, again=mail.again
+            )
+            for letter in notices.letters:  # a template that is wrong is found here
+                post.renderer.message(letter)
+        _plan(session, one, notices, there, mailed=post is not None, asked=wish.mail)
+        if mail.preview and post is not None:
+            if not options.json:
+                show_letters(notices.letters, post.renderer)
+            return finish(session, ExitCode.DONE, {"id": one.id, **preview_document(notices.letters, post.renderer)})
+        session.confirm()
+        if not session.check:
+            record.add(one, who())
+        run = _run(session, record.entries(list(one.hosts), settings.name, today, more=[one]))
+        mails, good = _send(session, post, notices)
+        code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
+        unknown = [] if there is None else [there]
+        return report(session, run, {"id": one.id, **mails, **notices.document()}, code=code, unknown=unknown)
+
+
+def take_back(options: Options, name: str) -> int:
+    """Take an announcement back from logins. Mails that were sent stay sent. Returns the exit code."""
+    with opened("announce", options) as session:
+        record = Announcements.of(session.site.directory)
+        one = record.find(name)
+        there = [host for host in session.named("gpu") if host in one.hosts]
+        builder = PlanBuilder(f"Take back: {one.subject}")
+        builder.add_all(there, ["no more at login"])
+        builder.add("site", f"announcement {one.id} is taken back")
+        builder.warn("mails that were sent stay sent: announce what holds now")
+        session.plan(builder.build())
+        session.confirm()
+        entries = record.entries(there, session.site.settings.name, date.today(), but=name)
+        run = _run(session, entries)
+        if not session.check and not run.bad and not run.interrupted:
+            record.take_back(name, who())
+        return report(session, run, {"id": name})
+
+
+def list_announcements(options: Options) -> int:
+    """Show what is and was announced. Returns the exit code."""
+    with opened("announce", options, changes=False) as session:
+        record = Announcements.of(session.site.directory)
+        today, found = date.today(), []
+        table = make_table("Id", "From", "Until", "State", "Hosts", "What", fold=True)
+        for one in record:
+            state = "taken back" if not record.holds(one.id) else "over" if one.over(today) else "announced"
+            found.append({"id": one.id, "from": str(one.begin), "until": str(one.until), "state": state,
+                          "hosts": list(one.hosts), "texts": dict(one.texts)})  # fmt: skip
+            table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), one.subject)
+        session.console.print(table if found else "Nothing was announced.")
+        return finish(session, ExitCode.DONE, {"announcements": found})
+
+
+def _text(language: str, given: str) -> str:
+    if not given.startswith("@"):
+        return given
+    path = Path(given[1:]).expanduser()
+    try:
+        return decoded(read_limited(path), path)
+    except OSError as error:
+        raise ConfigError(f"--{language}: {path}: {error.strerror}") from None
+
+
+def _hosts(session: Session, pattern: str | None) -> list[str]:
+    """The nodes that are meant, and that --limit leaves. Raises ConfigError where there is none."""
+    meant = session.site.inventory.limited(pattern)
+    nodes = set(session.named("gpu"))
+    hosts = [host.name for host in meant if host.name in nodes]
+    if not hosts:
+        raise ConfigError("no node is meant", hint="--on names nodes, as --limit does; people log in to group gpu")
+    return hosts
+
+
+def _there(session: Session, one: Announcement) -> Answers:
+    """By node the names of people who are on it, or whose processes hold a GPU there."""
+    found = session.look("status", list(one.hosts), {})
+    answers = Answers.of(found.hosts, list(one.hosts), "status")
+    names, unknown = {}, dict(answers.unknown)
+    for host, answer in answers.known.items():
+        people, gpu = answer.get("people"), answer.get("gpu_people")
+        if people is None or gpu is None:
+            reasons = answer.get("unknown") or {}
+            unknown[host] = str(reasons.get("people") or reasons.get("gpu_people") or "it does not say who is on it")
+        names[host] = sorted({*(people or ()), *(gpu or ())})
+    return Answers(names, unknown)
+
+
+def _plan(
+    session: Session, one: Announcement, notices: Notices, there: Answers | None, *, mailed: bool, asked: bool
+) -> None:  # fmt: skip
+    builder = PlanBuilder(f"Announce on {session.site.settings.name}: {one.subject}")
+    days = f"on {one.until}" if one.begin == one.until else f"from {one.begin} until {one.until}"
+    builder.add_all(one.hosts, [f"at login, {days}: {one.subject}"])
+    plan_letters(builder, notices.letters)
+    for warning in notices.warnings:
+        builder.warn(warning)
+    if asked and not mailed:
+        builder.warn("gpuadmin.yml has no `mail`: nobody is mailed")
+    if there is not None:
+        registered = {user.name for user in session.site.registry.registry.users}
+        others = sorted({name for names in there.known.values() for name in names} - registered)
+        if others:
+            builder.warn(f"not in users.yml, so not mailed: {', '.join(others)}")
+        for host, why in there.unknown.items():
+            builder.warn(f"{host}: nobody knows who is on it ({why}), so they are not mailed")
+    session.plan(builder.build(question=f"Announce it, and send {counted(len(notices.letters), 'mail')}?"))
+    for text in () if session.options.json else one.texts.values():
+        session.console.print(lines_of(["", *text.split("\n")]))
+
+
+def _run(session: Session, entries: Mapping[str, Any]) -> RunResult:
+    return session.run("announce", list(entries), {"gpuadmin_announcements": dict(entries)}, check=session.check)
+
+
+def _send(session: Session, post: Post | None, notices: Notices) -> tuple[Mapping[str, Any], bool]:
+    """Send the mails, whatever became of the hosts. Returns what became of them, and whether all went."""
+    if post is None or not notices.letters:
+        return mails_document(()), True
+    if session.check:
+        return preview_document(notices.letters, post.renderer), True
+    try:
+        deliveries = post.send(notices.letters, session.console)
+    except GpuadminError as error:
+        error.show()
+        return {**mails_document(()), "error": error.message}, False
+    good = [delivery for delivery in deliveries if delivery.good]
+    echo(f"{len(good)} of {counted(len(deliveries), 'mail')} sent.", err=True)
+    return mails_document(deliveries), len(good) == len(deliveries)

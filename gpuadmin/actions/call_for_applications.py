@@ -1,0 +1,33 @@
+"""Write a term's call for applications. Asks no host and changes nothing but the files that were asked for."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from gpuadmin.actions.shared.pages import give, languages
+from gpuadmin.config.load import load_site
+from gpuadmin.pages.call import NAME, SURVEY, call, call_of
+from gpuadmin.pages.guide import nodes_of
+
+
+def call_for_applications(
+    site: str | None,
+    *,
+    language: str | None,
+    output: str | None,
+    coming: bool,
+    until: date | None,
+    members: str | None,
+    survey: bool,
+    as_json: bool,
+) -> int:
+    """Print the call, or with `survey` the form's questions; or write them into a directory. Returns the exit code."""
+    found = load_site(site)
+    nodes = nodes_of(found.settings, found.inventory.group("gpu"))
+    given = call_of(found.settings, date.today(), coming=coming, until=until, members=members)
+
+    def write(wanted: str) -> str:
+        return call(wanted, found.settings, nodes, given, site=found.directory, survey=survey)
+
+    name = SURVEY if survey else NAME
+    return give(NAME, "call", languages(found, language), write, output, name=name, as_json=as_json)

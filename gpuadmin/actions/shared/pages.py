@@ -1,0 +1,86 @@
+"""Pages for people: printed, or written as Markdown and HTML into a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gpuadmin.config.load import Site
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.console import echo, echo_document
+from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.mail.letter import Attachment
+from gpuadmin.pages.guide import NAME, guide, nodes_of
+from gpuadmin.pages.render import LANGUAGES, page
+from gpuadmin.reading import is_absent, read_limited
+from gpuadmin.report import local_document
+
+_MARK = "<!-- Made by gpuadmin {verb}: your own text belongs into templates/{folder}/ of the site, not here. -->\n"
+
+
+def languages(site: Site, language: str | None) -> tuple[str, ...]:
+    """The languages that a page is wanted in: the one that was asked for, the mails' languages, or both."""
+    if language is not None:
+        return (language,)
+    return tuple(site.settings.mail.languages) if site.settings.mail is not None else LANGUAGES
+
+
+def guide_pages(site: Site) -> list[Attachment]:
+    """The user's guide as pages that a mail carries, in the mails' languages. Raises ConfigError."""
+    nodes = nodes_of(site.settings, site.inventory.group("gpu"))
+    return [
+        Attachment(
+            f"{NAME}.{language}.html", page(guide(language, site.settings, nodes, site=site.directory), language)
+        )
+        for language in languages(site, None)
+    ]
+
+
+def give(
+    verb: str,
+    folder: str,
+    wanted: Sequence[str],
+    write: Callable[[str], str],
+    output: str | None,
+    *,
+    name: str | None = None,
+    as_json: bool,
+) -> int:
+    """Given what writes a page in a language, print the pages, or write them into the directory `output`.
+
+    `name`: what the files are called, if not as the verb.
+
+    Raises ConfigError where a file is there that gpuadmin did not write. Returns the exit code.
+    """
+    texts = {language: write(language) for language in wanted}
+    files: list[Path] = []
+    if output is not None:
+        mark = _MARK.format(verb=verb, folder=folder)
+        files = _write(Path(output).expanduser(), name or verb, texts, mark)
+    if as_json:
+        echo_document(local_document(verb, {"pages": texts, "files": [str(path) for path in files]}))
+    elif output is None:
+        echo_document("\n".join(texts.values()), end=False)
+    else:
+        for path in files:
+            echo(str(path))
+    return 0
+
+
+def _write(directory: Path, name: str, texts: dict[str, str], mark: str) -> list[Path]:
+    contents = {}
+    for language, text in texts.items():
+        contents[directory / f"{name}.{language}.md"] = mark + text
+        contents[directory / f"{name}.{language}.html"] = page(text, language).replace("\n", f"\n{mark}", 1)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in contents:
+            if not is_absent(path) and mark.encode() not in read_limited(path):
+                raise ConfigError(
+                    f"{path}: is there, and gpuadmin did not write it", hint="name another --output, or move it away"
+                )
+        for path, content in contents.items():
+            write_atomically(path, content, mode=0o644)
+    except OSError as error:
+        raise GpuadminError(f"{error.filename or directory}: {error.strerror}", hint="name another --output") from None
+    return list(contents)

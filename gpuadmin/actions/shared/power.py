@@ -1,0 +1,173 @@
+"""What reboot and shutdown share: look, decide, plan, confirm, tell people, wait, and go step by step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpuadmin.answers import Answers
+from gpuadmin.config.groups import GROUPS
+from gpuadmin.console import echo
+from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.options import Options
+from gpuadmin.outcome import nothing, report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.power import Action, Decision, Target, decide, moment
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session, opened
+from gpuadmin.text import counted
+
+#: What people on a node read before it goes.
+NOW = {
+    "reboot": (
+        "This node reboots now. Your files stay as they are.\n이 서버는 지금 재부팅됩니다. 파일은 그대로 유지됩니다."
+    ),
+    "shutdown": (
+        "This node is switched off now. Your files stay as they are.\n"
+        "이 서버는 지금 꺼집니다. 파일은 그대로 유지됩니다."
+    ),
+}
+#: What people read who are there, or log in, while it waits until nobody is.
+WHEN_IDLE = {
+    "reboot": (
+        "This node reboots as soon as nobody uses it: please finish and log out.\n"
+        "이 서버는 사용자가 없어지는 대로 재부팅됩니다. 작업을 마치고 로그아웃해 주세요."
+    ),
+    "shutdown": (
+        "This node is switched off as soon as nobody uses it: please finish and log out.\n"
+        "이 서버는 사용자가 없어지는 대로 꺼집니다. 작업을 마치고 로그아웃해 주세요."
+    ),
+}
+#: The same for a time that is set.
+AT = {
+    "reboot": (
+        "This node reboots at {time}. Everything that still runs then is ended: please save your work and log out.\n"
+        "이 서버는 {time}에 재부팅됩니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
+    ),
+    "shutdown": (
+        "This node is switched off at {time}. Everything that still runs then is ended: please save your work and log "
+        "out.\n이 서버는 {time}에 꺼집니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
+    ),
+}
+ADVICE = "no later step was begun; when the cause is gone, run it again: it finds what is done"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for. `at`: a time of day, as typed."""
+
+    action: Action
+    patterns: tuple[str, ...]
+    when_idle: bool
+    at: str | None
+    force: bool
+
+
+def switch(options: Options, wish: Wish) -> int:
+    """Reboot hosts, or switch them off. Returns the exit code."""
+    with opened(wish.action, options) as session:
+        at = None if wish.at is None else moment(wish.at, datetime.now())
+        targets = _targets(session, wish.patterns)
+        answers = _look(session, wish, targets)
+        decision = decide(
+            wish.action, targets, answers.known, waits=wish.when_idle or wish.force or at is not None
+        )  # fmt: skip
+        if not session.plan(_plan(session, wish, decision, at).build()):
+            if decision.refused:
+                raise RefusedError("; ".join(f"{host}: {why}" for host, why in decision.refused.items()))
+            return nothing(session, [answers])
+        session.confirm()
+        nodes = [one.name for one in targets if one.people and one.name in decision.hosts]
+        if at is not None and not session.check and nodes:
+            _wait(session, wish, nodes, at)
+        run = _go(session, wish, decision, sent_away=at is not None)
+        left = [host for host in decision.hosts if host not in run.hosts]
+        if left:
+            echo(f"Not touched: {', '.join(left)}", err=True)
+        result = {"steps": [list(step.hosts) for step in decision.steps], "refused": dict(decision.refused),
+                  "untouched": left}  # fmt: skip
+        return report(session, run, result, advice=ADVICE, unknown=[answers])
+
+
+def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
+    """The hosts that are meant, each once. Raises ConfigError for one that is in none of the groups, and for none."""
+    allowed = {host.name for host in session.hosts}
+    found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern)}
+    outside = [host.name for host in found.values() if not set(GROUPS) & set(host.groups)]
+    if outside:
+        raise ConfigError(
+            f"{', '.join(outside)}: in none of the groups {', '.join(GROUPS)}", hint="put it into one in inventory/"
+        )
+    targets = [
+        Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
+        for host in found.values()
+        if host.name in allowed
+    ]
+    if not targets:
+        raise ConfigError(f"--limit {session.options.limit}: leaves none of the hosts {' '.join(patterns)}")
+    return targets
+
+
+def _look(session: Session, wish: Wish, targets: Sequence[Target]) -> Answers:
+    names = [one.name for one in targets]
+    found = session.look(wish.action, names, {"gpuadmin_power_tasks": "look"})
+    return Answers.of(found.hosts, names, "power")
+
+
+def _plan(session: Session, wish: Wish, decision: Decision, at: datetime | None) -> PlanBuilder:
+    verb = "Reboot" if wish.action == "reboot" else "Switch off"
+    title = f"{verb} {counted(len(decision.hosts), 'host')} of {session.site.settings.name}"
+    builder = PlanBuilder(title + ("" if at is None else f" at {at:%Y-%m-%d %H:%M}"))
+    for number, step in enumerate(decision.steps, start=1):
+        builder.add_all(step.hosts, [f"{number}. {step.does}"])
+    for host, why in decision.refused.items():
+        builder.warn(f"{host} is left out: {why}")
+    if at is not None:
+        builder.warn("people are told now, and sent away at that time; this command waits here until then")
+    if wish.when_idle:
+        builder.warn("people are told, and each node waits until nobody is on it, for a day at most")
+    if wish.action == "shutdown" and decision.steps:
+        builder.warn("nothing here can switch them on again: storage first, then the nodes")
+    return builder
+
+
+def _wait(session: Session, wish: Wish, nodes: Sequence[str], at: datetime) -> None:
+    """Tell people, and wait. Whoever interrupts it takes back what people were told."""
+    text = AT[wish.action].format(time=f"{at:%Y-%m-%d %H:%M}")
+    given = {"gpuadmin_power_tasks": "announce", "gpuadmin_waiting": text, "gpuadmin_reason": text}
+    session.whole(
+        session.run(wish.action, nodes, given, check=False, quiet=True), "interrupted; nothing was switched off"
+    )
+    session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
+    try:
+        while (left := (at - datetime.now()).total_seconds()) > 0:
+            time.sleep(min(left, 30))
+    except KeyboardInterrupt:
+        session.run(wish.action, nodes, {"gpuadmin_power_tasks": "withdraw"}, check=False, quiet=True)
+        raise
+
+
+def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) -> RunResult:
+    """Step by step; none is begun after one that did not succeed everywhere. Returns what became of every host."""
+    hosts: dict[str, Any] = {}
+    run = RunResult({})
+    released: set[str] = set()
+    for step in decision.steps:
+        given = {
+            "gpuadmin_power_action": wish.action,
+            "gpuadmin_power_step": step.step,
+            # who came after the homes were let go has none: they are told, and the node goes its way
+            "gpuadmin_force": wish.force or sent_away or set(step.hosts) <= released,
+            "gpuadmin_when_idle": wish.when_idle,
+            "gpuadmin_reason": NOW[wish.action],
+            "gpuadmin_waiting": WHEN_IDLE[wish.action],
+        }
+        run = session.run(wish.action, step.hosts, given, check=session.check, label=f"{wish.action}: {step.does}")
+        hosts |= run.hosts
+        if run.code:
+            break
+        released |= set(step.hosts) if step.step == "release" else set()
+    return RunResult(hosts, run.interrupted, run.error)

@@ -1,0 +1,18 @@
+"""Write the user's guide for a site. Asks no host and changes nothing but the files that were asked for."""
+
+from __future__ import annotations
+
+from gpuadmin.actions.shared.pages import give, languages
+from gpuadmin.config.load import load_site
+from gpuadmin.pages.guide import NAME, guide, nodes_of
+
+
+def user_guide(site: str | None, *, language: str | None, output: str | None, as_json: bool) -> int:
+    """Print the guide, or write it into a directory as Markdown and HTML. Returns the exit code."""
+    found = load_site(site)
+    nodes = nodes_of(found.settings, found.inventory.group("gpu"))
+
+    def write(wanted: str) -> str:
+        return guide(wanted, found.settings, nodes, site=found.directory)
+
+    return give(NAME, "guide", languages(found, language), write, output, as_json=as_json)

@@ -1,0 +1,184 @@
+"""Announcements: what people read, where and until when; and a site's record of them, which only grows.
+
+Its name is made from what it says, so the same command again is the same announcement: it goes on where it was cut off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.appending import append_synced
+from gpuadmin.config import fields
+from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.jsontext import json_text
+from gpuadmin.reading import is_absent, read_record
+
+FILE = "announcements.jsonl"
+_LINES, _LONGEST = 40, 200  # lines of a text, characters of a line
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What is announced. `texts`: by language a text, whose first line is its subject; `until`: its last day."""
+
+    id: str
+    texts: Mapping[str, str]
+    begin: date
+    until: date
+    hosts: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        """Its first line, in the first of its languages."""
+        return next(iter(self.texts.values())).split("\n")[0]
+
+    def over(self, today: date) -> bool:
+        """Whether its last day is past."""
+        return self.until < today
+
+    def entry(self, cluster: str) -> dict[str, Any]:
+        """What a node is given: moments in seconds since the epoch, by this machine's calendar, and the text."""
+        parts = [f"*** {cluster}: {text}" for text in self.texts.values()]
+        return {
+            "id": self.id,
+            "begin": int(datetime.combine(self.begin, time.min).timestamp()),
+            "end": int(datetime.combine(self.until + timedelta(days=1), time.min).timestamp()),
+            "text": "\n\n".join(parts),
+        }
+
+    def values(self) -> dict[str, Any]:
+        """What the mail's templates are given."""
+        parts = {language: text.split("\n") for language, text in self.texts.items()}
+        texts = {language: {"subject": lines[0], "lines": lines[1:]} for language, lines in parts.items()}
+        return {"texts": texts, "until": self.until, "login": bool(self.hosts)}
+
+
+def compose(
+    texts: Mapping[str, str], languages: Sequence[str], begin: date, until: date, hosts: Sequence[str], today: date
+) -> Announcement:
+    """Given texts by language, days and hosts, return the announcement. Raises ConfigError for what cannot be one."""
+    missing = [language for language in languages if not texts.get(language, "").strip()]
+    if missing:
+        raise ConfigError(
+            f"--{missing[0]}: the text is missing", hint=f"people read it in {' and '.join(languages)} (mail.languages)"
+        )
+    if until < begin or until < today:
+        raise ConfigError(f"--until {until}: must be today or later, and not before --from {begin}")
+    clean = {language: _clean(language, texts[language]) for language in languages}
+    content = json_text([clean, str(begin), str(until), sorted(hosts)], indent=None)
+    return Announcement(hashlib.sha256(content.encode()).hexdigest()[:8], clean, begin, until, tuple(hosts))
+
+
+def _clean(language: str, text: str) -> str:
+    lines = [line.rstrip() for line in text.strip().expandtabs(4).splitlines()]
+    if len(lines) > _LINES:
+        raise ConfigError(f"--{language}: has {len(lines)} lines; at most {_LINES} are read at login")
+    for number, line in enumerate(lines, start=1):
+        try:
+            fields.plain_text(line, longest=_LONGEST)
+        except ValueError as error:
+            raise ConfigError(f"--{language}: line {number}: {error}") from None
+    return "\n".join(lines)
+
+
+class Announcements:
+    """A site's announcements, as its file has them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._all: dict[str, Announcement] = {}
+        self._back: set[str] = set()
+        try:
+            raw = b"" if is_absent(path) else read_record(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}", hint="without it nobody knows what is announced") from None
+        *lines, _torn = raw.split(b"\n")  # a last line without its end was torn off by a crash and says nothing
+        for number, line in enumerate(lines, start=1):
+            self._fold(line, number)
+
+    @classmethod
+    def of(cls, site: Path) -> Announcements:
+        """Those of a site's directory. Raises ConfigError where its file is damaged."""
+        return cls(site / FILE)
+
+    def _fold(self, line: bytes, number: int) -> None:
+        try:
+            value = json.loads(line)
+            name = str(value["id"])
+            if value["event"] == "taken back":
+                self._back.add(name)
+                return
+            begin, until = (date.fromisoformat(value[key]) for key in ("begin", "until"))
+            texts = {str(language): str(text) for language, text in value["texts"].items()}
+            hosts = tuple(str(host) for host in value["hosts"])
+            if not texts:
+                raise ValueError(name)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConfigError(
+                f"{self.path}:{number}: is damaged, so what is announced is not known",
+                hint="restore the file from version control, or delete the line",
+            ) from None
+        self._back.discard(name)
+        self._all[name] = Announcement(name, texts, begin, until, hosts)
+
+    def __iter__(self) -> Any:
+        return iter(self._all.values())
+
+    def holds(self, name: str) -> bool:
+        """Whether it is announced, and was not taken back."""
+        return name in self._all and name not in self._back
+
+    def find(self, name: str) -> Announcement:
+        """The announcement of that name. Raises ConfigError where there is none, or it was taken back."""
+        if not self.holds(name):
+            known = ", ".join(one.id for one in self if self.holds(one.id)) or "none"
+            raise ConfigError(f"there is no announcement {name!r}", hint=f"announced: {known}")
+        return self._all[name]
+
+    def entries(
+        self,
+        hosts: Sequence[str],
+        cluster: str,
+        today: date,
+        *,
+        more: Sequence[Announcement] = (),
+        but: str | None = None,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """By host everything that it is to have. `more`: also these; `but`: not this one. What is over is left out."""
+        wanted = {one.id: one for one in self if self.holds(one.id)} | {one.id: one for one in more}
+        return {
+            host: [
+                one.entry(cluster)
+                for one in wanted.values()
+                if host in one.hosts and one.id != but and not one.over(today)
+            ]
+            for host in hosts
+        }
+
+    def add(self, one: Announcement, who: str) -> None:
+        """Record that something is announced; what is recorded already is not again."""
+        if not self.holds(one.id):
+            facts = {**asdict(one), "begin": str(one.begin), "until": str(one.until)}
+            self._append("announced", {**facts, "hosts": list(one.hosts)}, who)
+            self._all[one.id] = one
+            self._back.discard(one.id)
+
+    def take_back(self, name: str, who: str) -> None:
+        """Record that it is taken back."""
+        self._append("taken back", {"id": name}, who)
+        self._back.add(name)
+
+    def _append(self, event: str, facts: Mapping[str, Any], who: str) -> None:
+        line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, "who": who, **facts}
+        try:
+            append_synced(self.path, json_text(line, indent=None) + "\n")
+        except OSError as error:
+            raise GpuadminError(
+                f"{self.path}: {error.strerror}", hint="nothing was announced; make room there"
+            ) from None

@@ -1,0 +1,161 @@
+"""Whether a host can be switched off now: who is on it, who mounts what it serves, which jobs of ours run on it.
+
+And letting the homes go, so that the storage host can be switched off below a node that stays up for a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import NodeError
+from .logins import occupants
+from .mounts import below, parse_mountinfo, read_mountinfo
+from .run import Runner, failure, run_command
+
+NFSD = "/proc/fs/nfsd"
+#: What the kernel calls clients that hold nothing any more: their lease has run out, or they never came this far.
+GONE = ("courtesy", "expirable", "unconfirmed")
+_SECONDS = 150  # a user manager is given 90 s by systemd to end
+
+
+def collect(
+    *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = run_command
+) -> dict[str, Any]:  # fmt: skip
+    """``people``, ``clients``, ``jobs``: lists, or None where that is not known; then ``unknown`` says why.
+
+    ``clients``: addresses of hosts that mount something from here. ``node``: whether people log in here.
+    """
+    unknown: dict[str, str] = {}
+
+    def part(name: str, look: Callable[[], list[str]]) -> list[str] | None:
+        try:
+            return look()
+        except (NodeError, OSError, ValueError) as error:
+            unknown[name] = str(error)
+            return None
+
+    def people() -> list[str]:
+        return sorted({*occupants.people(uid_first, uid_last), *occupants.gpu_users(uid_first)}) if node else []
+
+    return {
+        "people": part("people", people),
+        "clients": part("clients", lambda: clients(nfsd)),
+        "jobs": part("jobs", lambda: jobs(run)),
+        "unknown": unknown,
+    }
+
+
+def clients(nfsd: str = NFSD) -> list[str]:
+    """Addresses of the NFS clients that the kernel's server knows. Raises NodeError where it does not say."""
+    if not os.path.isdir(nfsd):
+        return []  # there is no NFS server in this kernel
+    try:
+        with open(os.path.join(nfsd, "threads"), encoding="ascii") as stream:
+            if int(stream.read(40)) == 0:
+                return []
+    except OSError as error:
+        raise NodeError(f"it is not known who mounts from this host: {nfsd}/threads: {error.strerror}") from None
+    directory = os.path.join(nfsd, "clients")
+    if not os.path.isdir(directory):
+        raise NodeError(f"it is not known who mounts from this host: the kernel has no {directory}")
+    found = set()
+    for name in os.listdir(directory):
+        try:
+            with open(os.path.join(directory, name, "info"), encoding="utf-8", errors="replace") as stream:
+                text = stream.read(65536)
+        except FileNotFoundError:
+            continue  # it has gone meanwhile
+        status = re.search(r"(?m)^status: (\w+)", text)
+        if status is None or status.group(1) not in GONE:
+            address = re.search(r'(?m)^address: "(.*):\d+"', text)
+            found.add(address.group(1) if address else f"client {name}")
+    return sorted(found)
+
+
+def jobs(run: Runner = run_command) -> list[str]:
+    """Jobs of gpuadmin's that run on this host: backups, images, wipes. They are transient units."""
+    command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
+               "--type=service", "gpuadmin-*")  # fmt: skip
+    done = run(command)
+    if done.returncode != 0:
+        raise failure(command, done, "it is not known which jobs run")
+    found = []
+    for line in done.stdout.splitlines():
+        columns = line.split()
+        if len(columns) > 3 and columns[3] in ("running", "start", "stop", "stop-sigterm"):
+            found.append(columns[0].replace(".service", ""))
+    return sorted(found)
+
+
+def release(
+    path: str,
+    *,
+    uid_first: int,
+    uid_last: int,
+    check: bool,
+    run: Runner = run_command,
+    mountinfo: Callable[[], str] = read_mountinfo,
+) -> list[str]:
+    """End what people still run here, and unmount the homes at ``path``. Returns what is done, or would be.
+
+    Raises NodeError where they are still mounted afterwards: then nobody may take their server away.
+    """
+    slices = _slices(uid_first, uid_last, run)
+    mounted = below(path, parse_mountinfo(mountinfo()))
+    operations = [f"end what runs in {name}" for name in slices] + ([f"unmount {path}"] if mounted else [])
+    if check or not operations:
+        return operations
+    units = (_unit(path, "automount", run), _unit(path, "mount", run)) if mounted else ()
+    for names in (slices, units):
+        if names:
+            command = ("systemctl", "stop", *names)
+            done = run(("timeout", str(_SECONDS), *command))
+            if done.returncode != 0:
+                raise failure(command, done, f"{path} is still in use")
+    left = below(path, parse_mountinfo(mountinfo()))
+    if left:
+        raise NodeError(f"{path} is still mounted (from {left[-1].source}); nothing else was done")
+    return operations
+
+
+def _slices(uid_first: int, uid_last: int, run: Runner) -> tuple[str, ...]:
+    """The slices of people: their sessions, their user managers, and containers that go on after a logout."""
+    command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--type=slice", "user-*.slice")
+    done = run(command)
+    if done.returncode != 0:
+        raise failure(command, done, "it is not known what people run")
+    numbers = [int(one) for one in re.findall(r"(?m)^user-(\d+)\.slice\s", done.stdout)]
+    return tuple(f"user-{number}.slice" for number in sorted(numbers) if uid_first <= number <= uid_last)
+
+
+def _unit(path: str, suffix: str, run: Runner) -> str:
+    command = ("systemd-escape", "--path", f"--suffix={suffix}", path)
+    done = run(command)
+    if done.returncode != 0:
+        raise failure(command, done)
+    return done.stdout.strip()
+
+
+def problems(report: Mapping[str, Any], *, force: bool, serves: bool) -> list[str]:
+    """Given what a host says, return why it must not be switched off; with ``force`` people are no reason.
+
+    What is not known is a reason. ``serves``: whether others may mount from it. Jobs and clients always are.
+    """
+    found = []
+    unknown = report["unknown"]
+    if not force and report["people"] is None:
+        found.append(f"nobody knows who is on it: {unknown['people']}")
+    elif not force and report["people"]:
+        found.append(f"in use by {', '.join(report['people'])}")
+    if serves and report["clients"] is None:
+        found.append(unknown["clients"])
+    elif serves and report["clients"]:
+        found.append(f"mounted by {', '.join(report['clients'])}")
+    if report["jobs"] is None:
+        found.append(unknown["jobs"])
+    elif report["jobs"]:
+        found.append(f"busy with {', '.join(report['jobs'])}")
+    return found

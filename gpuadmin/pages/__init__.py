@@ -1,0 +1,1 @@
+"""Pages for people, written for one site: the user's guide, and a term's call for applications."""

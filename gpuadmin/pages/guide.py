@@ -1,0 +1,118 @@
+"""The user's guide, written for a site: its nodes and addresses, paths, dates, and whom to ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.errors import ConfigError
+from gpuadmin.pages.render import markdown
+
+NAME = "user-guide"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine to log in to: what people call it, and where ssh finds it."""
+
+    name: str
+    address: str
+    port: int = 22
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """What is known of a node's GPUs. `what`: number and model; `cuda`: the newest version that the driver runs."""
+
+    node: str
+    what: str
+    driver: str | None = None
+    cuda: str | None = None
+
+
+def nodes_of(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
+    """Given a site's settings and its nodes, return what people log in to: `mail.login`, or the nodes themselves.
+
+    Raises ConfigError where there is none.
+    """
+    if settings.mail is not None and settings.mail.login:
+        ports = {name: host.port for host in hosts for name in (host.name, host.address)}
+        names = settings.mail.login
+        short = Counter(name.partition(".")[0] for name in names)
+        return tuple(Node(_short(name, short), name, ports.get(name, 22)) for name in names)
+    if not hosts:
+        raise ConfigError("this site has no nodes", hint="put them into the group gpu in inventory/hosts.yml")
+    # an address that a template gives is not known here
+    return tuple(Node(host.name, host.name if "{{" in host.address else host.address, host.port) for host in hosts)
+
+
+def _short(name: str, known: Counter[str]) -> str:
+    """What people type for a host: its name without the domain, where that names it alone and is no number."""
+    first = name.partition(".")[0]
+    return name if known[first] > 1 or first.isdecimal() else first
+
+
+def contact(settings: Settings) -> str | None:
+    """Whom people ask, if the site has an address."""
+    return None if settings.mail is None else settings.mail.reply_to or settings.mail.sender
+
+
+def values(settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = ()) -> dict[str, Any]:
+    """What the templates of the guide are given."""
+    term, docker = settings.term, settings.docker
+    reminders = [] if term is None else sorted((day for day in term.reminders if day), reverse=True)
+    return {
+        "cluster": settings.name,
+        "head": "",
+        "nodes": [asdict(node) for node in nodes],
+        "first": asdict(nodes[0]),
+        "gpus": [asdict(one) for one in gpus],
+        "homes": settings.homes.path,
+        "scratch": list(settings.reset.scratch),
+        "docker": docker.enabled,
+        "docker_data": docker.data if docker.enabled else None,
+        "directory": settings.accounts.source == "directory",
+        "term": None if term is None else term.name,
+        "deadline": None if term is None else str(term.deadline),
+        "reminders": ", ".join(map(str, reminders)),
+        "contact": contact(settings),
+    }
+
+
+def guide(
+    language: str, settings: Settings, nodes: Sequence[Node], *, gpus: Sequence[Gpus] = (), site: Path | None = None
+) -> str:
+    """Given a language (`ko`, `en`), settings and nodes, return the guide as Markdown.
+
+    `gpus`: what is known of them; without it people are told how to look. `site`: whose own templates come first.
+    Raises ConfigError.
+    """
+    return markdown("guide", f"{NAME}.{language}.md.j2", values(settings, nodes, gpus), site)
+
+
+_EXAMPLE = Settings.model_validate(
+    {
+        "name": "GPU cluster",
+        "term": {"name": "2026-2", "deadline": date(2026, 12, 31)},
+        "mail": {"host": "smtp.example.org", "sender": "gpu@example.org"},
+    }
+)
+_HEAD = {
+    "en": "[한국어](user-guide.ko.md)\n\n*Made for an example by `make docs`; "
+    "`gpuadmin user-guide` writes it for your site.*\n",
+    "ko": "[English](user-guide.md)\n\n*`make docs`가 만든 예시입니다. "
+    "`gpuadmin user-guide`는 실제 클러스터에 맞게 작성합니다.*\n",
+}
+
+
+def example(language: str) -> str:
+    """The guide of an example, for docs/."""
+    nodes = tuple(Node(name, f"{name}.example.org") for name in ("gpu1", "gpu2"))
+    given = values(_EXAMPLE, nodes) | {"head": _HEAD[language]}
+    return markdown("guide", f"{NAME}.{language}.md.j2", given)

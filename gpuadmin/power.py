@@ -1,0 +1,125 @@
+"""Switching hosts off and on: which may go, in which order, and what keeps the others. Pure.
+
+Nodes go before what they mount, and what they mount is back before them. A host of which something is not known stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from gpuadmin.errors import ConfigError
+
+Action = Literal["reboot", "shutdown"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host that is meant. `people`: people log in there; `serves`: others mount from it."""
+
+    name: str
+    address: str
+    people: bool
+    serves: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """Hosts that go at the same time. `step`: `switch`, or `release`: they let the homes go and stay up."""
+
+    hosts: tuple[str, ...]
+    step: Literal["switch", "release"]
+    does: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What happens, step by step, and why the others are left out, by host."""
+
+    steps: tuple[Step, ...]
+    refused: Mapping[str, str]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every host that goes."""
+        return tuple(dict.fromkeys(host for step in self.steps for host in step.hosts))
+
+
+def decide(
+    action: Action, targets: Sequence[Target], reports: Mapping[str, Mapping[str, Any]], *, waits: bool
+) -> Decision:  # fmt: skip
+    """Given the hosts that are meant and what those say that answer, return what happens.
+
+    `reports`: by host `people`, `clients`, `jobs` (None: not known, and `unknown` says why). `waits`: people are no
+    reason to stay, they are waited for or sent away.
+    """
+    refused = {}
+    for one in targets:
+        if reason := _reason(one, reports.get(one.name), waits=waits):
+            refused[one.name] = reason
+    going = [one for one in targets if one.name not in refused and not one.serves]
+    addresses = {one.address for one in going} | {one.name for one in going}
+    servers = []
+    for one in targets:
+        if not one.serves or one.name in refused:
+            continue
+        staying = [client for client in reports[one.name]["clients"] if client not in addresses]
+        if staying:
+            refused[one.name] = f"mounted by {', '.join(staying)}, which would stay up: name them, too"
+        else:
+            servers.append(one)
+    return Decision(tuple(_steps(action, going, servers)), refused)
+
+
+def _reason(one: Target, report: Mapping[str, Any] | None, *, waits: bool) -> str | None:
+    if report is None:
+        return "it does not answer; is it off already?"
+    unknown = report["unknown"]
+    if report["jobs"] is None or report["jobs"]:
+        return f"busy with {', '.join(report['jobs'])}" if report["jobs"] else str(unknown.get("jobs"))
+    if one.serves and report["clients"] is None:
+        return str(unknown.get("clients"))
+    if one.people and not waits and report["people"] is None:
+        return f"nobody knows who is on it: {unknown.get('people')}"
+    if one.people and not waits and report["people"]:
+        return f"in use by {', '.join(report['people'])} (--when-idle waits, --at and --force do not)"
+    return None
+
+
+def _steps(action: Action, going: Sequence[Target], servers: Sequence[Target]) -> list[Step]:
+    nodes = tuple(one.name for one in going if one.people)
+    first, last = tuple(one.name for one in going), tuple(one.name for one in servers)
+    if action == "shutdown":
+        steps = [
+            Step(first, "switch", "is switched off"),
+            Step(last, "switch", "is switched off when nobody mounts it"),
+        ]
+    elif not last:
+        steps = [Step(first, "switch", "reboots")]
+    else:
+        steps = [
+            Step(nodes, "release", "ends what people run, and unmounts the homes"),
+            Step(last, "switch", "reboots when nobody mounts it, and is back"),
+            Step(first, "switch", "reboots, and mounts the homes again"),
+        ]
+    return [step for step in steps if step.hosts]
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Given `HH:MM` or `YYYY-MM-DD HH:MM` and the time, return when that is: within a day. Raises ConfigError."""
+    try:
+        if re.fullmatch(r"\d{1,2}:\d{2}", text):
+            wanted = datetime.combine(now.date(), datetime.strptime(text, "%H:%M").time())
+            wanted += timedelta(days=1) if wanted <= now else timedelta()
+        else:
+            wanted = datetime.strptime(text.replace("T", " "), "%Y-%m-%d %H:%M")
+    except ValueError:
+        raise ConfigError(f"--at {text!r}: is no time", hint="write HH:MM, or 'YYYY-MM-DD HH:MM'") from None
+    if not now < wanted <= now + timedelta(days=1):
+        raise ConfigError(
+            f"--at {text}: must be within the next 24 hours", hint="gpuadmin announce tells people of a later day"
+        )
+    return wanted

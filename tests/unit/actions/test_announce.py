@@ -1,0 +1,208 @@
+"""announce, from the command line to users' mails, what nodes are given, the record and the exit code."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+from tests.unit.mail.conftest import Server, StartServer, serve
+
+__all__ = ["ansible", "serve"]
+
+TODAY = date.today()
+USERS = f"""\
+users:
+  - {{name: minji, uid: 20000, email: minji@example.org}}
+  - {{name: jiho, uid: 20001, email: jiho@example.org}}
+  - {{name: locked, uid: 20002, email: locked@example.org, locked: true}}
+  - {{name: gone, uid: 20003, email: gone@example.org, expires: {TODAY - timedelta(days=1)}}}
+  - {{name: silent, uid: 20004}}
+"""
+TEXTS = ["announce", "--ko", "정전\n28일 9시부터", "--en", "No power\non the 28th", "--until", str(TODAY)]
+
+
+def prepare(ansible: Ansible, server: Server | None = None, mail: bool = True) -> Path:
+    assert ansible.site is not None
+    about = {"host": "127.0.0.1", "port": server.port if server else 9, "security": "none", "sender": "gpu@example.org"}
+    (ansible.site / "gpuadmin.yml").write_text(json.dumps({"name": "test", **({"mail": about} if mail else {})}))
+    (ansible.site / "users.yml").write_text(USERS)
+    ansible.answer = RunResult({name: HostResult("changed") for name in ("node1", "node2")})
+    return ansible.site
+
+
+def given(invocation: Invocation) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = invocation.variables["gpuadmin_announcements"]
+    return found
+
+
+def announced(cli: Cli) -> list[dict[str, Any]]:
+    code, out, err = cli("announce", "--list", "--json")
+    assert code == 0, err
+    found: list[dict[str, Any]] = json.loads(out)["result"]["announcements"]
+    return found
+
+
+def test_mails_and_logins(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    server = serve()
+    prepare(ansible, server)
+    code, out, err = cli(*TEXTS, "--yes")
+    assert code == 0, err
+    assert f"at login, on {TODAY}: 정전" in out
+    assert "silent" in out
+    assert server.recipients == ["minji@example.org", "jiho@example.org"]
+    assert server.messages[0]["Subject"] == "[test] 정전 / [test] No power"
+    assert "28일 9시부터" in server.messages[0].get_content()
+    (invocation,) = ansible.asked
+    assert (invocation.playbook, invocation.limit) == ("announce", "node1,node2")
+    (entry,) = given(invocation)["node1"]
+    assert entry["text"] == "*** test: 정전\n28일 9시부터\n\n*** test: No power\non the 28th"
+    assert entry["begin"] <= datetime.now().timestamp() < entry["end"] <= entry["begin"] + 25 * 3600 + 1
+    # the same again reaches hosts that were away, and mails nobody twice
+    code, _, err = cli(*TEXTS, "--yes")
+    assert code == 0, err
+    assert len(server.mails) == 2
+    assert given(ansible.asked[1]) == given(invocation)
+    assert [one["state"] for one in announced(cli)] == ["announced"]
+
+
+def test_it_is_seen_first(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    site = prepare(ansible)
+    before = {path for path in site.rglob("*") if path.is_file()}
+    code, out, err = cli(*TEXTS, "--preview")
+    assert code == 0, err
+    assert out.count("To: ") == 2
+    assert ansible.asked == []
+    code, out, err = cli(*TEXTS, "--check")
+    assert code == 0, err
+    assert [invocation.check for invocation in ansible.asked] == [True]
+    assert cli(*TEXTS)[0] == 5, "nobody confirmed it"
+    assert {path for path in site.rglob("*") if path.is_file() and "runs" not in path.parts} == {
+        path for path in before if "runs" not in path.parts
+    }
+    assert announced(cli) == []
+
+
+def test_two_at_once_and_one_is_taken_back(ansible: Ansible, cli: Cli) -> None:
+    prepare(ansible, mail=False)
+    first = ["announce", "--ko", "하나", "--en", "One", "--until", str(TODAY), "--on", "node1", "--yes"]
+    _, out, _ = cli(*first)
+    assert "gpuadmin.yml has no `mail`: nobody is mailed" in out
+    cli("announce", "--ko", "둘", "--en", "Two", "--until", str(TODAY + timedelta(days=3)), "--yes")
+    assert {host: len(found) for host, found in given(ansible.asked[1]).items()} == {"node1": 2, "node2": 1}
+    name = announced(cli)[0]["id"]
+    ansible.answer = RunResult({"node1": HostResult("unreachable", message="away")})
+    code, _, _ = cli("announce", "--take-back", name, "--yes")
+    assert code == 4
+    assert announced(cli)[0]["state"] == "announced", "a node shows it still: the same again goes on"
+    ansible.answer = RunResult({"node1": HostResult("changed")})
+    code, _, err = cli("announce", "--take-back", name, "--yes")
+    assert code == 0, err
+    assert [entry["text"] for entry in given(ansible.asked[-1])["node1"]] == ["*** test: 둘\n\n*** test: Two"]
+    assert [one["state"] for one in announced(cli)] == ["taken back", "announced"]
+    code, _, err = cli("announce", "--take-back", name, "--yes")
+    assert code == 2
+    assert "there is no announcement" in err
+
+
+def test_who_is_on_some_hosts(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    server = serve()
+    prepare(ansible, server)
+    status = {"people": ["jiho", "stranger"], "gpu_people": [], "unknown": {}}
+    ansible.answer = RunResult({"node2": HostResult("ok", reports={"status": status})})
+    code, out, err = cli(*TEXTS, "--on", "node2", "--yes")
+    assert code == 0, err
+    assert server.recipients == ["jiho@example.org"]
+    assert "node2" in server.messages[0].get_content()
+    assert "not in users.yml, so not mailed: stranger" in out
+    assert [(one.playbook, one.check, one.limit) for one in ansible.asked] == [
+        ("status", True, "node2"), ("announce", False, "node2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HostResult("unreachable", message="away"),
+        HostResult("ok", reports={"status": {"people": None, "gpu_people": []}}),
+    ],
+    ids=["away", "it cannot say"],
+)
+def test_who_is_there_is_not_known(ansible: Ansible, cli: Cli, serve: StartServer, answer: HostResult) -> None:
+    server = serve()
+    prepare(ansible, server)
+    ansible.answer = RunResult({"node2": answer})
+    code, out, _ = cli(*TEXTS, "--on", "node2", "--yes")
+    assert code == 4
+    assert "nobody knows who is on it" in out
+    assert server.mails == []
+
+
+def test_a_host_that_is_away_keeps_no_mail_back(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    server = serve()
+    prepare(ansible, server)
+    ansible.answer = RunResult({"node1": HostResult("changed"), "node2": HostResult("unreachable")})
+    code, _, _ = cli(*TEXTS, "--yes")
+    assert code == 4
+    assert len(server.mails) == 2
+
+
+def test_texts_from_files(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    prepare(ansible, mail=False)
+    for language, text in (("ko", "\ufeff정전\r\n\r\n내일"), ("en", "No power\n\ttomorrow\n")):
+        (tmp_path / language).write_text(text, newline="")
+    code, _, err = cli(
+        "announce", "--ko", f"@{tmp_path / 'ko'}", "--en", f"@{tmp_path / 'en'}", "--until", str(TODAY), "--yes"
+    )
+    assert code == 0, err
+    assert announced(cli)[0]["texts"] == {"ko": "정전\n\n내일", "en": "No power\n    tomorrow"}
+
+
+WRONG = {
+    "one language": (["announce", "--ko", "정전", "--until", str(TODAY)], "--en: the text is missing"),
+    "a template": ([*TEXTS[:4], "{{ x }}", "--until", str(TODAY)], "--en: line 1: holds the template marker"),
+    "a control sequence": (
+        [*TEXTS[:4], "x\x1b[2J", "--until", str(TODAY)],
+        "--en: line 1: holds the control character",
+    ),
+    "too long": ([*TEXTS[:4], "x\n" * 41, "--until", str(TODAY)], "--en: has 41 lines"),
+    "no end": (TEXTS[:5], "--until is missing"),
+    "the past": ([*TEXTS[:6], "2020-01-01"], "--until 2020-01-01"),
+    "before it begins": ([*TEXTS, "--from", str(TODAY + timedelta(days=1))], "not before --from"),
+    "no node": ([*TEXTS, "--on", "storage1"], "no node is meant"),
+    "no such host": ([*TEXTS, "--on", "nowhere"], "names no host"),
+    "no such file": ([*TEXTS[:4], "@/nowhere/x", "--until", str(TODAY)], "--en: /nowhere/x: No such file"),
+    "nothing": (["announce"], "give the texts"),
+    "two things": ([*TEXTS, "--list"], "give the texts"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_refused(ansible: Ansible, cli: Cli, arguments: list[str], words: str) -> None:
+    site = prepare(ansible, mail=False)
+    code, _, err = cli(*arguments, "--yes")
+    assert code == 2, err
+    assert words in err
+    assert ansible.asked == []
+    assert not (site / "announcements.jsonl").exists()
+
+
+def test_a_damaged_record(ansible: Ansible, cli: Cli) -> None:
+    site = prepare(ansible, mail=False)
+    cli(*TEXTS, "--yes")
+    record = site / "announcements.jsonl"
+    whole = record.read_text()
+    record.write_text(whole + '{"torn": ')
+    assert len(announced(cli)) == 1, "a crash while it was written"
+    cli("announce", "--ko", "하나", "--en", "One", "--until", str(TODAY), "--yes")
+    assert len(announced(cli)) == 2
+    record.write_text("{}\n" + whole)
+    code, _, err = cli(*TEXTS, "--yes")
+    assert code == 2
+    assert "announcements.jsonl:1: is damaged" in err

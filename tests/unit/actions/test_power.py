@@ -1,0 +1,224 @@
+"""reboot and shutdown, from the command line to what hosts are asked, in which order, and what stops it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.actions.shared import power as action
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.errors import ConfigError
+from gpuadmin.power import Target, decide, moment
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.conftest import Cli
+from tests.unit.support import make_site
+
+FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
+GPU1, GPU2 = (Target(f"gpu{number}", f"10.0.0.{number}", people=True, serves=False) for number in (1, 2))
+NAS = Target("nas", "10.0.0.9", people=False, serves=True)
+MON = Target("mon", "10.0.0.8", people=False, serves=False)
+ALL = (NAS, GPU1, MON, GPU2)
+BOTH = {"clients": ["10.0.0.1", "10.0.0.2"]}
+
+
+def steps(which: Any, targets: Any = ALL, waits: bool = False, **reports: Any) -> tuple[list[Any], dict[str, str]]:
+    """What is decided: (hosts, step) in their order, and why the others stay. `None` is a host that is away."""
+    known = {one.name: FREE | (reports.get(one.name) or {}) for one in targets}
+    known = {name: found for name, found in known.items() if name not in reports or reports[name] is not None}
+    decision = decide(which, targets, known, waits=waits)
+    return [(step.hosts, step.step) for step in decision.steps], dict(decision.refused)
+
+
+def test_the_order() -> None:
+    nodes, others = ("gpu1", "gpu2"), ("gpu1", "mon", "gpu2")
+    assert steps("shutdown", nas=BOTH) == ([(others, "switch"), (("nas",), "switch")], {})
+    order = [(nodes, "release"), (("nas",), "switch"), (others, "switch")]
+    assert steps("reboot", nas=BOTH) == (order, {})
+    assert steps("reboot", (GPU1, MON)) == ([(("gpu1", "mon"), "switch")], {})
+    assert steps("reboot", (NAS,)) == ([(("nas",), "switch")], {})
+    assert steps("shutdown", (NAS,)) == ([(("nas",), "switch")], {})
+
+
+@pytest.mark.parametrize("which", ["reboot", "shutdown"])
+def test_storage_stays_while_somebody_mounts_it(which: Any) -> None:
+    found, refused = steps(which, (NAS, GPU1), nas=BOTH)
+    assert refused == {"nas": "mounted by 10.0.0.2, which would stay up: name them, too"}
+    assert found == [(("gpu1",), "switch")]
+    _, refused = steps(which, nas=BOTH, gpu2={"people": ["minji"]})
+    assert set(refused) == {"gpu2", "nas"}, "a node that stays mounts it"
+    _, refused = steps(which, nas={"clients": None, "unknown": {"clients": "not known"}}, waits=True)
+    assert refused == {"nas": "not known"}
+    found, refused = steps(which, nas={"clients": ["10.0.0.1"]}, gpu2=None)
+    assert refused == {"gpu2": "it does not answer; is it off already?"}
+    assert found[-1 if which == "shutdown" else 1] == (("nas",), "switch"), "who is off mounts nothing"
+
+
+@pytest.mark.parametrize(
+    ("report", "waits", "reason"),
+    [
+        ({"people": ["minji"]}, False, "in use by minji (--when-idle waits, --at and --force do not)"),
+        ({"people": ["minji"]}, True, None),
+        ({"people": None, "unknown": {"people": "no bus"}}, False, "nobody knows who is on it: no bus"),
+        ({"jobs": ["gpuadmin-image-switch"]}, True, "busy with gpuadmin-image-switch"),
+        ({"jobs": None, "unknown": {"jobs": "no bus"}}, True, "no bus"),
+    ],
+)
+def test_what_keeps_a_node(report: dict[str, Any], waits: bool, reason: str | None) -> None:
+    _, refused = steps("reboot", (GPU1,), waits=waits, gpu1=report)
+    assert refused.get("gpu1") == reason
+
+
+def test_a_time() -> None:
+    now = datetime(2026, 11, 27, 17, 0, 30)
+    assert moment("17:30", now) == datetime(2026, 11, 27, 17, 30)
+    assert moment("17:00", now) == datetime(2026, 11, 28, 17, 0)
+    assert moment("2026-11-28 02:00", now) == moment("2026-11-28T02:00", now) == datetime(2026, 11, 28, 2, 0)
+    for wrong in ("25:00", "soon", "2026-11-27 16:00", "2026-11-29 02:00", ""):
+        with pytest.raises(ConfigError, match="--at"):
+            moment(wrong, now)
+
+
+class Cluster:
+    """Answers for Ansible: what hosts say, and how each step goes."""
+
+    def __init__(self) -> None:
+        self.asked: list[Invocation] = []
+        self.reports = {name: dict(FREE) for name in ("storage1", "node1", "node2")}
+        self.bad: dict[tuple[str, str], HostResult] = {}
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        tasks = invocation.variables.get("gpuadmin_power_tasks", "main")
+        hosts = (invocation.limit or "").split(",")
+        if tasks == "look":
+            away = HostResult("unreachable", message="timed out")
+            return RunResult(
+                {
+                    name: HostResult("ok", reports={"power": self.reports[name]}) if name in self.reports else away
+                    for name in hosts
+                }
+            )
+        self.asked.append(invocation)
+        step = invocation.variables.get("gpuadmin_power_step", tasks)
+        return RunResult({name: self.bad.get((name, step), HostResult("changed")) for name in hosts})
+
+    @property
+    def order(self) -> list[tuple[str, str]]:
+        return [
+            (one.limit or "", one.variables.get("gpuadmin_power_step", one.variables.get("gpuadmin_power_tasks", "")))
+            for one in self.asked
+        ]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    fake = Cluster()
+    fake.reports["storage1"]["clients"] = ["127.0.0.1"]  # the address of both nodes
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(make_site(tmp_path / "site")))
+    return fake
+
+
+def test_everything_goes_in_order(cluster: Cluster, cli: Cli) -> None:
+    code, out, err = cli("reboot", "all", "--yes")
+    assert code == 0, err
+    assert cluster.order == [("node1,node2", "release"), ("storage1", "switch"), ("node1,node2", "switch")]
+    assert "2. reboots when nobody mounts it, and is back" in out
+    assert [one.variables["gpuadmin_force"] for one in cluster.asked] == [False, False, True]
+    assert "재부팅" in cluster.asked[0].variables["gpuadmin_reason"]
+    cluster.asked.clear()
+    code, out, err = cli("shutdown", "gpu", "storage1", "--when-idle", "--yes")
+    assert code == 0, err
+    assert cluster.order == [("node1,node2", "switch"), ("storage1", "switch")]
+    assert "storage first, then the nodes" in out
+    assert cluster.asked[0].variables["gpuadmin_when_idle"] is True
+    assert cluster.asked[0].variables["gpuadmin_power_action"] == "shutdown"
+
+
+@pytest.mark.parametrize("verb", ["reboot", "shutdown"])
+def test_no_step_follows_one_that_failed(cluster: Cluster, cli: Cli, verb: str) -> None:
+    first = "release" if verb == "reboot" else "switch"
+    cluster.bad[("node2", first)] = HostResult("failed", message="/home is still mounted")
+    code, _, err = cli(verb, "all", "--yes")
+    assert code == 3
+    assert cluster.order == [("node1,node2", first)]
+    assert "Not touched: storage1" in err
+    assert "no later step was begun" in err
+
+
+def test_who_is_left_out(cluster: Cluster, cli: Cli) -> None:
+    cluster.reports["node1"]["people"] = ["minji"]
+    del cluster.reports["node2"]
+    code, _, err = cli("reboot", "gpu", "--yes")
+    assert code == 5
+    assert "in use by minji" in err
+    cluster.reports["node2"] = dict(FREE)
+    code, out, _ = cli("reboot", "gpu", "--yes")
+    assert code == 0
+    assert cluster.order == [("node2", "switch")]
+    assert "node1 is left out: in use by minji" in out
+
+
+def test_check_and_no_confirmation(cluster: Cluster, cli: Cli) -> None:
+    assert cli("shutdown", "all")[0] == 5
+    assert cluster.asked == []
+    assert cli("shutdown", "all", "--check", "--at", "23:59")[0] == 0
+    assert [one.check for one in cluster.asked] == [True, True]
+
+
+def test_at_a_time(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Clock:
+            return cls(2026, 11, 27, 17, 29, 30 if not slept else 59) if len(slept) < 2 else cls(2026, 11, 27, 17, 30)
+
+    monkeypatch.setattr(action, "datetime", Clock)
+    monkeypatch.setattr(action.time, "sleep", slept.append)
+    cluster.reports["node1"]["people"] = ["minji"]
+    code, out, err = cli("shutdown", "all", "--at", "17:30", "--yes")
+    assert code == 0, err
+    assert cluster.order == [("node1,node2", "announce"), ("node1,node2", "switch"), ("storage1", "switch")]
+    assert "2026-11-27 17:30에 꺼집니다" in cluster.asked[0].variables["gpuadmin_waiting"]
+    assert cluster.asked[1].variables["gpuadmin_force"] is True
+    assert slept == [30, 1]
+    assert "Ctrl-C calls it off" in out
+
+
+def test_it_is_called_off(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(action.time, "sleep", interrupted)
+    code, _, _ = cli("shutdown", "all", "--at", "23:59", "--yes")
+    assert code == 130
+    assert [step for _, step in cluster.order] == ["announce", "withdraw"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reboot"], "Missing argument"),
+        (["reboot", "nowhere"], "names no host"),
+        (["reboot", "node1", "--limit", "node2"], "leaves none of the hosts node1"),
+        (["reboot", "node1", "--force", "--when-idle"], "one of them"),
+        (["reboot", "node1", "--at", "25:00"], "is no time"),
+    ],
+)
+def test_what_is_refused(cluster: Cluster, cli: Cli, arguments: list[str], words: str) -> None:
+    code, _, err = cli(*arguments, "--yes")
+    assert code == 2, err
+    assert words in err
+    assert cluster.asked == []
+
+
+def test_the_record_says_what_was_done(cluster: Cluster, cli: Cli) -> None:
+    code, out, _ = cli("reboot", "all", "--yes", "--json")
+    result = json.loads(out)["result"]
+    assert code == 0
+    assert result["steps"] == [["node1", "node2"], ["storage1"], ["node1", "node2"]]
+    assert result["untouched"] == []

@@ -1,0 +1,118 @@
+"""import-applications --since-last: what is shown, what is done all the same, and whose account is not given back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.actions.test_verbs import Ansible, Cli
+from tests.unit.applications.test_import_applications import FORM, GROUP, answer, prepare
+from tests.unit.mail.conftest import StartServer
+from tests.unit.support import public_key
+
+NEW = f"2026/11/21 9:00:00 오전 GMT+9,sua@example.org,정수아,20260005,{public_key('sua')},예,동의\n"
+
+
+@pytest.fixture
+def evening(tmp_path: Path, cli: Cli) -> list[str]:
+    """What is typed every evening."""
+    (tmp_path / "form.csv").write_text(FORM)
+    (tmp_path / "group.csv").write_text(GROUP + "20260005,sua@example.org\n")
+    arguments = ["import-applications", str(tmp_path / "form.csv"), "--members", str(tmp_path / "group.csv")]
+    return [*arguments, "--apply", "--yes", "--since-last"]
+
+
+def append(evening: list[str], row: str) -> None:
+    form = Path(evening[1])
+    form.write_text(form.read_text() + row)
+
+
+def test_every_evening(ansible: Ansible, cli: Cli, evening: list[str], serve: StartServer) -> None:
+    server = serve()
+    site = prepare(ansible, server)
+    ansible.answer.hosts.pop("node2")
+    code, out, err = cli(*evening)
+    assert code == 0, err
+    assert "No earlier import is recorded: everything is shown." in out
+    assert "2 ready, 3 incomplete, 1 unknown" in out
+    runs = len(list((site / "runs").iterdir()))
+    code, out, err = cli(*evening)
+    assert code == 0, err
+    assert "0 ready, 0 incomplete, 0 unknown" in out
+    assert "is not in the group's list" not in out + err
+    assert len(list((site / "runs").iterdir())) == runs + 1, "an evening without news is an import, too"
+    append(evening, NEW)
+    ansible.answer = answer("sua")
+    ansible.answer.hosts.pop("node2")
+    code, out, err = cli(*evening)
+    assert code == 0, err
+    assert "1 ready, 0 incomplete, 0 unknown" in out
+    assert [user["name"] for user in ansible.asked[-1].variables["gpuadmin_users"]] == ["sua"]
+    assert server.recipients.count("sua@example.org") == 2  # asked for the form, and welcomed
+
+
+def test_what_changed_is_new(ansible: Ansible, cli: Cli, evening: list[str], serve: StartServer) -> None:
+    prepare(ansible, serve())
+    cli(*evening)
+    append(evening, "2026/11/21 9:00:00 오전 GMT+9,yuna@example.org,박유나,20260003,not a key,예,동의\n")
+    _, out, _ = cli(*evening)
+    assert "0 ready, 1 incomplete, 0 unknown" in out
+    Path(evening[3]).write_text(GROUP.replace("20260004,seo@example.org\n", "20260009,eve@example.org\n"))
+    ansible.answer = answer("eve")
+    _, out, _ = cli(*evening)
+    assert "1 ready, 0 incomplete, 0 unknown" in out, "who was unknown is in the group now"
+
+
+def test_what_is_left_to_do_is_done_although_it_is_not_new(
+    ansible: Ansible, cli: Cli, evening: list[str], serve: StartServer
+) -> None:
+    server = serve()
+    prepare(ansible, server)
+    ansible.answer = answer("minji", "old", nodes="conflict")
+    cli(*evening)
+    assert "minji@example.org" not in server.recipients
+    ansible.answer = answer("minji", "old")
+    _, out, _ = cli(*evening)
+    assert "0 ready" in out
+    assert sorted(server.recipients)[:2] == ["minji@example.org", "old@example.org"]
+
+
+def test_a_removed_account_is_not_given_back(
+    ansible: Ansible, cli: Cli, evening: list[str], serve: StartServer
+) -> None:
+    site = prepare(ansible, serve())
+    cli(*evening)
+    cli("remove-user", "minji", "--yes")
+    _, out, _ = cli(*evening)
+    assert "minji@example.org: the account was removed since" in " ".join(out.split())
+    assert "name: minji" in (site / "users.yml").read_text().partition("retired:")[2]
+    assert "name: minji" not in (site / "users.yml").read_text().partition("retired:")[0]
+    again = FORM.splitlines()[1].replace("2026/11/20 3:04:05", "2026/11/22 3:04:05")
+    append(evening, again + "\n")
+    _, out, _ = cli(*evening)
+    assert "1 ready" in out, "who sends a new form asks again"
+
+
+def test_a_refused_or_checked_import_is_not_the_last_one(
+    ansible: Ansible, cli: Cli, evening: list[str], serve: StartServer
+) -> None:
+    prepare(ansible, serve())
+    without_yes = [word for word in evening if word != "--yes"]
+    assert cli(*without_yes)[0] == 5
+    cli(*without_yes, "--check")
+    _, out, _ = cli(*evening)
+    assert "No earlier import is recorded" in out
+
+
+def test_without_apply_it_only_shows(ansible: Ansible, cli: Cli, evening: list[str], serve: StartServer) -> None:
+    site = prepare(ansible, serve())
+    cli(*evening)
+    runs = sorted((site / "runs").iterdir())
+    looked = [word for word in evening if word not in ("--apply", "--yes")]
+    code, out, _ = cli(*looked, "--json")
+    assert code == 0
+    result = json.loads(out)["result"]
+    assert [result[name] for name in ("ready", "incomplete", "unknown")] == [[], [], []]
+    assert sorted((site / "runs").iterdir()) == runs

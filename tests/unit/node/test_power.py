@@ -1,0 +1,147 @@
+"""What keeps a host from being switched off, and how a node lets the homes go."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import power
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
+
+from tests.unit.node.test_modules import run
+
+INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
+
+
+def server(tmp_path: Path, *clients: tuple[str, str], threads: str = "8\n") -> str:
+    nfsd = tmp_path / "nfsd"
+    (nfsd / "clients").mkdir(parents=True)
+    (nfsd / "threads").write_text(threads)
+    for number, (address, status) in enumerate(clients):
+        (nfsd / "clients" / str(number)).mkdir()
+        (nfsd / "clients" / str(number) / "info").write_text(INFO.format(address=address, status=status))
+    return str(nfsd)
+
+
+def test_who_mounts(tmp_path: Path) -> None:
+    nfsd = server(
+        tmp_path, ("10.0.0.3", "confirmed"), ("fd00::4", "confirmed"), ("10.0.0.5", "courtesy"),
+        ("10.0.0.6", "expirable"), ("10.0.0.3", "confirmed"),
+    )  # fmt: skip
+    assert power.clients(nfsd) == ["10.0.0.3", "fd00::4"]
+    (tmp_path / "nfsd/clients/9").mkdir()  # one that has gone since the directory was listed
+    assert power.clients(nfsd) == ["10.0.0.3", "fd00::4"]
+    (tmp_path / "nfsd/clients/9/info").write_text('clientid: 0x1\naddress: "10.0.0.9:1"\n')
+    assert "10.0.0.9" in power.clients(nfsd), "an older kernel says no status"
+
+
+def test_a_server_that_serves_nobody(tmp_path: Path) -> None:
+    assert power.clients(str(tmp_path / "none")) == []
+    assert power.clients(server(tmp_path, ("10.0.0.3", "confirmed"), threads="0\n")) == []
+
+
+def test_who_mounts_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "nfsd").mkdir()  # nfsd's file system is not mounted there
+    with pytest.raises(NodeError, match="not known who mounts"):
+        power.clients(str(tmp_path / "nfsd"))
+    (tmp_path / "nfsd/threads").write_text("8\n")
+    with pytest.raises(NodeError, match="the kernel has no"):
+        power.clients(str(tmp_path / "nfsd"))
+
+
+class Systemd:
+    """Answers for systemctl; remembers what it was asked to stop."""
+
+    def __init__(self, units: str = "", status: int = 0) -> None:
+        self.units, self.status, self.stopped = units, status, []  # type: ignore[var-annotated]
+
+    def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[0] == "systemd-escape":
+            return subprocess.CompletedProcess(command, 0, f"home.{command[2].partition('=')[2]}\n", "")
+        if "stop" in command:
+            self.stopped.append(tuple(command[4:]))
+            return subprocess.CompletedProcess(command, self.status, "", "Job for home.mount failed" * self.status)
+        return subprocess.CompletedProcess(command, 0, self.units, "")
+
+
+def test_which_jobs_run() -> None:
+    units = (
+        "gpuadmin-accounts.service loaded active exited Accounts\n"
+        "gpuadmin-backup.service loaded activating start A backup\n"
+        "gpuadmin-image-switch.service loaded active running A switch\n"
+    )
+    assert power.jobs(Systemd(units)) == ["gpuadmin-backup", "gpuadmin-image-switch"]
+    with pytest.raises(NodeError, match="not known which jobs run"):
+        power.jobs(lambda command: subprocess.CompletedProcess(command, 1, "", "no bus"))
+
+
+SLICES = "".join(f"user-{number}.slice loaded active active x\n" for number in (900, 20000, 50000))
+MOUNTED = "1 1 0:1 / /home rw - autofs systemd-1 rw\n2 1 0:2 / /home rw - nfs4 10.0.0.1:/srv rw\n"
+
+
+def release(systemd: Systemd, *mounts: str, check: bool = False) -> list[str]:
+    answers = list(mounts)
+    return power.release(
+        "/home", uid_first=20000, uid_last=49999, check=check, run=systemd,
+        mountinfo=lambda: answers.pop(0) if len(answers) > 1 else answers[0],
+    )  # fmt: skip
+
+
+def test_a_node_lets_the_homes_go() -> None:
+    systemd = Systemd(SLICES)
+    operations = ["end what runs in user-20000.slice", "unmount /home"]
+    assert release(systemd, MOUNTED, check=True) == operations
+    assert systemd.stopped == []
+    assert release(systemd, MOUNTED, "") == operations
+    assert systemd.stopped == [("user-20000.slice",), ("home.automount", "home.mount")], "the admin's own stays"
+    assert release(Systemd(), "") == []
+
+
+def test_homes_that_stay_mounted() -> None:
+    with pytest.raises(NodeError, match=r"still mounted \(from 10.0.0.1:/srv\)"):
+        release(Systemd(SLICES), MOUNTED, MOUNTED)
+    with pytest.raises(NodeError, match="still in use"):
+        release(Systemd("", status=1), MOUNTED, "")
+
+
+FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
+
+
+@pytest.mark.parametrize(
+    ("report", "options", "reasons"),
+    [
+        ({}, {}, []),
+        ({"people": ["minji"]}, {}, ["in use by minji"]),
+        ({"people": ["minji"]}, {"force": True}, []),
+        ({"people": None, "unknown": {"people": "no bus"}}, {}, ["nobody knows who is on it: no bus"]),
+        ({"clients": ["10.0.0.3"]}, {}, []),
+        ({"clients": ["10.0.0.3"]}, {"serves": True, "force": True}, ["mounted by 10.0.0.3"]),
+        ({"clients": None, "unknown": {"clients": "not known"}}, {"serves": True, "force": True}, ["not known"]),
+        ({"jobs": ["gpuadmin-backup"]}, {"force": True}, ["busy with gpuadmin-backup"]),
+        ({"jobs": None, "unknown": {"jobs": "no systemd"}}, {"force": True}, ["no systemd"]),
+    ],
+)
+def test_what_keeps_a_host(report: dict[str, Any], options: dict[str, bool], reasons: list[str]) -> None:
+    assert power.problems(FREE | report, **{"force": False, "serves": False, **options}) == reasons
+
+
+def test_the_modules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def nobody(*_: object) -> list[str]:
+        raise NodeError("there is no logind")
+
+    monkeypatch.setattr(occupants, "people", nobody)
+    monkeypatch.setattr(power, "jobs", lambda run: [])
+    monkeypatch.setattr(power, "clients", lambda nfsd: [])
+    arguments = {"node": True, "uid_first": 20000, "uid_last": 49999}
+    found = run("shutdown_facts", arguments, capsys)
+    assert found["report"]["power"]["people"] is None
+    assert found["progress"] == "waits: nobody knows who is on it: there is no logind"
+    assert run("shutdown_facts", {**arguments, "require": True}, capsys)["failed"] is True
+    assert run("shutdown_facts", {**arguments, "node": False, "require": True}, capsys)["changed"] is False
+    monkeypatch.setattr(power, "release", lambda path, **more: [f"unmount {path}"] if more["check"] else [])
+    given = {"path": "/home", "uid_first": 20000, "uid_last": 49999, "_ansible_check_mode": True}
+    assert run("homes_release", given, capsys)["operations"] == ["unmount /home"]

@@ -1,0 +1,206 @@
+"""The user's guide: what of a site is in it, that nothing of a site is markup in it, and where it is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.errors import ConfigError
+from gpuadmin.pages.guide import Gpus, Node, example, guide, nodes_of
+from gpuadmin.pages.render import escaped, page, slug
+from tests.unit.actions.test_verbs import Ansible, Cli
+from tests.unit.support import public_key
+
+NODES = (Node("gpu1", "gpu1.example.org"), Node("gpu2", "10.1.0.12", 2222))
+
+
+def settings(**more: Any) -> Settings:
+    return Settings.model_validate({"name": "GPU 클러스터", **more})
+
+
+def write(language: str = "en", gpus: tuple[Gpus, ...] = (), **more: Any) -> str:
+    return guide(language, settings(**more), NODES, gpus=gpus)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_what_of_a_site_is_in_it(language: str) -> None:
+    term = {"name": "2026-2", "deadline": "2026-12-31", "reminders": [1, 14, 0]}
+    mail = {"host": "localhost", "sender": "gpu@example.org", "reply_to": "help@example.org"}
+    text = write(
+        language, term=term, mail=mail, homes={"path": "/people"}, reset={"scratch": ["/scratch"]},
+        docker={"data": "/scratch/docker"},
+    )  # fmt: skip
+    assert "Host gpu2\n    HostName 10.1.0.12\n    Port 2222\n" in text
+    assert "Host gpu1 gpu2\n    User NAME\n" in text
+    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "14, 1", "help@example.org", "`/people`", "`/scratch`",
+                 "/scratch/docker/NAME", "--shm-size", "rsync -avP", "jupyter lab", "Remote - SSH",
+                 "torch.save", "nvidia/cuda:"):  # fmt: skip
+        assert part in text, part
+    assert "/local" not in text
+    assert "{{" not in text.replace("{{.", "")
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_what_a_site_does_not_have_is_not_in_it(language: str) -> None:
+    text = write(language, docker={"enabled": False}, reset={"scratch": []})
+    for part in ("docker", "Docker", "None", "**2026", "example.org."):
+        assert part not in text, part
+    assert "/tmp/NAME" in text
+
+
+def test_gpus_where_they_are_known() -> None:
+    known = (Gpus("gpu1", "8 × NVIDIA A100", "550.54", "12.4"), Gpus("gpu2", "2 × T4"))
+    text = write("en", known)
+    assert "| gpu1 | 8 × NVIDIA A100 | 550.54 | 12.4 |" in text
+    assert "| gpu2 | 2 × T4 | unknown | unknown |" in text
+    assert "the table above has it, too" in text
+    assert "## The GPUs" not in write("en")
+    assert "알 수 없음" in write("ko", known)
+
+
+def test_both_languages_say_the_same() -> None:
+    korean, english = example("ko"), example("en")
+    for pattern in (r"(?m)^#+ ", r"(?m)^\| ", r"(?m)^- ", r"(?m)^```"):
+        assert len(re.findall(pattern, korean)) == len(re.findall(pattern, english)), pattern
+    commands = re.compile(r"(?ms)^```\n(.*?)^```")
+    first = [re.sub(r"\s+#.*", "", block) for block in commands.findall(english)]
+    assert [re.sub(r"\s+#.*", "", block) for block in commands.findall(korean)] == first
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_the_page_needs_nothing_else_and_its_links_lead_somewhere(language: str) -> None:
+    html = page(write(language), language)
+    tags = Page(html).tags
+    assert {"script", "img", "link", "iframe"} & {tag for tag, _ in tags} == set()
+    assert "url(" not in html
+    assert "@import" not in html
+    anchors = {attributes["id"] for _, attributes in tags if "id" in attributes}
+    targets = [attributes["href"] or "" for tag, attributes in tags if tag == "a"]
+    assert targets
+    from urllib.parse import unquote
+
+    assert [target for target in targets if target.startswith("#") and unquote(target[1:]) not in anchors] == []
+    assert f'<html lang="{language}">' in html
+    assert "<table>" in html
+
+
+@pytest.mark.parametrize("name", ["<script>x</script>", "a | b `c` *d* [e](http://x)", "&lt;b&gt;", "~~x~~ # y"])
+def test_what_a_site_says_is_no_markup(name: str) -> None:
+    html = page(guide("en", settings(name=name), NODES), "en")
+    heading = re.search(r"<h1[^>]*>(.*?)</h1>", html, re.DOTALL)
+    assert heading is not None
+    import html as entities
+
+    assert entities.unescape(heading[1]) == f"Your account on {name}"
+    assert "<script" not in html
+    assert escaped("a\n# b") == "a\\\\n\\# b"
+
+
+def test_html_in_markdown_is_shown() -> None:
+    assert "&lt;script&gt;" in page("# x\n\n<script>alert(1)</script>\n", "en")
+
+
+def test_anchors_are_those_of_github() -> None:
+    assert slug("Copying data in and out") == "copying-data-in-and-out"
+    assert slug("데이터 주고받기") == "데이터-주고받기"
+
+
+def test_what_people_log_in_to() -> None:
+    hosts = [Host("gpu1", ("gpu",), {"ansible_host": "10.0.0.1", "ansible_port": 2222}),
+             Host("gpu2", ("gpu",), {"ansible_host": "{{ lookup('x') }}"})]  # fmt: skip
+    assert nodes_of(settings(), hosts) == (Node("gpu1", "10.0.0.1", 2222), Node("gpu2", "gpu2"))
+    login = ["gpu1", "a.one.org", "a.two.org", "10.0.0.9", "b.one.org"]
+    mail = {"host": "localhost", "sender": "gpu@example.org", "login": login}
+    found = nodes_of(settings(mail=mail), hosts)
+    assert [node.name for node in found] == ["gpu1", "a.one.org", "a.two.org", "10.0.0.9", "b"]
+    assert [node.port for node in found] == [2222, 22, 22, 22, 22]
+    with pytest.raises(ConfigError, match="no nodes"):
+        nodes_of(settings(), [])
+
+
+def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    code, out, err = cli("user-guide", "--language", "ko")
+    assert code == 0, err
+    assert out.startswith("# test 계정 안내")
+    assert "HostName 127.0.0.1\n    Port 2\n" in out
+    folder = tmp_path / "public"
+    for _ in range(2):  # what it wrote itself it writes again
+        code, out, err = cli("user-guide", "--output", str(folder))
+        assert code == 0, err
+    assert {path.name for path in folder.iterdir()} == {
+        f"user-guide.{language}.{kind}" for language in ("ko", "en") for kind in ("md", "html")
+    }
+    assert (folder / "user-guide.ko.html").read_text().startswith("<!DOCTYPE html>\n<!-- Made by gpuadmin user-guide")
+    document = json.loads(cli("user-guide", "--language", "en", "--json")[1])
+    assert document["result"]["pages"]["en"].startswith("# Your account on test")
+    assert ansible.asked == []
+
+
+def test_what_it_did_not_write_stays(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "user-guide.en.html").write_text("my own")
+    code, _, err = cli("user-guide", "--output", str(tmp_path))
+    assert code == 2
+    assert "user-guide.en.html: is there, and gpuadmin did not write it" in err
+    assert (tmp_path / "user-guide.en.html").read_text() == "my own"
+    assert not (tmp_path / "user-guide.ko.md").exists()
+    (tmp_path / "file").write_text("")
+    code, _, err = cli("user-guide", "--output", str(tmp_path / "file/x"))
+    assert code == 1
+    assert "Hint: name another --output" in err
+
+
+def test_a_site_has_its_own_text(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    own = ansible.site / "templates/guide/user-guide.en.md.j2"
+    own.parent.mkdir(parents=True)
+    own.write_text("# Ours: {{ cluster }}\n")
+    assert cli("user-guide", "--language", "en")[1] == "# Ours: test\n"
+    own.write_text("{{ nobody_knows }}")
+    code, _, err = cli("user-guide", "--language", "en")
+    assert code == 2
+    assert "templates/guide/user-guide.en.md.j2" in err
+
+
+@pytest.mark.parametrize("attach", [True, False])
+def test_the_welcome_mail_carries_it(ansible: Ansible, cli: Cli, tmp_path: Path, attach: bool) -> None:
+    assert ansible.site is not None
+    mail = {"host": "127.0.0.1", "port": 9, "security": "none", "sender": "gpu@example.org", "attach_guide": attach}
+    (ansible.site / "gpuadmin.yml").write_text(json.dumps({"name": "test", "mail": mail}))
+    (tmp_path / "form.csv").write_text(
+        f"이메일,이름,학번,SSH 공개키,동의\nyuna@example.org,박유나,20260003,{public_key('yuna')},동의\n"
+    )
+    folder = tmp_path / "mails"
+    code, out, err = cli(
+        "import-applications", str(tmp_path / "form.csv"), "--preview", "--mail-dir", str(folder)
+    )  # fmt: skip
+    assert code == 0, err
+    (file,) = folder.iterdir()
+    message = message_from_bytes(file.read_bytes(), EmailMessage, policy=default)
+    carried = {one.get_filename(): one for one in message.iter_attachments()}
+    names = ["user-guide.ko.html", "user-guide.en.html"] if attach else []
+    assert list(carried) == names
+    for name in names:
+        assert carried[name].get_content_type() == "text/html"
+        assert "HostName 127.0.0.1" in carried[name].get_content()
+        assert f"[{name}]" in out
+    assert ("이용 안내를 첨부합니다" in out) == attach
