@@ -28,7 +28,9 @@ UNIT = "etc/systemd/system/gpuadmin-gpu-devices.service"
 ALL = "all"
 REFRESH = "systemctl start gpuadmin-gpu-devices.service"
 _MOST = 4 << 20  # bytes of a specification; eight GPUs with all libraries have some 30,000
-_OPEN = stat.S_IROTH | stat.S_IWOTH
+#: What others must be allowed to do with NVIDIA's device files; MIG devices' are read alone. Those of displays
+#: (/dev/dri) come along, and computing does without them.
+_OPEN = {"/dev/nvidia-caps": stat.S_IROTH, "/dev/nvidia": stat.S_IROTH | stat.S_IWOTH}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def closed(nodes: Sequence[str], root: str = "/") -> Iterator[str]:
             continue
         if not stat.S_ISCHR(mode):
             yield f"{path} is no device"
-        elif mode & _OPEN != _OPEN:
+            continue
+        need = next((bits for start, bits in _OPEN.items() if path.startswith(start)), 0)
+        if mode & need != need:
             yield f"{path} has mode {stat.S_IMODE(mode):04o}, and people cannot open it"
 
 
