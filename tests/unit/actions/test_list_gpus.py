@@ -145,7 +145,7 @@ def test_a_narrow_terminal(
     list_gpus.show(found, {}, whole=True)
     whole = capsys.readouterr().out
     assert "No room" not in whole
-    for text in (UUID, "1650522000001", "×8 of ×16", "on: 1 device", "550.163.01", "12.4"):
+    for text in (UUID[: width - 20], "1650522000001", "×8 of ×16", "on: 1 device", "550.163.01", "12.4"):
         assert text in whole
     assert max(map(len, whole.splitlines())) <= width
 
