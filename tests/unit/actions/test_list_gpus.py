@@ -119,7 +119,7 @@ UUID = "GPU-11111111-2222-3333-4444-555555555555"
         (120, "Node GPU Model Memory Driver CUDA MIG PCIe ECC", "No room for UUID, Serial: -v shows them, "),
         (80, "Node GPU Model Memory MIG PCIe ECC", "No room for UUID, Serial: -v shows them, "),
         (70, "Node GPU Model Memory MIG PCIe", "No room for UUID, Serial, ECC: -v shows them, "),
-        (50, "Node GPU Model Memory", "No room for UUID, Serial, ECC, PCIe, MIG: -v shows them, "),
+        (60, "Node GPU Model Memory", "No room for UUID, Serial, ECC, PCIe, MIG: -v shows them, "),
     ],
 )
 def test_a_narrow_terminal(
@@ -145,7 +145,7 @@ def test_a_narrow_terminal(
     list_gpus.show(found, {}, whole=True)
     whole = capsys.readouterr().out
     assert "No room" not in whole
-    for text in (UUID[: width - 20], "1650522000001", "×8 of ×16", "on: 1 device", "550.163.01", "12.4"):
+    for text in (UUID, "1650522000001", "×8 of ×16", "on: 1 device", "550.163.01", "12.4"):
         assert text in whole
     assert max(map(len, whole.splitlines())) <= width
 
