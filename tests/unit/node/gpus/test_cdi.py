@@ -11,7 +11,9 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 
-WRITTEN = (Path(__file__).parent / "nvidia-ctk-1.18.0.json").read_bytes()
+from tests import fake_nvml
+
+WRITTEN = fake_nvml.SPEC.read_bytes()
 FIRST, DIVIDED = "GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
 MIG = "MIG-aaaaaaaa-1111-2222-3333-444444444444"
 NAMES = frozenset({"0", "1:0", FIRST, MIG})

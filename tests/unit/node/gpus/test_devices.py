@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi, devices
 
+from tests import fake_nvml
 from tests.unit.node.gpus.conftest import Node
 
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
-WRITTEN = Path(__file__).parent / "nvidia-ctk-1.18.0.json"
 TOOL = """#!/bin/sh
 echo "$*" >> {log}
 case "$1" in cdi) ;; *) exit 0 ;; esac
@@ -31,12 +31,12 @@ class Host(Node):
     def with_toolkit(self) -> Path:
         self.file(cdi.UNIT, "")
         self.written, self.fail, self.log_of_tool = self.root / "written", self.root / "fail", self.root / "calls"
-        self.written.write_bytes(WRITTEN.read_bytes())
+        self.written.write_bytes(fake_nvml.SPEC.read_bytes())
         tool = self.root / "nvidia-ctk"
         tool.write_text(TOOL.format(log=self.log_of_tool, fail=self.fail, written=self.written))
         tool.chmod(0o755)
         (self.root / "dev/nvidiactl").unlink(missing_ok=True)
-        for path in cdi.device_nodes(cdi.parse(WRITTEN.read_bytes())):
+        for path in cdi.device_nodes(cdi.parse(fake_nvml.SPEC.read_bytes())):
             at = self.root / path.lstrip("/")
             at.parent.mkdir(parents=True, exist_ok=True)
             os.mknod(at, stat.S_IFCHR, os.makedev(1, 3))
