@@ -82,7 +82,8 @@ def test_it_is_made_once(host: Host) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["dev/nvidia-caps/nvidia-cap75", "proc/driver/nvidia/capabilities/gpu1/mig/gi9/ci0/access",
+    ["dev/nvidia-caps/nvidia-cap75", "proc/driver/nvidia/capabilities/gpu1/mig/gi9/access",
+     "proc/driver/nvidia/capabilities/gpu1/mig/gi7/ci1/access",
      "proc/driver/nvidia/gpus/0000:81:00.0/information"],
 )  # fmt: skip
 def test_it_is_made_again_when_something_changed(host: Host, change: str) -> None:
