@@ -46,7 +46,13 @@ def list_gpus(options: Options) -> int:
         expected = {host.name: host.gpus for host in session.hosts}
         nodes = {name: {"expected": expected[name], **answers.known[name]} for name in asked if name in answers.known}
         result = {"nodes": nodes, "unknown": dict(answers.unknown)}
-        return report(session, run, result, show=lambda: show(nodes, answers.unknown, whole=bool(options.verbose)), unknown=[answers])
+        return report(
+            session,
+            run,
+            result,
+            show=lambda: show(nodes, answers.unknown, whole=bool(options.verbose)),
+            unknown=[answers],
+        )
 
 
 def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], *, whole: bool = False) -> None:

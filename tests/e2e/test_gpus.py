@@ -23,7 +23,10 @@ HERE = fake_nvml.HERE
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 MIG = "MIG-aaaaaaaa-1111-2222-3333-444444444444"
 #: /sys and /proc that are covered are not given to containers: only the unit sees a driver there.
-FAKES = "[Service]\nBindReadOnlyPaths=/var/lib/fake-driver/driver:/proc/driver /var/lib/fake-driver/pci:/sys/bus/pci/devices\n"
+FAKES = (
+    "[Service]\nBindReadOnlyPaths="
+    "/var/lib/fake-driver/driver:/proc/driver /var/lib/fake-driver/pci:/sys/bus/pci/devices\n"
+)
 MAKE = f"""
 set -eu
 btrfs property set -ts / ro false
@@ -33,12 +36,14 @@ btrfs property set -ts / ro true
 for name in nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools; do mknod -m 666 /dev/$name c 1 3; done
 mkdir /dev/nvidia-caps
 for number in 66 67; do mknod -m 444 /dev/nvidia-caps/nvidia-cap$number c 1 3; done
-mig=/var/lib/fake-driver/driver/nvidia/capabilities/gpu1/mig/gi7
-mkdir -p $mig/ci0 /var/lib/fake-driver/driver/nvidia-caps /var/lib/fake-driver/driver/nvidia/gpus/0000:01:00.0 /run/systemd/system/gpuadmin-gpu-devices.service.d
+driver=/var/lib/fake-driver/driver
+mig=$driver/nvidia/capabilities/gpu1/mig/gi7
+mkdir -p $mig/ci0 $driver/nvidia-caps $driver/nvidia/gpus/0000:01:00.0
+mkdir -p /run/systemd/system/gpuadmin-gpu-devices.service.d
 echo "DeviceFileMinor: 66" > $mig/access
 echo "DeviceFileMinor: 67" > $mig/ci0/access
-printf "gpu1/gi7/access 66\\ngpu1/gi7/ci0/access 67\\n" > /var/lib/fake-driver/driver/nvidia-caps/mig-minors
-echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Sun Jul 20 00:00:00 UTC 2025" > /var/lib/fake-driver/driver/nvidia/version
+printf "gpu1/gi7/access 66\\ngpu1/gi7/ci0/access 67\\n" > $driver/nvidia-caps/mig-minors
+echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Sun Jul 20 00:00:00 UTC 2025" > $driver/nvidia/version
 for gpu in 0000:01:00.0 0000:41:00.0; do
     mkdir -p /var/lib/fake-driver/pci/$gpu
     echo 0x10de > /var/lib/fake-driver/pci/$gpu/vendor
