@@ -58,13 +58,18 @@ def test_ssh_goes_as_a_run_goes(tmp_path: Path) -> None:
     words = " ".join(line)
     assert words.startswith("ssh -o StrictHostKeyChecking=yes ")
     assert f"-o UserKnownHostsFile={site.known_hosts} " in words
-    assert f" -p 2 -i {Path.home()}/k -l ops 127.0.0.1 -L " in words
+    assert f" -p 2 -o IdentityFile={Path.home()}/k -l ops 127.0.0.1 -L " in words
 
 
 def test_ssh_hears_what_the_inventory_says_of_a_host(site: Path) -> None:
     inventory(site, ansible_user="me", ansible_ssh_common_args="-J 'gate way'", ansible_ssh_private_key_file="/k")
     line = command_line(load_site(str(site)), "node1", [])
-    assert line[line.index("-J") :] == ["-J", "gate way", "-p", "2", "-i", "/k", "-l", "me", "127.0.0.1"]
+    assert line[line.index("-J") :] == ["-J", "gate way", "-p", "2", "-o", "IdentityFile=/k", "-l", "me", "127.0.0.1"]
+
+
+def test_ssh_takes_the_path_of_a_key_as_it_is(tmp_path: Path) -> None:
+    site = load_site(str(make_site(tmp_path / "site", settings={"admin": {"ssh_key": "/a/50% lab/k"}})))
+    assert 'IdentityFile="/a/50%% lab/k"' in command_line(site, "node1", [])
 
 
 def test_ssh_reads_templates_as_ansible_does(site: Path) -> None:
