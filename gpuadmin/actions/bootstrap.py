@@ -49,7 +49,6 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
         variables = {"bootstrap_key": _public_key(session.site), "bootstrap_uid": uid}
         if home is not None:
             variables["bootstrap_home"] = home
-        session.require_confirmation_possible()
         keys = pin(session, hosts)
         absent = {
             name: HostResult("unreachable", message=_no_key(key))

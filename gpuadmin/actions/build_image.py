@@ -83,12 +83,12 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
     run = _phases(session, host, ["main"], given)
     if run.code or session.check:
         return report(session, run, result)
-    show_hosts(session.console, run.hosts, check=False)
+    show_hosts(session.console, run.hosts, check=False, run=session.begun().id)
     if request.playbook is not None:
         run = _own(session, host, request.playbook)
         if run.code:
             return report(session, run)
-        show_hosts(session.console, run.hosts, check=False)
+        show_hosts(session.console, run.hosts, check=False, run=session.begun().id)
     elif subprocess.run(shell_command(session, host), check=False).returncode:
         raise RefusedError(
             f"the shell did not end with 0: {request.name} is not built", hint="run it again to start over"

@@ -239,6 +239,17 @@ def test_bootstrap_asks_before_it_makes_something(
     assert "nothing was changed" in err
 
 
+def test_bootstrap_without_a_terminal_shows_the_plan(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path
+) -> None:
+    (site / "known_hosts").write_text(f"[127.0.0.1]:2 {public_key('one')}\n")
+    ansible.answers = [{"node1": HostResult("changed", MISSING)}]
+    code, out, err = cli("bootstrap", "node1")
+    assert (code, [one.check for one in ansible.asked]) == (5, [True])
+    assert MISSING[0] in out
+    assert "Hint: give --yes" in err
+
+
 def test_bootstrap_again_proves_and_changes_nothing(ansible: Ansible, cli: Cli, keys: dict[str, str]) -> None:
     assert cli("bootstrap", "node1", "--yes")[0] == 0
     assert [one.check for one in ansible.asked] == [True, True]
