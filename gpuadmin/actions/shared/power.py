@@ -52,7 +52,7 @@ AT = {
     ),
 }
 CUT = "interrupted before it was done: gpuadmin status says whether it is up"
-ADVICE = "no later step was begun; when the cause is gone, run it again: it finds what is done"
+ADVICE = "when the cause is gone, run it again: it looks at every host again"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ def switch(options: Options, wish: Wish) -> int:
             echo(f"Not touched: {', '.join(left)}", err=True)
         result = {"steps": [list(step.hosts) for step in decision.steps], "refused": dict(decision.refused),
                   "untouched": left}  # fmt: skip
-        return report(session, run, result, advice=ADVICE, unknown=[answers])
+        advice = f"no later step was begun; {ADVICE}" if left else ADVICE
+        return report(session, run, result, advice=advice, unknown=[answers])
 
 
 def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
