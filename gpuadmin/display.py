@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,8 @@ from gpuadmin.report import alike, shortened
 from gpuadmin.results import HostResult
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import one_line
+
+_UNBOUND = 10_000  # columns: a table is as wide as its cells
 
 
 def make_console(*, json: bool) -> SafeConsole:
@@ -45,6 +48,11 @@ def make_table(*titles: str, right: Sequence[str] = (), fold: bool = False) -> T
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold" if fold else "ellipsis")
     return table
+
+
+def has_room(console: SafeConsole, table: Table) -> bool:
+    """Whether a table has no line that the terminal is too narrow for."""
+    return Measurement.get(console, console.options.update(width=_UNBOUND), table).maximum <= console.width
 
 
 def show_plan(console: SafeConsole, plan: Plan, *, check: bool) -> None:
