@@ -12,7 +12,6 @@ from typing import Any
 
 from gpuadmin.answers import Answers
 from gpuadmin.config.fields import USER_NAME
-from gpuadmin.config.registry import RegistryFile
 from gpuadmin.console import agree
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding, Severity
@@ -48,8 +47,9 @@ def diagnose(options: Options, name: str | None, hosts: tuple[str, ...], bundle:
         builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
         builder.add_all(on, ["look for what is wrong"])
         session.planned(builder.build())
-        run = session.run("diagnose", on, {"gpuadmin_person": _person(name, session.site.registry)}, check=True)
-        result, found = _result(session, run, on, name)
+        asked = _asked(session, name)
+        run = session.run("diagnose", on, {"gpuadmin_person": asked.person}, check=True)
+        result, found = _result(session, run, on, asked)
         if not options.json:
             _show(result["verdict"], found)
         if bundle is not None:
@@ -73,25 +73,23 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Finding]
     return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
 
 
-def _person(name: str | None, registry: RegistryFile) -> dict[str, Any]:
-    if name is None:
-        return {}
-    user = registry.find(name)
-    return {"name": name} | ({} if user is None or user.uid is None else {"uid": user.uid})
+def _asked(session: Session, name: str | None) -> Asked:
+    """Who is asked about, and where this site has homes."""
+    site = session.site
+    storage = next((one.name for one in site.inventory.group("storage")), None)
+    directory = site.settings.accounts.source == "directory"
+    return Asked(
+        name, site.registry.registry, date.today(), site.settings.homes.server or storage or "STORAGE",
+        site.settings.homes.export, directory,
+    )  # fmt: skip
 
 
-def _result(session: Session, run: RunResult, on: list[str], name: str | None) -> tuple[dict[str, Any], list[Finding]]:
+def _result(session: Session, run: RunResult, on: list[str], asked: Asked) -> tuple[dict[str, Any], list[Finding]]:
     answers = Answers.of(run.hosts, on, "diagnosis")
-    storage = session.site.settings.homes.server or next(
-        (one.name for one in session.site.inventory.group("storage")), "STORAGE"
-    )
-    homes = session.site.settings.homes
-    directory = session.site.settings.accounts.source == "directory"
-    asked = Asked(name, session.site.registry.registry, date.today(), storage, homes.export, directory)
     times = dict.fromkeys(answers.known, time.time())
     found = verdict(asked, answers.known, answers.unknown, times, _drift(session.site.runs, on))
     return {
-        "person": name,
+        "person": asked.name,
         "verdict": first_line(asked, found, answers.known),
         "findings": [one.document() for one in found],
         "facts": dict(answers.known),
