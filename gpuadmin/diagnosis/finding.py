@@ -26,15 +26,16 @@ _STOPS = (
     "host-silent", "nologin", "shell", "not-allowed", "homes-late", "homes-stale", "homes-not-mounted", "no-key",
     "home-missing", "home-kind", "home-owner", "home-mode", "homes-full", "homes-inodes", "homes-read-only", "manager",
     "tasks", "docker-not-given", "docker-missing", "docker-disk", "docker-subids", "docker-data", "docker-daemon",
-    "docker-socket", "gpu-versions", "gpu-driver", "gpu-silent", "gpu-broken", "gpu-cdi", "disk-full", "disk-inodes", "disk-read-only", "names",
+    "docker-socket", "gpu-versions", "gpu-driver", "gpu-silent", "gpu-broken", "gpu-cdi", "disk-full", "disk-inodes",
+    "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "gpu-lost", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program", "memory-limit", "memory",
-    "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "gpu-lost", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture",
+    "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
 )  # fmt: skip
 _NOTES = (
-    "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse",
-    "gpu-held", "container",
+    "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
+    "container",
 )  # fmt: skip
 #: Code → how bad it is, in the order in which causes are named: who is locked out has no use for what Docker lacks.
 CODES: Mapping[str, Severity] = {

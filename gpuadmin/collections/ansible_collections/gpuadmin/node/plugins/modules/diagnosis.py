@@ -83,10 +83,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: Under the key C(diagnosis), the facts by part; C(unknown), by part why it is not known; C(causes), what they mean.
+  description:
+    - Under the key C(diagnosis), the facts by part, and what they mean (C(causes)).
+    - C(unknown) says by part why it is not known.
   returned: always
   type: dict
-  sample: {diagnosis: {account: {passwd: null}, unknown: {home: did not end within 3 seconds}, late: [home], causes: []}}
+  sample: {diagnosis: {account: {passwd: null}, unknown: {home: did not answer}, late: [home], causes: []}}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -98,7 +98,7 @@ def owner_of(pid: int, proc: str) -> int | None:
 def cdi(subject: Subject) -> dict[str, Any]:
     """Where everybody's Docker looks for GPUs' names (CDI), the files that have some, and what they name that is gone.
 
-    https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md. The files are root's; YAML and JSON alike.
+    https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md. They are root's, and YAML or JSON.
     """
     directories = _directories(subject)
     files, gone = [], []
