@@ -15,11 +15,12 @@ from gpuadmin.config.fields import USER_NAME
 from gpuadmin.console import agree
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding, Severity
+from gpuadmin.diagnosis.restarting import restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console, styled
 from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
-from gpuadmin.outcome import report
+from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.records import history
 from gpuadmin.results import RunResult
@@ -30,20 +31,28 @@ GROUPS = ("gpu", "storage", "monitor", "backup")
 _STYLES = {Severity.STOPS: "bold red", Severity.HINDERS: "yellow", Severity.UNKNOWN: "magenta", Severity.NOTE: "dim"}
 
 
-def diagnose(options: Options, name: str | None, hosts: tuple[str, ...], bundle: str | None = None) -> int:
+def diagnose(
+    options: Options,
+    name: str | None,
+    hosts: tuple[str, ...],
+    bundle: str | None = None,
+    restart: bool = False,
+) -> int:
     """Look at a person on all hosts, or at hosts alone, and show what is wrong. Returns the exit code.
 
-    `bundle`: a file to write the evidence to, redacted.
+    `bundle`: a file to write the evidence to, redacted. `restart`: then restart the person's Docker daemon.
     """
     if name is not None and not USER_NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a login name", hint="gpuadmin list-users shows them")
     if bundle is not None and Path(bundle).exists():
         raise ConfigError(f"{bundle} is there already", hint="name another file; nothing is replaced")
-    with opened("diagnose", options, changes=False) as session:
+    with opened("diagnose", options, changes=restart) as session:
         chosen = session.site.inventory.limited(",".join(hosts)) if hosts else session.hosts
         on = [host.name for host in chosen if set(GROUPS) & set(host.groups)]
         if not on:
             raise ConfigError("no host of this site is named by that", hint="gpuadmin status shows its hosts")
+        if restart:
+            session.require_confirmation_possible()
         builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
         builder.add_all(on, ["look for what is wrong"])
         session.planned(builder.build())
@@ -54,8 +63,28 @@ def diagnose(options: Options, name: str | None, hosts: tuple[str, ...], bundle:
             _show(result["verdict"], found)
         if bundle is not None:
             result["bundle"] = _bundle(session, Path(bundle), name, found, result["facts"])
+        if restart:
+            return _restart(session, asked, run, result)
         # what some hosts said is an answer; the exit code says the rest
         return report(session, run, result, show=lambda: None)  # it is shown, before anybody is asked
+
+
+def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str, Any]) -> int:
+    """Restart the person's Docker daemon where they have one, as shown and confirmed, and look again."""
+    answers = Answers.of(looked.hosts, list(looked.hosts), "diagnosis")
+    wanted = restarts(str(asked.name), answers.known)
+    builder = PlanBuilder(f"Restart {asked.name}'s Docker")
+    for host, action in wanted.items():
+        builder.add(host, action)
+    if not session.plan(builder.build()):
+        return nothing(session, [answers])
+    session.confirm()
+    variables = {"gpuadmin_person": asked.person, "gpuadmin_restart_docker": True}
+    run = session.run("diagnose", list(wanted), variables, check=session.check)
+    again, found = _result(session, run, list(wanted), asked)
+    if not session.check and not session.options.json:
+        _show(again["verdict"], found)
+    return report(session, run, {**result, "restarted": list(wanted), "after": again}, unknown=[answers])
 
 
 def _bundle(session: Session, path: Path, name: str | None, found: list[Finding], facts: Mapping[str, Any]) -> Any:

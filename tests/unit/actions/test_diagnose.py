@@ -91,6 +91,7 @@ def test_what_is_not_known_is_not_taken_for_nothing(ansible: Ansible, cli: Cli) 
         ((), "name somebody, or a host"),
         (("--host", "node1", "--limit", "node2"), "say the same"),
         (("a;b",), "is not a login name"),
+        (("--host", "node1", "--restart-docker"), "needs NAME"),
     ],
 )
 def test_what_cannot_be_asked(ansible: Ansible, cli: Cli, arguments: tuple[str, ...], words: str) -> None:
@@ -98,6 +99,41 @@ def test_what_cannot_be_asked(ansible: Ansible, cli: Cli, arguments: tuple[str, 
     assert code != 0
     assert words in err
     assert ansible.asked == []
+
+
+DOCKER = {
+    "place": "/local/.docker", "data": {"path": "/local/.docker/minji", "directory": True, "uid": 20000},
+    "subids": {"subuid": 65536, "subgid": 65536}, "socket": "missing", "daemon": True, "words": [], "installed": True,
+    "free": 10**12, "bytes": 10**13, "inodes_free": None,
+}  # fmt: skip
+SESSIONS = {"manager": "active", "words": [], "slice": {}}
+RUNNING = {"asked": True, "ended": [], "running": 1}
+
+
+def test_docker_is_restarted_where_it_is_and_as_confirmed(ansible: Ansible, cli: Cli) -> None:
+    broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
+    ansible.answer = answer(**sound() | {"node1": broken})
+    code, out, err = cli("diagnose", "minji", "--restart-docker")
+    assert (code != 0, "no terminal" in err, ansible.asked) == (True, True, [])
+    code, out, err = cli("diagnose", "minji", "--restart-docker", "--yes")
+    assert "node1: minji's Docker socket is missing" in out
+    assert "restart minji's Docker daemon: 1 running container ends" in out
+    looked, done = ansible.asked
+    assert "gpuadmin_restart_docker" not in looked.variables
+    assert (done.limit, done.check, done.variables["gpuadmin_restart_docker"]) == ("node1", False, True)
+
+
+def test_a_check_restarts_nothing(ansible: Ansible, cli: Cli) -> None:
+    broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
+    ansible.answer = answer(**sound() | {"node1": broken})
+    cli("diagnose", "minji", "--restart-docker", "--check")
+    assert [one.check for one in ansible.asked] == [True, True]
+
+
+def test_nothing_to_restart(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answer(**sound())
+    code, out, _ = cli("diagnose", "minji", "--restart-docker", "--yes")
+    assert (code, "Nothing to do." in out, len(ansible.asked)) == (0, True, 1)
 
 
 def test_hosts_alone(ansible: Ansible, cli: Cli) -> None:
