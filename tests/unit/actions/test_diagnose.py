@@ -123,6 +123,17 @@ def test_docker_is_restarted_where_it_is_and_as_confirmed(ansible: Ansible, cli:
     assert (done.limit, done.check, done.variables["gpuadmin_restart_docker"]) == ("node1", False, True)
 
 
+def test_a_refusal_restarts_nothing(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
+    ansible.answer = answer(**sound() | {"node1": broken})
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"gpuadmin.session.sys.{stream}.isatty", lambda: True)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    code, _, err = cli("diagnose", "minji", "--restart-docker")
+    assert (code != 0, "nothing was changed" in err) == (True, True)
+    assert [one.check for one in ansible.asked] == [True]
+
+
 def test_a_check_restarts_nothing(ansible: Ansible, cli: Cli) -> None:
     broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
     ansible.answer = answer(**sound() | {"node1": broken})

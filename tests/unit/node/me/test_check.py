@@ -5,19 +5,15 @@ from __future__ import annotations
 import ast
 import os
 import re
-import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Cause
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, texts
 
 from gpuadmin.diagnosis.finding import CODES, Severity
-from tests.unit.diagnosis.broken import Broken, one
 
 CAUSES = Path(check.__file__).parents[1] / "causes"
 #: What only an admin's diagnosis can see: it needs root, or users.yml.
@@ -71,24 +67,6 @@ def test_the_remedy_comes_first() -> None:
 
 def test_what_a_cause_does_not_say_is_not_made_up() -> None:
     assert "?" in check.lines([Cause("homes-full", "x", "y")], "node1", "en")[1]
-
-
-@pytest.fixture
-def broken() -> Iterator[Broken]:
-    with tempfile.TemporaryDirectory(prefix="gm") as name, one(Path(name)) as found:
-        yield found
-
-
-@pytest.mark.root
-def test_others_have_no_names(broken: Broken) -> None:
-    broken.gpus()
-    (broken.root / "etc/passwd").chmod(0o644)
-    for pid, uid in ((4711, 20000), (4712, 20001)):
-        broken.process(pid, uid)
-    subject = Subject(name="minji", uid=20000, docker="/local/.docker", own=True, root=str(broken.root))
-    looked = gpus.gpus(replace(subject))
-    assert looked is not None
-    assert {who for gpu in looked["gpus"] for who in gpu["holders"]} <= {"minji", gpus.OTHERS}
 
 
 def test_what_only_root_may_read_is_not_looked_at() -> None:
