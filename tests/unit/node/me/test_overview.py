@@ -52,17 +52,17 @@ FOUND = {
 
 def test_what_is_printed() -> None:
     nodes = [{"name": "node1", "address": "10.0.0.1"}, {"name": "node2", "address": "10.0.0.2"}]
-    shown = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "en")
-    assert shown[0] == "minji@node1"
-    assert shown[2] == "  nodes: node1 (10.0.0.1), node2 (10.0.0.2)"
-    assert shown[3] == "  home: /home/minji: more than 5.0 GB are yours; 1.0 TB of 4.0 TB left for everybody"
-    assert shown[5] == "  GPUs: 0 H100: yours, 1 H100: used by others, 2 H100: free"
+    output = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "en")
+    assert output[0] == "minji@node1"
+    assert output[2] == "  nodes: node1 (10.0.0.1), node2 (10.0.0.2)"
+    assert output[3] == "  home: /home/minji: more than 5.0 GB are yours; 1.0 TB of 4.0 TB left for everybody"
+    assert output[5] == "  GPUs: 0 H100: yours, 1 H100: used by others, 2 H100: free"
     korean = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "ko")
     assert korean[3] == "  홈: /home/minji: 사용 5.0 GB 이상, 모두가 함께 쓰는 4.0 TB 중 1.0 TB 남음"
 
 
 def test_what_is_not_known_is_said() -> None:
     found = {**FOUND, "home": "did not end within 5 seconds", "expires": "chage does not say it"}
-    shown = overview.lines(Subject(name="minji"), found, "node1", [], "en")
-    assert shown[1] == "  account: not known (chage does not say it)"
-    assert shown[3] == "  home: not known (did not end within 5 seconds)"
+    output = overview.lines(Subject(name="minji"), found, "node1", [], "en")
+    assert output[1] == "  account: not known (chage does not say it)"
+    assert output[3] == "  home: not known (did not end within 5 seconds)"

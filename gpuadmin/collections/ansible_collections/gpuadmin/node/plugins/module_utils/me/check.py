@@ -35,14 +35,14 @@ def lines(found: Sequence[Cause], host: str, language: str) -> list[str]:
     """What is printed: for each cause what to do, then why."""
     korean = language == "ko"
     serious = [one for one in found if one.code in texts.CAUSES]
-    shown = []
+    output = []
     if not serious:
-        shown.append(f"{host}: {NOTHING[language]}")
+        output.append(f"{host}: {NOTHING[language]}")
     for one in dict.fromkeys(_pair(one, language) for one in serious):
-        shown += _indented("* ", one, korean)
+        output += _indented("* ", one, korean)
     for one in dict.fromkeys(_pair(one, language) for one in found if one.code in texts.NOTES):
-        shown += _indented("- ", one, korean)
-    return shown
+        output += _indented("- ", one, korean)
+    return output
 
 
 def _pair(one: Cause, language: str) -> tuple[str, str]:

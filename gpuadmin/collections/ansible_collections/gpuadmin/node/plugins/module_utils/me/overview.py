@@ -120,8 +120,8 @@ def lines(
         _docker(found["docker"], korean),
         _gpus(found["gpus"], str(subject.name), korean),
     )
-    shown = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
-    return [*shown, "안 될 때: gpuadmin-me check" if korean else "When it does not work: gpuadmin-me check"]
+    output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
+    return [*output, "안 될 때: gpuadmin-me check" if korean else "When it does not work: gpuadmin-me check"]
 
 
 def _unknown(why: str, korean: bool) -> str:
