@@ -26,11 +26,11 @@ _STOPS = (
     "host-silent", "nologin", "shell", "not-allowed", "homes-late", "homes-stale", "homes-not-mounted", "no-key",
     "home-missing", "home-kind", "home-owner", "home-mode", "homes-full", "homes-inodes", "homes-read-only", "manager",
     "tasks", "docker-not-given", "docker-missing", "docker-disk", "docker-subids", "docker-data", "docker-daemon",
-    "docker-socket", "gpu-versions", "gpu-driver", "gpu-silent", "gpu-broken", "gpu-cdi", "disk-full", "disk-inodes",
+    "docker-socket", "gpu-versions", "gpu-driver", "gpu-silent", "gpu-broken", "disk-full", "disk-inodes",
     "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "gpu-lost", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture",
+    "gpu-lost", "gpu-cdi", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture",
     "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
 )  # fmt: skip
 _NOTES = (

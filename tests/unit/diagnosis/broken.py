@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.account import account, sshd_keys
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, person
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
 
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
@@ -39,22 +42,6 @@ TODAY = date(2026, 11, 23)
 DAY = 10**6  # of shadow(5): later than any day on which this runs
 SERVER = "storage1:/srv/storage/homes"
 VERSION = "550.163.01"
-CDI = """cdiVersion: "0.5.0"
-kind: nvidia.com/gpu
-devices:
-- name: "0"
-  containerEdits:
-    deviceNodes:
-    - path: /dev/nvidia0
-- name: "1"
-  containerEdits:
-    deviceNodes:
-    - path: /dev/nvidia1
-containerEdits:
-  mounts:
-  - hostPath: /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.163.01
-    containerPath: /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.163.01
-"""
 SLICE = f"sys/fs/cgroup/user.slice/user-{UID}.slice"
 
 
@@ -144,8 +131,10 @@ class Broken:
         for address in ("0000:01:00.0", "0000:41:00.0"):
             self.gpu(address)
         self.write("sys/module/nvidia/version", f"{VERSION}\n")
-        for name in ("dev/nvidiactl", "dev/nvidia0", "dev/nvidia1"):
-            self.write(name, "")
+        (self.root / "dev").mkdir()
+        for name in ("nvidiactl", "nvidia0", "nvidia1"):
+            os.mknod(self.root / "dev" / name, stat.S_IFCHR, os.makedev(1, 3))
+            (self.root / "dev" / name).chmod(0o666)
         directory = self.root / "usr/lib/x86_64-linux-gnu"
         directory.mkdir(parents=True)
         # a copy: the file that the link leads to has the version in its name
@@ -154,7 +143,13 @@ class Broken:
         described = self.write("nvml", fake_nvml.described(*changes, gpu=gpu))
         os.environ[fake_nvml.VARIABLE] = str(described)
         self.clean.append(lambda: os.environ.pop(fake_nvml.VARIABLE))
-        self.write("etc/cdi/nvidia.yaml", CDI)
+        self.write(cdi.UNIT, "")
+        answering = look(
+            Places(str(self.root), str(self.root / "sys/bus/pci/devices"), lock=f"{self.root}/run/gpus/l")
+        ).gpus
+        edits = {"deviceNodes": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidia1"}]}
+        devices = [{"name": name, "containerEdits": {}} for name in sorted({*cdi.wanted(answering), cdi.ALL})]
+        self.write(cdi.SPEC, json.dumps({"kind": cdi.KIND, "devices": devices, "containerEdits": edits}))
 
     def process(self, pid: int, uid: int) -> None:
         """Have a process in somebody's session."""

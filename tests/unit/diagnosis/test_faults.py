@@ -248,13 +248,13 @@ def _(broken: Broken) -> None:
 @fault("no names of GPUs for containers (CDI)")
 def _(broken: Broken) -> None:
     broken.gpus()
-    (broken.root / "etc/cdi/nvidia.yaml").unlink()
+    (broken.root / "run/cdi/nvidia.yaml").unlink()
 
 
-@fault("the names of GPUs for containers are of the driver before")
+@fault("people may not open a GPU's device file")
 def _(broken: Broken) -> None:
     broken.gpus()
-    broken.edit("etc/cdi/nvidia.yaml", "550.163.01", "535.104.05")
+    (broken.root / "dev/nvidia1").chmod(0o660)
 
 
 @fault("a container asked for a GPU that has no name")

@@ -14,7 +14,7 @@ def facts(*held: tuple[list[str], bool]) -> dict[str, Any]:
     return {
         "gpus": {
             "number": len(each), "differ": None, "missing": [], "problem": None, "broken": [], "lost": [], "worse": [],
-            "cdi": None, "gpus": each,
+            "containers": [], "gpus": each,
         }
     }  # fmt: skip
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import gpus
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.unit.diagnosis.broken import Broken, one
 
@@ -73,18 +72,14 @@ def test_a_gpu_that_nobody_is_to_use_is_not_missed(broken: Broken) -> None:
     assert not any("virtual machine" in words for words in found["missing"])
 
 
-def test_names_for_containers_are_looked_for_where_docker_looks(broken: Broken) -> None:
+def test_names_for_containers(broken: Broken) -> None:
     broken.gpus()
-    assert gpus.cdi(subject(broken)) == {
-        "directories": ["/etc/cdi", "/var/run/cdi"], "files": ["/etc/cdi/nvidia.yaml"], "gone": [],
-    }  # fmt: skip
-    broken.write("etc/gpuadmin/docker-daemon.json", json.dumps({"cdi-spec-dirs": ["/srv/cdi"]}))
-    assert gpus.cdi(subject(broken))["files"] == []
-    kinds = {"kind": "nvidia.com/gpu", "devices": [{"containerEdits": {"deviceNodes": [{"path": "/dev/nvidia9"}]}}]}
-    broken.write("srv/cdi/nvidia.json", json.dumps(kinds))
-    broken.write("srv/cdi/other.json", json.dumps({"kind": "example.com/card"}))
-    found = gpus.cdi(subject(broken))
-    assert (found["files"], found["gone"]) == (["/srv/cdi/nvidia.json"], ["/dev/nvidia9"])
-    broken.write("etc/gpuadmin/docker-daemon.json", "{")
-    with pytest.raises(NodeError, match="is no JSON"):
-        gpus.cdi(subject(broken))
+    found = gpus.gpus(subject(broken))
+    assert found is not None
+    worse = found["worse"]
+    assert (found["containers"], found["lost"]) == ([], [])
+    broken.edit("run/cdi/nvidia.yaml", '"name": "0"', '"name": "7"')
+    found = gpus.gpus(subject(broken))
+    assert found is not None
+    assert "containers cannot ask for nvidia.com/gpu=0" in found["containers"][0]
+    assert (found["worse"], found["lost"]) == (worse, [])  # each is said once

@@ -139,23 +139,10 @@ def gpus(person: Person | None, facts: Facts) -> Iterator[Cause]:
         yield Cause("gpu-lost", cause, listed, (*found["lost"],), (many,))
     for words in found["worse"]:
         yield Cause("gpu-worse", words, listed)
-    if not (found["differ"] or found["missing"]) and found["number"] and person is not None:
-        yield from _devices(person, found, facts.get("docker"))
+    for words in found["containers"]:
+        remedy = "gpuadmin run HOSTS -- systemctl start gpuadmin-gpu-devices.service"
+        yield Cause("gpu-cdi", words, f"{remedy}; {listed}")
     yield from _held(person, found)
-
-
-def _devices(person: Person, found: Facts, docker: Facts | None) -> Iterator[Cause]:
-    """Whether Docker has names for the GPUs (CDI)."""
-    cdi = found["cdi"]
-    if docker is None or cdi is None or docker["data"] is None:
-        return
-    where = ", ".join(cdi["directories"])
-    if not cdi["files"]:
-        cause = f"containers get no GPU: no file of devices (CDI) is in {where}"
-        yield Cause("gpu-cdi", cause, _PROVISION, (), (where,))
-    elif cdi["gone"]:
-        cause = f"containers get no GPU: {cdi['files'][0]} names what is gone: {cdi['gone'][0]}"
-        yield Cause("gpu-cdi", cause, _PROVISION, tuple(f"{one} is missing" for one in cdi["gone"]), (where,))
 
 
 def _held(person: Person | None, found: Facts) -> Iterator[Cause]:

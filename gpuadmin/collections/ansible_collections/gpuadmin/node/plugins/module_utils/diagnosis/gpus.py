@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import NodeError
-from ..gpus import driver
+from ..gpus import cdi, driver
 from ..gpus.judge import Expected
 from ..gpus.judge import judge as judge_gpus
-from ..gpus.look import Places, Seen, look
+from ..gpus.look import Places, look
 from ..lookup import name_of
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SECONDS = 2.0  # less than a part has, so that a driver that hangs is an answer
 MOST_PROCESSES = 200  # of one GPU, whose owners are looked for
 FULL = 0.9  # of a GPU's memory: nothing that computes fits beside it
 PEOPLE = 1000  # the first uid that may be a person's; a display's server holds GPUs, too
 OTHERS = "others"
-SETTINGS = "etc/gpuadmin/docker-daemon.json"
-CDI = ("/etc/cdi", "/var/run/cdi")  # where Docker looks when its settings say nothing
-_GPU_KIND = re.compile(r"\bkind\"?\s*:\s*\"?nvidia\.com/gpu\b")
-_PATH = re.compile(r"\b(?:hostPath|path)\"?\s*:\s*\"?(/[^\"\s,]+)")
-MOST_FILES = 20
-MOST_PATHS = 1000
 
 
 def gpus(subject: Subject) -> dict[str, Any] | None:
@@ -43,7 +35,10 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
     missing = driver.missing(seen.driver, wanted)
     missing += [f"{one.address}: no driver has it" for one in wanted if not one.nvidia and one.driver is None]
     verdict = judge_gpus(seen, Expected(subject.gpus, subject.gpu_model))
-    lost = [words for words in verdict.worse if "does not answer" in words or "does not have it" in words]
+    # names are judged where it is known which GPUs answer
+    containers = list(cdi.wrong(seen.containers, seen.gpus)) if seen.problem is None else []
+    worse = [words for words in verdict.worse if words not in containers]
+    lost = [words for words in worse if "does not answer" in words or "does not have it" in words]
     return {
         "number": len(seen.devices),
         "expected": subject.gpus,
@@ -52,9 +47,9 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
         "problem": seen.problem if seen.driver.module is not None and wanted else None,
         "broken": [] if missing else list(verdict.broken),
         "lost": [] if missing else lost,
-        "worse": [] if missing else [words for words in verdict.worse if words not in lost],
+        "worse": [] if missing else [words for words in worse if words not in lost],
         "gpus": [_held(gpu, subject) for gpu in seen.gpus if gpu["problem"] is None],
-        "cdi": cdi(subject) if subject.docker is not None and _nvidia(seen) else None,
+        "containers": containers,
     }
 
 
@@ -63,10 +58,6 @@ def _places(subject: Subject) -> Places:
     lock = f"run/user/{os.geteuid()}/gpuadmin/gpus.lock" if subject.own else "run/gpuadmin/gpus.lock"
     bus, log = subject.path("sys/bus/pci/devices"), subject.path("dev/kmsg")
     return Places(subject.root, bus, (), log, subject.path(lock))
-
-
-def _nvidia(seen: Seen) -> bool:
-    return any(one.nvidia for one in seen.devices)
 
 
 def _held(gpu: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
@@ -93,36 +84,3 @@ def owner_of(pid: int, proc: str) -> int | None:
         return int(found.group(1)) if found else os.stat(f"{proc}/{pid}").st_uid
     except OSError:
         return None
-
-
-def cdi(subject: Subject) -> dict[str, Any]:
-    """Where everybody's Docker looks for GPUs' names (CDI), the files that have some, and what they name that is gone.
-
-    https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md. They are root's, and YAML or JSON.
-    """
-    directories = _directories(subject)
-    files, gone = [], []
-    for directory in directories:
-        try:
-            names = sorted(os.listdir(subject.path(directory)))
-        except OSError:
-            continue  # it need not be there
-        for name in [one for one in names if one.endswith((".json", ".yaml"))][:MOST_FILES]:
-            path = os.path.join(directory, name)
-            text = read_small(os.path.realpath(subject.path(path))).decode("utf-8", "replace")
-            if _GPU_KIND.search(text):
-                files.append(path)
-                paths = dict.fromkeys(_PATH.findall(text)[:MOST_PATHS])
-                gone += [short(one) for one in paths if not os.path.lexists(subject.path(one))]
-    return {"directories": directories, "files": files, "gone": gone[:10]}
-
-
-def _directories(subject: Subject) -> list[str]:
-    try:
-        found = json.loads(read_small(subject.path(SETTINGS)))
-    except FileNotFoundError:
-        return list(CDI)
-    except ValueError:
-        raise NodeError(f"/{SETTINGS} is no JSON") from None
-    named = found.get("cdi-spec-dirs") if isinstance(found, dict) else None
-    return [str(one) for one in named] if isinstance(named, list) else list(CDI)

@@ -93,7 +93,6 @@ CAUSES: Mapping[str, Text] = {
     "gpu-broken": _admins(
         "a GPU is broken; do not trust its results: {0}", "GPU가 고장 났습니다. 결과를 믿지 마세요: {0}"
     ),
-    "gpu-cdi": _admins("containers get no GPU on this node", "이 노드에서는 컨테이너가 GPU를 쓸 수 없습니다"),
     "disk-full": Text(
         ("Delete what you have in {0}, and tell your admins", "the disk of {0} is full"),
         ("{0}에 있는 본인 파일을 지우고 관리자에게 알려 주세요", "{0} 디스크가 가득 찼습니다"),
@@ -107,6 +106,10 @@ CAUSES: Mapping[str, Text] = {
     "gpu-lost": Text(
         ("Use another GPU, and tell your admins", "{0} of this node does not answer"),
         ("다른 GPU를 쓰고 관리자에게 알려 주세요", "이 노드의 {0}이(가) 응답하지 않습니다"),
+    ),
+    "gpu-cdi": _admins(
+        "containers do not get all GPUs of this node by name",
+        "이 노드에서 컨테이너가 일부 GPU를 이름으로 쓸 수 없습니다",
     ),
     "gpu-full": Text(
         ("Use another node, or wait", "the {0} GPUs of this node are all used by others"),
