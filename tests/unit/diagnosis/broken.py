@@ -101,7 +101,15 @@ class Broken:
         listener.listen(8)
         self.clean.append(listener.close)
         if answers is not None:
-            threading.Thread(target=_answering, args=(listener, answers), daemon=True).start()
+            thread = threading.Thread(target=_answering, args=(listener, answers), daemon=True)
+            thread.start()
+
+            def end() -> None:
+                # a thread that waits for a number which is closed would take whatever has that number next
+                listener.shutdown(socket.SHUT_RDWR)
+                thread.join()
+
+            self.clean.append(end)
 
     def container(self, **state: Any) -> None:
         """Have a container that ended: its State, as Docker's API has it."""
