@@ -37,6 +37,10 @@ def test_nobody_else_is_asked_about(arguments: list[str], capsys: pytest.Capture
 def test_settings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="tell your admins"):
         command.load(str(tmp_path / "me.json"))
+    for text in ("{", "[]", '{"homes": "/home"}'):
+        (tmp_path / "me.json").write_text(text)
+        with pytest.raises(NodeError, match="tell your admins"):
+            command.load(str(tmp_path / "me.json"))
 
 
 @pytest.mark.root

@@ -15,6 +15,7 @@ from ..errors import NodeError
 from . import check, overview, texts
 
 SETTINGS = "/etc/gpuadmin/me.json"
+KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
 USAGE = """usage: gpuadmin-me [check] [--language ko|en]
 
 gpuadmin-me          your nodes, home, Docker, account and GPUs
@@ -72,6 +73,9 @@ def load(path: str) -> dict[str, Any]:
         found = json.loads(read_small(path))
     except (OSError, ValueError) as error:
         raise NodeError(f"{path} cannot be read ({error}): tell your admins") from None
+    lacks = [key for key in KEYS if not isinstance(found, dict) or key not in found]
+    if lacks:
+        raise NodeError(f"{path} does not say {', '.join(lacks)}: tell your admins")
     return dict(found)
 
 
