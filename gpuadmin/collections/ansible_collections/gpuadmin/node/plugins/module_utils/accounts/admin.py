@@ -154,9 +154,7 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
     if observed.uid is None:
         # the home of the same account from before, which was removed, or of which another root did not know
         if there is not None and (there.uid != uid or not stat.S_ISDIR(there.mode) or there.others(uid, gid)):
-            raise NodeError(
-                f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}"
-            )
+            raise NodeError(f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}")
     elif there is None or not stat.S_ISDIR(there.mode):
         raise NodeError(f"the home of {wanted.name}, {home}, is no directory; make it, or choose another admin.user")
     elif reason := there.others(uid, gid):
