@@ -16,6 +16,7 @@ from .mounts import below, parse_mountinfo, read_mountinfo
 from .run import Runner, failure, look, run_command
 
 NFSD = "/proc/fs/nfsd"
+FILESYSTEMS = "/proc/filesystems"
 #: What the kernel calls clients that hold nothing any more: their lease has run out, or they never came this far.
 GONE = ("courtesy", "expirable", "unconfirmed")
 _SECONDS = 150  # a user manager is given 90 s by systemd to end
@@ -48,16 +49,21 @@ def collect(
     }
 
 
-def clients(nfsd: str = NFSD) -> list[str]:
+def clients(nfsd: str = NFSD, filesystems: str = FILESYSTEMS) -> list[str]:
     """Addresses of the NFS clients that the kernel's server knows. Raises NodeError where it does not say."""
-    if not os.path.isdir(nfsd):
-        return []  # there is no NFS server in this kernel
+    # the directory is no sign: a kernel that could load an NFS server has it, empty
+    with open(filesystems, encoding="ascii", errors="replace") as stream:
+        if "nfsd" not in stream.read(65536).split():
+            return []  # there is no NFS server in this kernel
     try:
         with open(os.path.join(nfsd, "threads"), encoding="ascii") as stream:
             if int(stream.read(40)) == 0:
                 return []
     except OSError as error:
-        raise NodeError(f"it is not known who mounts from this host: {nfsd}/threads: {error.strerror}") from None
+        raise NodeError(
+            f"it is not known who mounts from this host: {nfsd}/threads: {error.strerror} "
+            "(systemctl start proc-fs-nfsd.mount)"
+        ) from None
     directory = os.path.join(nfsd, "clients")
     if not os.path.isdir(directory):
         raise NodeError(f"it is not known who mounts from this host: the kernel has no {directory}")
