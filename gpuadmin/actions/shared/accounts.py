@@ -163,8 +163,8 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
 def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int, str]:
     """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it.
 
-    `found`: as in `ask_uids`. Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
-    --limit leaves out the storage host: it would not learn whose the uid is.
+    `found`: as in `ask_uids`. Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host
+    remembers, and ConfigError where --limit leaves out the storage host: it would not learn whose the uid is.
     """
     storage = [host.name for host in session.site.inventory.group("storage")]
     if storage and session.site.settings.accounts.source == "registry" and not session.named("storage"):
