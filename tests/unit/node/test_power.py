@@ -67,7 +67,8 @@ class Systemd:
     """Answers for systemctl; remembers what it was asked to stop."""
 
     def __init__(self, units: str = "", status: int = 0) -> None:
-        self.units, self.status, self.stopped = units, status, []  # type: ignore[var-annotated]
+        self.units, self.status = units, status
+        self.stopped: list[str] = []
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if command[0] == "systemd-escape":
