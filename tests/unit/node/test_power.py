@@ -68,7 +68,7 @@ class Systemd:
 
     def __init__(self, units: str = "", status: int = 0) -> None:
         self.units, self.status = units, status
-        self.stopped: list[str] = []
+        self.stopped: list[tuple[str, ...]] = []
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if command[0] == "systemd-escape":
@@ -110,6 +110,9 @@ def test_a_node_lets_the_homes_go() -> None:
     assert release(systemd, MOUNTED, "") == operations
     assert systemd.stopped == [("user-20000.slice",), ("home.automount", "home.mount")], "the admin's own stays"
     assert release(Systemd(), "") == []
+    systemd = Systemd()
+    assert release(systemd, MOUNTED.partition("\n")[2], "") == ["unmount /home"]
+    assert systemd.stopped == [("home.mount",)], "there is no automount"
 
 
 def test_homes_that_stay_mounted() -> None:

@@ -114,7 +114,9 @@ def release(
     operations = [f"end what runs in {name}" for name in slices] + ([f"unmount {path}"] if mounted else [])
     if check or not operations:
         return operations
-    units = (_unit(path, "automount", run), _unit(path, "mount", run)) if mounted else ()
+    # a site that mounts the homes by itself may have no automount, and systemd ends none that it does not know
+    kinds = [*(["automount"] if any(one.fstype == "autofs" for one in mounted) else []), *(["mount"] if mounted else [])]
+    units = tuple(_unit(path, kind, run) for kind in kinds)
     for names in (slices, units):
         if names:
             command = ("systemctl", "stop", *names)
