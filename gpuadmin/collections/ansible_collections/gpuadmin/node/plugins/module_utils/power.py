@@ -115,7 +115,10 @@ def release(
     if check or not operations:
         return operations
     # a site that mounts the homes by itself may have no automount, and systemd ends none that it does not know
-    kinds = [*(["automount"] if any(one.fstype == "autofs" for one in mounted) else []), *(["mount"] if mounted else [])]
+    kinds = [
+        *(["automount"] if any(one.fstype == "autofs" for one in mounted) else []),
+        *(["mount"] if mounted else []),
+    ]
     units = tuple(_unit(path, kind, run) for kind in kinds)
     for names in (slices, units):
         if names:
