@@ -13,7 +13,7 @@ from typing import Any
 from .errors import NodeError
 from .logins import occupants
 from .mounts import below, parse_mountinfo, read_mountinfo
-from .run import Runner, failure, run_command
+from .run import Runner, failure, look, run_command
 
 NFSD = "/proc/fs/nfsd"
 PROC = "/proc"
@@ -25,7 +25,7 @@ _SECONDS = 150  # a user manager is given 90 s by systemd to end
 
 
 def collect(
-    *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = run_command
+    *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = look
 ) -> dict[str, Any]:  # fmt: skip
     """``people``, ``clients``, ``jobs``: lists, or None where that is not known; then ``unknown`` says why.
 
@@ -91,7 +91,7 @@ def _read(*path: str) -> str:
         return stream.read(1 << 22)
 
 
-def jobs(run: Runner = run_command) -> list[str]:
+def jobs(run: Runner = look) -> list[str]:
     """Jobs of gpuadmin's that run on this host: backups, images, wipes. They are transient units."""
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
                "--type=service", "gpuadmin-*")  # fmt: skip
