@@ -19,10 +19,11 @@ INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux 
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> str:
-    """The kernel's list of file systems: with an NFS server in it."""
-    path = tmp_path / "filesystems"
-    path.write_text("nodev\tproc\nnodev\tnfsd\n\tbtrfs\n")
-    return str(path)
+    """A /proc: with an NFS server in the kernel's list of file systems."""
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text("  sl  local_address rem_address   st\n   0: 00000000:0016 00000000:0000 0A 0\n")
+    (tmp_path / "filesystems").write_text("nodev\tproc\nnodev\tnfsd\n\tbtrfs\n")
+    return str(tmp_path)
 
 
 def server(tmp_path: Path, *clients: tuple[str, str], threads: str = "8\n") -> str:
@@ -52,6 +53,10 @@ def test_a_server_that_serves_nobody(tmp_path: Path, kernel: str) -> None:
     (tmp_path / "filesystems").write_text("nodev\tproc\nnodev\tnfs\n\tbtrfs\n")
     (tmp_path / "empty").mkdir()  # what every kernel has that could load a server
     assert power.clients(str(tmp_path / "empty"), kernel) == []
+    listening = "   0: 00000000000000000000000000000000:0801 00000000000000000000000000000000:0000 0A 0\n"
+    (tmp_path / "net/tcp6").write_text(listening)
+    with pytest.raises(NodeError, match="its NFS server is not the kernel's"):
+        power.clients(str(tmp_path / "empty"), kernel)
 
 
 def test_who_mounts_is_not_known(tmp_path: Path, kernel: str) -> None:
@@ -67,7 +72,8 @@ class Systemd:
     """Answers for systemctl; remembers what it was asked to stop."""
 
     def __init__(self, units: str = "", status: int = 0) -> None:
-        self.units, self.status, self.stopped = units, status, []  # type: ignore[var-annotated]
+        self.units, self.status = units, status
+        self.stopped: list[tuple[str, ...]] = []
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if command[0] == "systemd-escape":
@@ -109,6 +115,9 @@ def test_a_node_lets_the_homes_go() -> None:
     assert release(systemd, MOUNTED, "") == operations
     assert systemd.stopped == [("user-20000.slice",), ("home.automount", "home.mount")], "the admin's own stays"
     assert release(Systemd(), "") == []
+    systemd = Systemd()
+    assert release(systemd, MOUNTED.partition("\n")[2], "") == ["unmount /home"]
+    assert systemd.stopped == [("home.mount",)], "there is no automount"
 
 
 def test_homes_that_stay_mounted() -> None:

@@ -109,7 +109,7 @@ def test_the_module(node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         announcements.converge, "__kwdefaults__", {"directory": "/nowhere", "motd": str(node.motd), "now": None}
     )
     entry = {"id": "a1", "begin": 0, "end": 2**40, "text": "No power."}
-    arguments = {"entries": [entry], "directory": node.directory}
+    arguments = {"entries": [entry], "state_directory": node.directory}
     check = run("announcements", {**arguments, "_ansible_check_mode": True}, capsys)
     assert (check["changed"], check["operations"], node.text) == (True, ["announce a1"], None)
     assert run("announcements", arguments, capsys)["operations"] == ["announce a1"]

@@ -16,7 +16,9 @@ from .mounts import below, parse_mountinfo, read_mountinfo
 from .run import Runner, failure, look, run_command
 
 NFSD = "/proc/fs/nfsd"
-FILESYSTEMS = "/proc/filesystems"
+PROC = "/proc"
+#: NFS's port, as the kernel writes that somebody listens on it.
+_LISTENS = re.compile(r"(?m)^ *\d+: [0-9A-F]+:0801 [0-9A-F]+:0000 0A ")
 #: What the kernel calls clients that hold nothing any more: their lease has run out, or they never came this far.
 GONE = ("courtesy", "expirable", "unconfirmed")
 _SECONDS = 150  # a user manager is given 90 s by systemd to end
@@ -49,12 +51,14 @@ def collect(
     }
 
 
-def clients(nfsd: str = NFSD, filesystems: str = FILESYSTEMS) -> list[str]:
+def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
     """Addresses of the NFS clients that the kernel's server knows. Raises NodeError where it does not say."""
     # the directory is no sign: a kernel that could load an NFS server has it, empty
-    with open(filesystems, encoding="ascii", errors="replace") as stream:
-        if "nfsd" not in stream.read(65536).split():
-            return []  # there is no NFS server in this kernel
+    if "nfsd" not in _read(proc, "filesystems").split():
+        names = [name for name in ("tcp", "tcp6") if os.path.exists(os.path.join(proc, "net", name))]  # IPv6 may be off
+        if any(_LISTENS.search(_read(proc, "net", name)) for name in names):
+            raise NodeError("it is not known who mounts from this host: its NFS server is not the kernel's")
+        return []  # there is no NFS server
     try:
         with open(os.path.join(nfsd, "threads"), encoding="ascii") as stream:
             if int(stream.read(40)) == 0:
@@ -79,6 +83,12 @@ def clients(nfsd: str = NFSD, filesystems: str = FILESYSTEMS) -> list[str]:
             address = re.search(r'(?m)^address: "(.*):\d+"', text)
             found.add(address.group(1) if address else f"client {name}")
     return sorted(found)
+
+
+def _read(*path: str) -> str:
+    """A file of the kernel's."""
+    with open(os.path.join(*path), encoding="ascii", errors="replace") as stream:
+        return stream.read(1 << 22)
 
 
 def jobs(run: Runner = look) -> list[str]:
@@ -114,7 +124,12 @@ def release(
     operations = [f"end what runs in {name}" for name in slices] + ([f"unmount {path}"] if mounted else [])
     if check or not operations:
         return operations
-    units = (_unit(path, "automount", run), _unit(path, "mount", run)) if mounted else ()
+    # a site that mounts the homes by itself may have no automount, and systemd ends none that it does not know
+    kinds = [
+        *(["automount"] if any(one.fstype == "autofs" for one in mounted) else []),
+        *(["mount"] if mounted else []),
+    ]
+    units = tuple(_unit(path, kind, run) for kind in kinds)
     for names in (slices, units):
         if names:
             command = ("systemctl", "stop", *names)

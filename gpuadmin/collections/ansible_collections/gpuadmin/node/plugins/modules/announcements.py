@@ -34,12 +34,9 @@ options:
         description: What people read.
         type: str
         required: true
-  directory:
-    description: Where the host keeps them.
-    type: path
-    default: /var/lib/gpuadmin
 extends_documentation_fragment:
   - gpuadmin.node.attributes
+  - gpuadmin.node.state
 author:
   - The gpuadmin authors
 """
@@ -70,6 +67,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import announcements
 
 ARGUMENTS = {
@@ -84,7 +82,7 @@ ARGUMENTS = {
             "text": {"type": "str", "required": True},
         },
     },
-    "directory": {"type": "path", "default": "/var/lib/gpuadmin"},
+    **STATE,
 }
 
 
@@ -93,7 +91,7 @@ def main() -> None:
 
     def answer() -> Answer:
         wanted = announcements.parse(module.params["entries"])
-        done = announcements.converge(wanted, check=module.check_mode, directory=module.params["directory"])
+        done = announcements.converge(wanted, check=module.check_mode, directory=module.params["state_directory"])
         return Answer(done, {"problems": []})
 
     give(module, answer)

@@ -1,0 +1,118 @@
+"""What people are told, from the first guide to the day the building loses power: as they read it on the hosts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import date
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+
+pytestmark = pytest.mark.lab
+UNTIL = ("--until", str(date.today()))
+MAIL = {"host": "127.0.0.1", "port": 9, "security": "none", "sender": "gpu@example.org"}
+
+
+def boot_id(cluster: Cluster, host: str) -> str:
+    return cluster.admin(host, "cat /proc/sys/kernel/random/boot_id")
+
+
+def at_login(cluster: Cluster, host: str) -> str:
+    """What pam_motd shows there to whoever logs in."""
+    return cluster.admin(host, "cat /run/motd.d/gpuadmin* 2>/dev/null || true")
+
+
+def switch(cluster: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
+    result: dict[str, Any] = cluster.gpuadmin(*arguments, "--yes", code=code)["result"]
+    return result
+
+
+@pytest.fixture
+def told(cluster: Cluster) -> Iterator[Cluster]:
+    """With minji, who has an address; mails go into files."""
+    settings = cluster.site / "gpuadmin.yml"
+    before = settings.read_text().partition("\nmail: ")[0]  # a session that was killed may have left it
+    cluster.add("minji", "--email", "minji@example.org")
+    settings.write_text(f"{before}\nmail: {json.dumps(MAIL)}\n")
+    variables = cluster.site / "inventory/group_vars/all/test.yml"
+    variables.parent.mkdir(parents=True, exist_ok=True)
+    variables.write_text("power_grace: 5\n")
+    try:
+        yield cluster
+    finally:
+        settings.write_text(before)
+        variables.unlink()
+        for name in ("announcements.jsonl", "mails.jsonl"):
+            (cluster.site / name).unlink(missing_ok=True)
+
+
+@pytest.mark.story("user-guide", "call-for-applications", "announce")
+def test_pages_and_announcements(told: Cluster, tmp_path: Path) -> None:
+    told.gpuadmin("list-gpus", code=0)
+    guide = told.gpuadmin("user-guide", "--output", str(tmp_path / "public"))["result"]
+    assert set(guide["pages"]) == {"ko", "en"}
+    assert all("Host node1 node2\n" in page for page in guide["pages"].values())
+    assert (tmp_path / "public/user-guide.ko.html").read_text().startswith("<!DOCTYPE html>")
+    call = told.gpuadmin("call-for-applications", "--language", "ko")["result"]["pages"]["ko"]
+    assert "계정 신청을 받습니다" in call
+
+    mails = tmp_path / "mails"
+    told.gpuadmin(
+        "announce", "--ko", "정전\n9시부터", "--en", "No power\nfrom 9", *UNTIL, "--mail-dir", str(mails), "--yes"
+    )  # fmt: skip
+    (mail,) = (message_from_bytes(path.read_bytes(), policy=default) for path in mails.glob("*.eml"))
+    assert mail["To"] == "minji@example.org"
+    assert "9시부터" in told.admin("node1", "cat /run/motd.d/gpuadmin-announcements")
+    # the node has it again after a boot, and takes it away by itself when its time is over
+    told.admin("node1", "rm /run/motd.d/gpuadmin-announcements; systemctl start gpuadmin-announcements.service")
+    assert "No power" in at_login(told, "node1")
+    told.admin("node2", "systemctl is-active gpuadmin-announcements.timer")
+    name = told.gpuadmin("announce", "--list")["result"]["announcements"][0]["id"]
+    told.gpuadmin("announce", "--take-back", name, "--yes")
+    assert [at_login(told, node) for node in ("node1", "node2")] == ["", ""]
+
+
+@pytest.mark.story("reboot", "shutdown")
+def test_off_and_on(told: Cluster) -> None:
+    """Storage last, and back first; a node with somebody on it stays; a host that is off is a row with what to do."""
+    before = {host: boot_id(told, host) for host in told.hosts()}
+    person = subprocess.Popen(
+        [*told.ssh_command("minji", "node1"), "echo here; sleep 1000"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert person.stdout is not None
+        assert person.stdout.readline() == "here\n"
+        result = switch(told, "reboot", "gpu")
+        assert "in use by minji" in result["refused"]["node1"]
+        assert result["steps"] == [["node2"]]
+        assert boot_id(told, "node1") == before["node1"]
+        assert boot_id(told, "node2") != before["node2"]
+        result = switch(told, "reboot", "all", "--force")
+        assert result["steps"] == [["node1", "node2"], ["storage1"], ["node1", "node2"]]
+        assert {host for host in before if boot_id(told, host) == before[host]} == set()
+        assert person.wait(120) != 0, "her session ended with the node"
+    finally:
+        person.kill()
+        person.communicate()
+    assert told.person("minji", "node1", "findmnt -no FSTYPE -T ~ | tail -n 1").strip() == told.nfs
+
+    document = told.gpuadmin("shutdown", "all", "--yes")
+    assert document["result"]["steps"] == [["node1", "node2"], ["storage1"]]
+    assert {host["status"] for host in document["hosts"].values()} == {"changed"}
+    told.wait(lambda: status(told), differs="up", seconds=300)
+    document = told.gpuadmin("shutdown", "all", "--yes", code=4)
+    assert set(document["result"]["unknown"]) == set(before), "nothing is left to do, and nobody knows more"
+
+
+def status(cluster: Cluster) -> subprocess.CompletedProcess[str]:
+    """`up` as long as any host of the lab runs."""
+    running = [one for one in json.loads(cluster.lab("status", "--json"))["hosts"] if one["pid"] is not None]
+    return subprocess.CompletedProcess([], 0, "up" if running else "off", "")
