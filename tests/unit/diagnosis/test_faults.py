@@ -131,7 +131,7 @@ def _(broken: Broken) -> None:
 
 @fault("the storage host is off, and its mount is hard")
 def _(broken: Broken) -> None:
-    broken.parts = {"homes": lambda _: time.sleep(60), "home": lambda _: time.sleep(60)}
+    broken.parts = {"homes": lambda _: time.sleep(60), "home": lambda _: time.sleep(60)}  # a server that is away
     broken.seconds = 4.0
 
 

@@ -25,7 +25,7 @@ def test_every_part_by_itself() -> None:
         seconds=1,
         chosen={
             "good": lambda _: {"a": 1},
-            "hangs": lambda _: time.sleep(60),
+            "hangs": lambda _: time.sleep(60),  # longer than its part may take
             "dies": lambda _: os.kill(os.getpid(), signal.SIGKILL),
             "grows": lambda _: len(b"x" * (MEMORY + 1)),
             "full": full,
