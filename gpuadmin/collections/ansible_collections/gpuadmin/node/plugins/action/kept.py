@@ -8,6 +8,7 @@ from typing import Any
 from ansible.module_utils.common.json import Direction, get_module_encoder
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
 
 _MODULES = "ansible_collections.gpuadmin.node.plugins.modules."
@@ -42,6 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         encoder = get_module_encoder("legacy", Direction.CONTROLLER_TO_MODULE)
         given = {
             "digest": code().digest,
+            "library": f"{STATE}/lib",
             "name": _MODULES + name.rpartition(".")[2],
             # Ansible writes the arguments of such a module twice
             "arguments": packed(json.dumps(arguments, cls=encoder)),

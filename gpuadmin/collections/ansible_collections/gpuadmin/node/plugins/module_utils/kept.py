@@ -59,10 +59,17 @@ def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
             return
         _discard(library)
         part = os.path.join(library, f"{_PART}new")
-        for path, source in files.items():
-            _write(os.path.join(part, path), source)
-        sync_filesystem(part)  # a name that is there after a power cut has all of its content
-        os.rename(part, target)
+        umask = os.umask(0o077)
+        try:
+            for path, source in files.items():
+                _write(os.path.join(part, path), source)
+            sync_filesystem(part)  # a name that is there after a power cut has all of its content
+            os.rename(part, target)
+        except BaseException:
+            _discard(library)  # a full disk is not to stay full
+            raise
+        finally:
+            os.umask(umask)
         sync_directory(library)
         _prune(library, target)
 
@@ -97,12 +104,13 @@ def _files(digest: str, text: str) -> Mapping[str, str]:
 
 
 def _write(path: str, source: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
         stream.write(source)
     # the source never changes: that Python compares times at each import is for nothing
-    py_compile.compile(path, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(path, quiet=2, invalidation_mode=mode)  # what this Python cannot compile, no module needs here
 
 
 def _remove(path: str) -> None:
@@ -128,13 +136,13 @@ def _prune(library: str, target: str) -> None:
     for path in found[_NEWEST:]:
         if path in needed:
             continue
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(os.path.join(path, _OURS), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             going = os.path.join(library, f"{_PART}{os.path.basename(path)}")
             os.rename(path, going)
             shutil.rmtree(going)
         except BlockingIOError:
-            continue  # somebody runs from it
+            pass  # somebody runs from it
         finally:
             os.close(handle)
