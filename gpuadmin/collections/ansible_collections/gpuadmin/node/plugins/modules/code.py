@@ -13,6 +13,7 @@ description:
     compiles it there. It has its name when all of it is on disk. A directory that is there is left as it is.
   - Modules are run from it (gpuadmin.node.run_kept), and so is what units start, through a link.
   - An action plugin gives O(digest) and O(code).
+  - To have the directory is no change of the host. The call of any module may have brought it; to run it at boot is one.
 options:
   digest:
     description: sha256 of the code, in hex.
@@ -44,7 +45,7 @@ operations:
   returned: always
   type: list
   elements: str
-  sample: [write the node code e3b0c44298fc]
+  sample: [install the node code e3b0c44298fc]
 missing:
   description: Whether the host has not got that code, and it was not given.
   returned: success
@@ -76,10 +77,8 @@ def main() -> None:
     operations = []
     try:
         missing = not kept.has(digest, state)
-        if missing:
-            operations.append(f"write the node code {digest[:12]}")
         if given["link"] and not kept.linked(digest, state):
-            operations.append(f"have units run the node code {digest[:12]}")
+            operations.append(f"install the node code {digest[:12]}")
         if missing and given["code"] and not module.check_mode:
             kept.keep(digest, zlib.decompress(base64.b64decode(given["code"])).decode(), state)
             missing = False
