@@ -26,13 +26,13 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(1, str(ROOT / "tests" / "scale"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "tests" / "scale"))
 
 from hosts import Cluster, cluster, root_file_system
 from people import gpuadmin, site
 
+ROOT = Path(__file__).resolve().parents[1]
 ROUTING = "gpuadmin/collections/ansible_collections/gpuadmin/node/meta/runtime.yml"
 
 
@@ -74,10 +74,10 @@ def of_hosts(running: Cluster) -> float:
     return sum(count for number, count in ticks.items() if theirs(number)) / os.sysconf("SC_CLK_TCK")
 
 
-def cost(running: Cluster, directory: Path, status: str, **variables: str) -> Cost:
-    """What one `gpuadmin sync-users --yes` costs, every host of which must end with that status."""
+def cost(running: Cluster, directory: Path, status: str, checkout: Path = ROOT) -> Cost:
+    """What one `gpuadmin sync-users --yes` of a checkout costs, every host of which must end with that status."""
     controller, hosts, begin = of_controller(), of_hosts(running), time.perf_counter()
-    document = gpuadmin(directory, "sync-users", "--yes", **variables)
+    document = gpuadmin(directory, "sync-users", "--yes", PYTHONPATH=str(checkout), PYTHONSAFEPATH="1")
     taken = Cost(time.perf_counter() - begin, of_controller() - controller, of_hosts(running) - hosts)
     states = {host["status"] for host in document["hosts"].values()}
     if document["exit_code"] != 0 or states != {status}:
@@ -105,7 +105,7 @@ def measure(nodes: int, users: int, rounds: int, base: Path, without: Path) -> d
         brought = cost(running, directory, "ok")
         kept, sent = Cost(), Cost()
         for _ in range(rounds):
-            sent += cost(running, directory, "ok", PYTHONPATH=str(without))
+            sent += cost(running, directory, "ok", without)
             kept += cost(running, directory, "ok")
     before, after = sent.controller + sent.hosts, kept.controller + kept.hosts
     return {
@@ -125,9 +125,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             for way in ("sent", "kept")
         ]
         clock = " → ".join(f"{row[way]['clock'] / row['rounds']:.1f}" for way in ("sent", "kept"))
-        lines.append(
-            f"| {row['users']} × {row['nodes'] + 1} | {' | '.join(each)} | {row['ratio']:.2f} × | {clock} s |"
-        )
+        lines.append(f"| {row['users']} × {row['nodes'] + 1} | {' | '.join(each)} | {row['ratio']:.2f} × | {clock} s |")
     return "\n".join(lines)
 
 

@@ -181,7 +181,7 @@ def library(whole: Path, state: Path) -> Path:
 
 
 def test_a_module_runs_from_it_alone(library: Path, tmp_path: Path) -> None:
-    target = tmp_path / "x' \"\"\" \\ \u2028 {{ 1 }}"
+    target = tmp_path / 'x\' """ \\ \u2028 {{ 1 }}'
     wanted = {"directories": [{"path": str(target)}]}
     answer = called("files", library, wanted)
     assert answer["operations"] == [f"make directory {target}"], answer

@@ -1,4 +1,4 @@
-"""How modules of this collection are called: from the code that a host keeps, or with their code, as Ansible does it."""
+"""How modules of this collection are called: from the code that a host keeps, or with their code, as Ansible does."""
 
 from __future__ import annotations
 

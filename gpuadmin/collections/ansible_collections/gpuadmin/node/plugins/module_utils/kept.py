@@ -1,7 +1,7 @@
 """Code that a host keeps: a directory for each digest, compiled, whole from the moment it has its name.
 
-modules/run_kept.py runs modules from it, and units run cli.py through the link that provision sets. A directory is never
-written to again; what nobody runs from is pruned when another one comes (docs/decisions/0078).
+modules/run_kept.py runs modules from it, and units run cli.py through the link that provision sets. A directory is
+never written to again; what nobody runs from is pruned when another one comes (docs/decisions/0078).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEWEST = 3  # this one, the one before, and that of another controller
 
 
 def place(digest: str, state: str = STATE) -> str:
-    """The directory of the code of that digest, for the Python that runs this. Raises NodeError for what is no digest."""
+    """The directory of the code of that digest, for the Python that runs this. Raises NodeError for no digest."""
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise NodeError(f"{digest[:80]!r} is no sha256")
     return os.path.join(state, "lib", f"{digest}.{sys.implementation.cache_tag}")

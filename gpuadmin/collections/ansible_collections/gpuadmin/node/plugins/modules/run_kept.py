@@ -51,7 +51,7 @@ EXAMPLES = r"""
 RETURN = r"""
 kept:
   description:
-    - Why nothing was done. V(new) where gpuadmin has nothing on the host yet, V(absent) where it has other code or none.
+    - Why nothing was done. V(new) where gpuadmin has nothing on the host yet, V(absent) where the code is not there.
     - Otherwise why its code is not run.
   returned: when the module was not run; otherwise the result is the module's
   type: str
