@@ -10,10 +10,10 @@ short_description: The node code on a host, as this controller has it
 version_added: "0.3.0"
 description:
   - Writes all code of this collection, and what it needs of Ansible's, to a directory that bears the code's digest,
-    and compiles it there. It has its name when all of it is on disk. A directory that is there is left as it is.
+    and compiles it there. It has its name when all of it is on disk, and is never written to again.
   - Modules are run from it (gpuadmin.node.run_kept), and so is what units start, through a link.
   - An action plugin gives O(digest) and O(code).
-  - To have the directory is no change of the host. The call of any module may have brought it; to run it at boot is one.
+  - To have the directory is no change of the host: the call of any module may have brought it. To run it at boot is.
 options:
   digest:
     description: sha256 of the code, in hex.
