@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.gpuadmin.node.plugins.action.files import expand, find
 
 COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
@@ -58,17 +57,6 @@ def test_a_file_that_is_no_text_is_named(source: Path) -> None:
     (source / "sub/check").write_bytes(b"\x7fELF\xff")
     with pytest.raises(ValueError, match=r"sub/check is not text in UTF-8 \(byte 4\)"):
         expand({**WHOLE, "path": str(source)}, str)
-
-
-def test_all_of_the_node_side_code_is_installed() -> None:
-    """Its packages, too. A node without one of them has no boot unit, no timer and no self-service that works."""
-    tasks = yaml.safe_load((COLLECTIONS.parents[1] / "roles/node_state/tasks/main.yml").read_text())
-    (entry,) = tasks[-1]["gpuadmin.node.files"]["source"]
-    code = COLLECTIONS / "ansible_collections/gpuadmin/node/plugins/module_utils"
-    assert entry["exclusive"]
-    found = find(code, entry["patterns"])
-    assert found == sorted(code.rglob("*.py"))
-    assert code / "images/switch.py" in found
 
 
 PLAY = """

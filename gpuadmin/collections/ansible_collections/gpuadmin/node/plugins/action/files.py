@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ansible_collections.gpuadmin.node.plugins.action import kept
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import SOURCE
 
 Render = Callable[[Path], str]
@@ -52,14 +52,14 @@ def expand(source: Mapping[str, Any], render: Render) -> tuple[list[dict[str, ob
     return [{"path": path, "exclusive": True} for path in names if source["exclusive"]], files
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+class ActionModule(kept.ActionModule):
     """Expands ``source`` and runs the module with the rest."""
 
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         variables = task_vars or {}
-        done: dict[str, Any] = super().run(tmp, variables)
+        done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
         arguments = dict(self._task.args)
         checked = ArgumentSpecValidator(SOURCE).validate({"source": arguments.pop("source", None) or []})
         if checked.error_messages:
@@ -78,7 +78,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         arguments["files"] = [one for _directories, files in expanded for one in files] + [
             *(arguments.get("files") or [])
         ]
-        done.update(
-            self._execute_module(module_name="gpuadmin.node.files", module_args=arguments, task_vars=variables)
-        )  # fmt: skip
+        done.update(self.call("gpuadmin.node.files", arguments, variables))
         return done

@@ -7,6 +7,8 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+
 DOCUMENTATION = r"""
 name: thrifty
 type: aggregate
@@ -15,6 +17,7 @@ version_added: "0.1.0"
 description:
   - Python's garbage collector writes to every object that it looks at, so a worker gets a copy of most of the memory
     that it was forked with, some 25 MiB for each host at a time. What is there when a task begins is left out of it.
+  - The code for the hosts is read once, before there are workers, and not in each of them.
   - It takes no results and prints nothing.
 author:
   - The gpuadmin authors
@@ -22,12 +25,15 @@ author:
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
-    """Freezes what is in memory when a task begins, right before its workers are forked."""
+    """Reads what workers share, and freezes what is in memory when a task begins, right before they are forked."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "gpuadmin.node.thrifty"
     CALLBACK_NEEDS_ENABLED = True
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        code()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         gc.freeze()

@@ -5,6 +5,7 @@ Isolated mode leaves this directory's parent out of the path; it is put there, s
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 import sys
@@ -12,6 +13,11 @@ import sys
 
 def run() -> int:
     here = os.path.dirname(os.path.realpath(__file__))
+    try:
+        # until the end: what is locked is not pruned (kept.py)
+        fcntl.flock(os.open(os.path.join(here, "lock"), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        pass  # no reason not to do the work; it is root's alone, and people ask about themselves (gpuadmin-me)
     sys.path.insert(0, os.path.dirname(here))
     sys.dont_write_bytecode = True
     for stream in (sys.stdout, sys.stderr):

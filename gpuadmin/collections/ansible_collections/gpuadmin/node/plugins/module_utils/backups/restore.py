@@ -20,10 +20,10 @@ from ..errors import NodeError
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import packing
 from ..purge import purge
+from ..renaming import rename_new
 from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier
-from .renaming import rename_new
 from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
 
 COPY = "copy"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import renaming
+from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 

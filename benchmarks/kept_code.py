@@ -1,0 +1,151 @@
+"""What it saves that hosts keep the node code: a run with nothing to do, against Ansible's way of sending it each time.
+
+    sudo .venv/bin/python benchmarks/kept_code.py [--nodes 6 60] [--users 100] [--rounds 2] [--json FILE]
+
+Method. Cheap ssh hosts (tests/scale/hosts.py) on this machine, a storage host beside the nodes. After a first
+`gpuadmin sync-users`, and one that brings the code, runs with nothing to do take turns on the same hosts: as it is, and
+with a copy of this checkout whose modules have no action plugin, which is how Ansible calls them. Processor time of the
+controller is that of its processes (getrusage), of the hosts that of all processes below theirs (/proc/PID/stat). The
+ratio of the two does not depend on what else the machine did. The sum of each column is over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "tests" / "scale"))
+
+from hosts import Cluster, cluster, root_file_system
+from people import gpuadmin, site
+
+ROOT = Path(__file__).resolve().parents[1]
+ROUTING = "gpuadmin/collections/ansible_collections/gpuadmin/node/meta/runtime.yml"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds on the clock, and processor seconds."""
+
+    clock: float = 0.0
+    controller: float = 0.0
+    hosts: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.clock + other.clock, self.controller + other.controller, self.hosts + other.hosts)
+
+
+def of_controller() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def of_hosts(running: Cluster) -> float:
+    """Processor seconds of all processes of the hosts, those that have ended too: their parents count them."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        number = int(path.parent.name)
+        parents[number], ticks[number] = int(fields[1]), sum(map(int, fields[11:15]))  # proc_pid_stat(5)
+    tops = {host.process.pid for host in running.hosts}
+
+    def theirs(number: int) -> bool:
+        while number in parents and number not in tops:
+            number = parents[number]
+        return number in tops
+
+    return sum(count for number, count in ticks.items() if theirs(number)) / os.sysconf("SC_CLK_TCK")
+
+
+def cost(running: Cluster, directory: Path, status: str, checkout: Path = ROOT) -> Cost:
+    """What one `gpuadmin sync-users --yes` of a checkout costs, every host of which must end with that status."""
+    controller, hosts, begin = of_controller(), of_hosts(running), time.perf_counter()
+    document = gpuadmin(directory, "sync-users", "--yes", PYTHONPATH=str(checkout), PYTHONSAFEPATH="1")
+    taken = Cost(time.perf_counter() - begin, of_controller() - controller, of_hosts(running) - hosts)
+    states = {host["status"] for host in document["hosts"].values()}
+    if document["exit_code"] != 0 or states != {status}:
+        raise RuntimeError(f"sync-users ended with {document['exit_code']}, {states}: {document['stderr'][-2000:]}")
+    return taken
+
+
+def checkout_without(base: Path) -> Path:
+    """A copy of this checkout that calls modules as Ansible does by itself."""
+    copy = base / "without"
+    copy.mkdir()
+    for name in ("gpuadmin", "playbooks", "roles", "inventory", "templates"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    runtime = yaml.safe_load((ROOT / ROUTING).read_text())
+    del runtime["plugin_routing"]
+    (copy / ROUTING).write_text(yaml.safe_dump(runtime))
+    return copy
+
+
+def measure(nodes: int, users: int, rounds: int, base: Path, without: Path) -> dict[str, Any]:
+    """One row of the table."""
+    with cluster(["storage1", *(f"node{index + 1}" for index in range(nodes))]) as running:
+        directory = site(running, Path(tempfile.mkdtemp(dir=base)), users)
+        cost(running, directory, "changed")
+        brought = cost(running, directory, "ok")
+        kept, sent = Cost(), Cost()
+        for _ in range(rounds):
+            sent += cost(running, directory, "ok", without)
+            kept += cost(running, directory, "ok")
+    before, after = sent.controller + sent.hosts, kept.controller + kept.hosts
+    return {
+        "nodes": nodes, "users": users, "rounds": rounds, "sent": vars(sent), "kept": vars(kept),
+        "brought": vars(brought), "ratio": round(before / after, 2),
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| people × hosts | code sent each time: controller + hosts | code kept: controller + hosts | ratio | clock |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        each = [
+            f"{row[way]['controller'] / row['rounds']:.1f} + {row[way]['hosts'] / row['rounds']:.1f} s"
+            for way in ("sent", "kept")
+        ]
+        clock = " → ".join(f"{row[way]['clock'] / row['rounds']:.1f}" for way in ("sent", "kept"))
+        lines.append(f"| {row['users']} × {row['nodes'] + 1} | {' | '.join(each)} | {row['ratio']:.2f} × | {clock} s |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Node code that hosts keep, against code that is sent each time.")
+    parser.add_argument("--nodes", type=int, nargs="*", default=[6, 60], help="a row for each number")
+    parser.add_argument("--users", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each kind")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "kept_code.json", help="where the figures go")
+    options = parser.parse_args()
+    # a benchmark that is ended leaves no hosts behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    root_file_system()
+    with tempfile.TemporaryDirectory() as base:
+        without = checkout_without(Path(base))
+        rows = [measure(nodes, options.users, options.rounds, Path(base), without) for nodes in options.nodes]
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps({"method": __doc__, "load": os.getloadavg()[0], "rows": rows}, indent=2) + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

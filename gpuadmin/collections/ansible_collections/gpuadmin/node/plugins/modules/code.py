@@ -1,0 +1,94 @@
+#!/usr/bin/python
+"""gpuadmin.node.code: the node code on a host, as this controller has it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: code
+short_description: The node code on a host, as this controller has it
+version_added: "0.3.0"
+description:
+  - Writes all code of this collection, and what it needs of Ansible's, to a directory that bears the code's digest,
+    and compiles it there. It has its name when all of it is on disk, and is never written to again.
+  - Modules are run from it (gpuadmin.node.run_kept), and so is what units start, through a link.
+  - An action plugin gives O(digest) and O(code).
+  - To have the directory is no change of the host: the call of any module may have brought it. To run it at boot is.
+options:
+  digest:
+    description: sha256 of the code, in hex.
+    type: str
+  code:
+    description: The code, as base64 of deflated JSON, a mapping from path to source. Without it nothing is written.
+    type: str
+    default: ""
+  link:
+    description: Whether units run this code from now on.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - gpuadmin.node.attributes
+  - gpuadmin.node.state
+author:
+  - The gpuadmin authors
+"""
+
+EXAMPLES = r"""
+- name: Have the node code, for modules and for units
+  gpuadmin.node.code:
+    link: true
+"""
+
+RETURN = r"""
+operations:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: [install the node code e3b0c44298fc]
+missing:
+  description: Whether the host has not got that code, and it was not given.
+  returned: success
+  type: bool
+  sample: false
+"""
+
+import base64
+import zlib
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import kept
+from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+ARGUMENTS = {
+    "digest": {"type": "str"},
+    "code": {"type": "str", "default": ""},
+    "link": {"type": "bool", "default": False},
+    **STATE,
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    given = module.params
+    digest, state = str(given["digest"]), given["state_directory"]
+    operations = []
+    try:
+        missing = not kept.has(digest, state)
+        if given["link"] and not kept.linked(digest, state):
+            operations.append(f"install the node code {digest[:12]}")
+        if missing and given["code"] and not module.check_mode:
+            kept.keep(digest, zlib.decompress(base64.b64decode(given["code"])).decode(), state)
+            missing = False
+        if given["link"] and not missing and not module.check_mode:
+            kept.link(digest, state)
+    except (NodeError, OSError, ValueError, zlib.error) as error:
+        module.fail_json(msg=str(error), operations=[], invocation={})
+        return
+    module.exit_json(changed=bool(operations), operations=operations, missing=missing, invocation={})
+
+
+if __name__ == "__main__":
+    main()

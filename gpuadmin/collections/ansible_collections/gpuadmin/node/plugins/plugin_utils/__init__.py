@@ -1,0 +1,1 @@
+"""What plugins on the controller have in common."""

@@ -1,0 +1,57 @@
+"""All code that a module of this collection needs on a host, as one text whose digest names it there.
+
+Ansible's own part is its module_utils, without `facts`, which no module of ours has (tests/contract/test_kept.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from ansible import module_utils as ansible_utils
+
+_PLUGINS = Path(__file__).parents[1]
+_PACKAGE = PurePosixPath("ansible_collections/gpuadmin/node/plugins")
+_LEFT_OUT = ("facts",)
+
+
+@dataclass(frozen=True)
+class Code:
+    """``text``: JSON of a mapping from path to source. ``digest``: its sha256, in hex."""
+
+    text: str
+    digest: str
+
+
+@cache
+def code() -> Code:
+    """The code of this installation. Read once in a process and in those that are forked from it."""
+    files = dict(_sources())
+    packages = {str(parent / "__init__.py") for path in files for parent in PurePosixPath(path).parents if parent.name}
+    text = json.dumps({**dict.fromkeys(packages, ""), **files}, sort_keys=True)
+    return Code(text, hashlib.sha256(text.encode()).hexdigest())
+
+
+def packed(text: str) -> str:
+    """A text as few ASCII characters, which any quoting leaves alone."""
+    return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    for top in map(Path, ansible_utils.__path__):
+        for path in _modules(top):
+            if path.relative_to(top).parts[0] not in _LEFT_OUT:
+                yield str(PurePosixPath("ansible/module_utils", *path.relative_to(top).parts)), path.read_text("utf-8")
+    for folder in ("modules", "module_utils"):
+        for path in _modules(_PLUGINS / folder):
+            yield str(_PACKAGE.joinpath(*path.relative_to(_PLUGINS).parts)), path.read_text("utf-8")
+
+
+def _modules(top: Path) -> list[Path]:
+    return sorted(path for path in top.rglob("*.py") if not any(part.startswith(".") for part in path.parts[-4:]))

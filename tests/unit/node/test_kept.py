@@ -1,0 +1,271 @@
+"""Code that a host keeps is whole, only root's, of the digest that it is named after, and gone when nobody needs it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.executor import module_common
+from ansible_collections.gpuadmin.node.plugins.module_utils import kept
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.modules import run_kept
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
+
+pytestmark = pytest.mark.root  # what is kept is root's
+
+MODULES = "ansible_collections.gpuadmin.node.plugins.modules."
+
+
+def small(word: str) -> tuple[str, str]:
+    """Digest and text of a code that has next to nothing."""
+    names = {"one.py": f"WORD = {word!r}\n", f"{kept._OURS}/cli.py": "import sys\nsys.exit(7)\n"}
+    text = json.dumps(names)
+    return hashlib.sha256(text.encode()).hexdigest(), text
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir(mode=0o755)
+    (tmp_path / "run").mkdir(mode=0o700)
+    tmp_path.chmod(0o755)
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def keep(state: Path) -> Callable[[str], Path]:
+    def kept_code(word: str) -> Path:
+        digest, text = small(word)
+        kept.keep(digest, text, str(state), str(state.parent / "run"))
+        return Path(kept.place(digest, str(state)))
+
+    return kept_code
+
+
+def test_it_is_compiled_and_only_root_writes_it(keep: Callable[[str], Path]) -> None:
+    umask = os.umask(0)
+    place = keep("a")
+    assert os.umask(umask) == 0, "it was left as it was"
+    assert (place / "one.py").read_text() == "WORD = 'a'\n"
+    assert list(place.glob("__pycache__/one.*.pyc")), "not compiled"
+    for path in (place, *place.rglob("*")):
+        expected = 0o755 if path.is_dir() else 0o600 if path.name == "lock" else 0o644
+        assert stat.S_IMODE(path.stat().st_mode) == expected, path
+    assert [path.name for path in place.parent.iterdir()] == [place.name], "nothing else is left there"
+    times = place.stat().st_mtime_ns
+    keep("a")
+    assert place.stat().st_mtime_ns == times, "it is not written again"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("WORD", "BIRD"), "sha256 is another one"),
+        (lambda text: text.replace("one.py", "../one.py"), "no path of a Python file"),
+        (lambda text: text.replace("one.py", "/etc/one.py"), "no path of a Python file"),
+        (lambda text: text.replace("one.py", "a/../one.py"), "no path of a Python file"),
+    ],
+)
+def test_what_was_not_sent_is_not_kept(state: Path, change: Callable[[str], str], message: str) -> None:
+    digest, text = small("a")
+    changed = change(text)
+    if "sha256" not in message:
+        digest = hashlib.sha256(changed.encode()).hexdigest()
+    with pytest.raises(NodeError, match=message):
+        kept.keep(digest, changed, str(state), str(state.parent / "run"))
+    with pytest.raises(NodeError, match="is no sha256"):
+        kept.keep("../" * 20, changed, str(state), str(state.parent / "run"))
+    assert list(state.iterdir()) == []
+
+
+def test_what_was_cut_off_is_found_and_does_not_count(state: Path, keep: Callable[[str], Path]) -> None:
+    begun = state / "lib/.part-new"
+    begun.mkdir(parents=True)
+    (begun / "one.py").write_text("WORD = 'half'\n")
+    (begun / "other.py").touch()
+    digest, _text = small("a")
+    assert not kept.has(digest, str(state))
+    place = keep("a")
+    assert (place / "one.py").read_text() == "WORD = 'a'\n"
+    assert not (place / "other.py").exists()
+    assert not begun.exists()
+
+
+def test_a_full_disk_has_no_half_of_it(
+    state: Path, keep: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_path: str) -> None:
+        raise NodeError("no space left on device")
+
+    monkeypatch.setattr(kept, "sync_filesystem", full)
+    with pytest.raises(NodeError, match="no space"):
+        keep("a")
+    assert list((state / "lib").iterdir()) == []
+
+
+def test_old_code_goes_when_nobody_runs_from_it(state: Path, keep: Callable[[str], Path]) -> None:
+    places = [keep("linked")]
+    kept.link(small("linked")[0], str(state), str(state.parent / "run"))
+    places += [keep(word) for word in ("running", "old")]
+    for age, place in enumerate(reversed(places)):
+        os.utime(place, (1000 - age, 1000 - age))
+    handle = os.open(places[1] / kept.LOCK, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    newer = []
+    for word in "abc":
+        newer.append(keep(word))
+        os.utime(newer[-1], (2000 + len(newer),) * 2)
+    assert [place.exists() for place in (*places, *newer)] == [True, True, False, True, True, True]
+    os.close(handle)
+    keep("d")
+    assert [place.exists() for place in places] == [True, False, False]
+
+
+def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path]) -> None:
+    """Also where an older gpuadmin left a directory of that name; it is there until nothing begun then can need it."""
+    old = state / "lib/gpuadmin_node"
+    old.mkdir(parents=True)
+    (old / "cli.py").write_text("old")
+    run = str(state.parent / "run")
+    for word in "abb":
+        place, digest = keep(word), small(word)[0]
+        kept.link(digest, str(state), run)
+        assert old.is_symlink()
+        assert (old / "cli.py").resolve() == (place / kept._OURS / "cli.py").resolve()
+        assert kept.linked(digest, str(state))
+        if word == "a":
+            assert (state / "lib/.part-link/cli.py").read_text() == "old"
+    assert not kept.linked(small("a")[0], str(state))
+    assert not (state / "lib/.part-link").exists()
+
+
+def called(name: str, library: Path, arguments: dict[str, Any], digest: str | None = None) -> dict[str, Any]:
+    """What a host answers to run_kept: as Ansible sends it, on the standard input."""
+    given = {
+        "digest": digest or code().digest, "library": str(library), "name": MODULES + name,
+        "arguments": packed(json.dumps(arguments)), "_ansible_check_mode": True, "_ansible_module_name": "run_kept",
+    }  # fmt: skip
+    source = Path(run_kept.__file__).read_bytes()
+    text = json.dumps(given).encode()
+    source = source.replace(module_common.REPLACER_COMPLEX, repr(text).encode())
+    source = source.replace(module_common.REPLACER_JSONARGS, text)
+    done = subprocess.run(
+        [sys.executable, "-S"], input=source, capture_output=True, check=False, timeout=60, cwd="/",
+    )  # fmt: skip
+    assert done.stderr == b""
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory with all of the code: made once, it takes a second."""
+    top = tmp_path_factory.mktemp("whole")
+    (top / "state").mkdir(mode=0o755)
+    kept.keep(code().digest, code().text, str(top / "state"), str(top / "run"))
+    return top / "state/lib"
+
+
+@pytest.fixture
+def library(whole: Path, state: Path) -> Path:
+    shutil.copytree(whole, state / "lib")
+    return state / "lib"
+
+
+def test_a_module_runs_from_it_alone(library: Path, tmp_path: Path) -> None:
+    target = tmp_path / 'x\' """ \\ \u2028 {{ 1 }}'
+    wanted = {"directories": [{"path": str(target)}]}
+    answer = called("files", library, wanted)
+    assert answer["operations"] == [f"make directory {target}"], answer
+    assert not target.exists(), "check mode arrived"
+    assert called("files", library, {"no": "such option"})["failed"]
+    assert {path.name for path in library.rglob("*.pyc")} == {
+        f"{path.stem}.{sys.implementation.cache_tag}.pyc" for path in library.rglob("*.py")
+    }
+
+
+def test_only_the_code_of_that_digest_is_run(library: Path, state: Path) -> None:
+    assert called("host_facts", library, {}, "0" * 64) == {"changed": False, "kept": "absent"}
+    assert called("host_facts", state.parent / "nowhere/lib", {}) == {"changed": False, "kept": "new"}
+
+
+@pytest.mark.parametrize("above", range(4))
+@pytest.mark.parametrize("how", ["group", "other", "owner", "link"])
+def test_what_others_could_have_written_is_not_run(keep: Callable[[str], Path], above: int, how: str) -> None:
+    place = keep("a")
+    at = [place, *place.parents][above]
+    if how == "owner":
+        os.chown(at, 1000, -1)
+    elif how == "link":
+        aside = at.with_name(f"{at.name}.aside")
+        at.rename(aside)
+        at.symlink_to(aside)
+    else:
+        at.chmod(0o775 if how == "group" else 0o757)
+    reason = called("host_facts", place.parent, {}, small("a")[0])["kept"]
+    assert reason.startswith(f"{at} ")
+    assert reason.endswith({"owner": "is not root's", "link": "is not a directory"}.get(how, "by others than root"))
+
+
+def test_what_is_run_is_locked(keep: Callable[[str], Path]) -> None:
+    place = keep("a")
+    assert kept.LOCK == run_kept.LOCK
+    assert run_kept.refusal(str(place)) is None
+    handle = os.open(place / kept.LOCK, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(handle)
+
+
+def test_what_is_about_to_go_is_not_run(keep: Callable[[str], Path]) -> None:
+    place = keep("a")
+    handle = os.open(place / kept.LOCK, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert called("host_facts", place.parent, {}, small("a")[0])["kept"] == "absent"
+    os.close(handle)
+
+
+def test_a_unit_holds_what_it_runs_from(library: Path, state: Path) -> None:
+    kept.link(code().digest, str(state), str(state.parent / "run"))
+    program = library / "gpuadmin_node/cli.py"
+    done = subprocess.run([sys.executable, "-I", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr[:6]) == (2, "usage:")
+    look = (
+        "import fcntl, os, runpy, sys; sys.argv[1:] = ['no-such']\n"
+        f"try: runpy.run_path({str(program)!r}, run_name='__main__')\nexcept SystemExit: pass\n"
+        f"handle = os.open({str(program.parent / 'lock')!r}, os.O_RDONLY)\n"
+        "try: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)\nexcept BlockingIOError: print('held')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
+    assert done.stdout == "held\n", done.stderr
+
+
+def test_a_job_takes_its_own_copy_along(library: Path, tmp_path: Path) -> None:
+    """What a unit runs for longer is not what is kept: it may be pruned meanwhile."""
+    place = kept.place(code().digest, str(library.parent))
+    line = (
+        f"import sys; sys.path.insert(0, {place!r})\n"
+        "from ansible_collections.gpuadmin.node.plugins.module_utils.unit import ship_package\n"
+        f"ship_package({str(tmp_path)!r})\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", line], check=True)
+    kept._remove(place)
+    line = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.unit"
+    subprocess.run([sys.executable, "-I", "-c", line], check=True)
+
+
+def test_what_goes_with_a_call_is_small(tmp_path: Path) -> None:
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packing:
+        packing.writestr("run_kept.py", Path(run_kept.__file__).read_text())
+    assert archive.stat().st_size < 4000
