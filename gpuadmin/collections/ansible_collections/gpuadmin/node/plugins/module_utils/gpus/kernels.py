@@ -107,6 +107,24 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
     return wrong
 
 
+def to_build(installed: Installed) -> list[str]:
+    """The kernels for which DKMS has something to do: no module, or one of another version than the libraries."""
+    versions = {one for one in installed.libraries.values() if one is not None}
+    if not versions:
+        return []
+    return [kernel for kernel, modules in installed.modules.items() if not modules or set(modules.values()) - versions]
+
+
+def other_version(installed: Installed, wanted: str) -> list[str]:
+    """That the driver is not of the branch or version that the site names; nothing where it names none."""
+    found = sorted({one for one in installed.libraries.values() if one is not None})
+    return [
+        f"the driver is {one}, the site wants {wanted}: upgrade it (on nodes with images: gpuadmin build-image --upgrade)"
+        for one in found
+        if wanted and one != wanted and not one.startswith(f"{wanted}.")
+    ]
+
+
 def _of(versions: set[str]) -> str:
     return f", and the libraries are {', '.join(sorted(versions))}" if versions else ""
 
