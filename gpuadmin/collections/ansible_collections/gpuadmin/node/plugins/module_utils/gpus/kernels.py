@@ -115,6 +115,12 @@ def to_build(installed: Installed) -> list[str]:
     return [kernel for kernel, modules in installed.modules.items() if not modules or set(modules.values()) - versions]
 
 
+def recorded(status: str) -> list[str]:
+    """NVIDIA's modules in what `dkms status` prints, as NAME/VERSION."""
+    found = re.findall(r"(?m)^(nvidia[a-z0-9-]*/[0-9.]+), [^:]*: (?:built|installed)", status)
+    return list(dict.fromkeys(found))
+
+
 def other_version(installed: Installed, wanted: str) -> list[str]:
     """That the driver is not of the branch or version that the site names; nothing where it names none."""
     found = sorted({one for one in installed.libraries.values() if one is not None})
