@@ -139,6 +139,37 @@ def test_a_root_without_a_driver(root: Root) -> None:
     assert one.startswith("GPUs are expected, and there is no driver for them")
 
 
+def test_what_dkms_has_to_build(root: Root) -> None:
+    root.module(OLD, "535.261.03")
+    assert kernels.to_build(look(str(root.path), read)) == [], "without libraries nobody knows of which version"
+    root.library(VERSION)
+    assert kernels.to_build(look(str(root.path), read)) == [OLD, NEW]
+    root.module(NEW, VERSION)
+    assert kernels.to_build(look(str(root.path), read)) == [OLD]
+
+
+def test_what_dkms_has_recorded() -> None:
+    """As DKMS 3.2.2 prints it."""
+    status = f"""\
+nvidia-current/{VERSION}, {OLD}, x86_64: installed (Differences between built and installed modules)
+nvidia-current/{VERSION}, {NEW}, x86_64: built
+nvidia/535.1.2: added
+zfs/2.3.1, {OLD}, x86_64: installed
+"""
+    assert kernels.recorded(status) == [f"nvidia-current/{VERSION}"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [("", True), ("550", True), ("550.163", True), (VERSION, True), ("55", False), ("570", False), ("550.163.02", False)],
+)
+def test_the_version_that_the_site_wants(root: Root, wanted: str, fits: bool) -> None:
+    root.library(VERSION)
+    found = kernels.other_version(look(str(root.path), read), wanted)
+    assert (found == []) == fits
+    assert all(f"the driver is {VERSION}, the site wants {wanted}" in one for one in found)
+
+
 def test_which_kernels_are_installed(root: Root) -> None:
     base = root.path / "usr/lib/modules"
     (base / "5.10.0-removed/updates/dkms").mkdir(parents=True)  # what DKMS leaves behind

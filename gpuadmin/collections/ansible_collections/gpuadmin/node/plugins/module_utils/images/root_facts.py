@@ -40,7 +40,10 @@ def check_driver(root: str, name: str, gpus: int | None, bus: str = pci.BUS) -> 
     expected = bool(gpus) and (not here or any(one.nvidia for one in here))
     wrong = kernels.problems(kernels.look(root), expected=expected)
     if wrong:
-        raise NodeError(f"image {name} is not used, since GPUs would not work with it: {'; '.join(wrong)}")
+        raise NodeError(
+            f"image {name} is not used, since GPUs would not work with it: {'; '.join(wrong)}. Build it again with what is "
+            "missing (--install, --run or --shell)"
+        )
 
 
 def kernel_version(root: str) -> str:
