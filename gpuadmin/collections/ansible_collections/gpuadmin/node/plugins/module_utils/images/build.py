@@ -36,6 +36,7 @@ NOT_FROM_VAR = (
     "lib/rpm",
     "lib/gpuadmin",
     "lib/dkms/mok.key",  # signs modules for this node's firmware: nobody else's
+    "lib/shim-signed/mok",  # the same on Ubuntu
     "home",
     "roothome",
 )
