@@ -173,7 +173,7 @@ def pattern(value: str) -> str:
 def driver_version(value: Any) -> Any:
     """A branch of NVIDIA's driver, or a version. Without quotes 570.10 would be the number 570.1."""
     if value is not None and not (isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", value)):
-        raise ValueError(f"{str(value)[:40]} is no version of the driver in quotes, such as \"570\" or \"570.172.08\"")
+        raise ValueError(f'{str(value)[:40]} is no version of the driver in quotes, such as "570" or "570.172.08"')
     return value
 
 

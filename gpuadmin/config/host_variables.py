@@ -39,12 +39,12 @@ def _settings(variables: Mapping[str, Any]) -> Iterator[str]:
         value = variables.get(name)
         if value is None:
             continue
-        known = Gpus.model_fields[field]
+        kind: Any = Gpus.model_fields[field].annotation
         try:
-            TypeAdapter(known.annotation).validate_python(value, strict=True)
+            TypeAdapter(kind).validate_python(value, strict=True)
         except ValidationError as error:
-            choices = getattr(known.annotation, "__args__", ())
-            if known.annotation is bool:
+            choices = getattr(kind, "__args__", ())
+            if kind is bool:
                 yield f"{name} {_quoted(value)} is neither true nor false"
             elif all(isinstance(choice, str) for choice in choices) and choices:
                 yield f"{name} {_quoted(value)} is none of {', '.join(choices)}"

@@ -1,4 +1,4 @@
-"""The role gpu_stack on each family of distributions: what it would install and write, without a host of that family."""
+"""The role gpu_stack on each family of distributions: what it would install and write. No host of it is needed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HOSTS: dict[str, dict[str, Any]] = {
         "gpu_stack_modules": "proprietary", "gpu_stack_version": "550", "_root": True,
     },
     "debian_nvidia": {
-        "_family": "debian", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY, "gpu_stack_hold": True,
-        "gpu_stack_toolkit": "repository", "gpu_stack_toolkit_repository": REPOSITORY, "_switches": 4,
+        "_family": "debian", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
+        "gpu_stack_hold": True, "gpu_stack_toolkit": "repository", "gpu_stack_toolkit_repository": REPOSITORY, "_switches": 4,
     },
     "ubuntu": {
         "_family": "debian", "_distribution": "ubuntu", "_packages": ["linux-image-generic-hwe-24.04"],
@@ -73,7 +73,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     known = {**HOSTS, **{name: given for name, (given, _) in REFUSED.items()}}
     (base / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {k: variables(k, v) for k, v in known.items()}}}))
     (base / "templates").symlink_to(ROOT / "roles/gpu_stack/templates")  # lookups are made outside of the role here
-    shown = "{" + ", ".join(f"'{one}': _gpu_stack_{one}" for one in SHOWN) + "}"
+    shown = "{" + ", ".join(f"'{one}': _gpu_stack_{one}" for one in SHOWN) + "} | to_json"
     play = [
         {
             "hosts": "all", "gather_facts": False, "connection": "local",
@@ -82,7 +82,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
                 {
                     "block": [
                         {"include_role": {"name": "gpu_stack", "tasks_from": "preflight", "public": True}},
-                        {"copy": {"dest": f"{base}/{{{{ inventory_hostname }}}}", "content": f"{{{{ {shown} | to_json }}}}"}},
+                        {"copy": {"dest": f"{base}/{{{{ inventory_hostname }}}}", "content": f"{{{{ {shown} }}}}"}},
                     ],
                     "rescue": [
                         {"copy": {

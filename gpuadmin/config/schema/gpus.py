@@ -34,8 +34,8 @@ class Gpus(Model):
     version: Annotated[
         DriverVersion | None,
         Field(
-            description='The driver\'s branch ("570") or version ("570.172.08"), in quotes. Packages of another one are '
-            "not installed, and upgrades stay within it. Ubuntu's own packages need the branch."
+            description='The driver\'s branch ("570") or version ("570.172.08"), in quotes. Packages of another one '
+            "are not installed, and upgrades stay within it. Ubuntu's own packages need the branch."
         ),
     ] = None
     hold: Annotated[
@@ -45,15 +45,15 @@ class Gpus(Model):
     modules: Annotated[
         Literal["open", "proprietary"],
         Field(
-            description="Which kernel modules. Open ones are for GPUs from Turing on (RTX 20, T4), and the only ones for "
-            "Blackwell; older GPUs (V100, P100, GTX 10) need the proprietary ones."
+            description="Which kernel modules. Open ones are for GPUs from Turing on (RTX 20, T4), and the only ones "
+            "for Blackwell; older GPUs (V100, P100, GTX 10) need the proprietary ones."
         ),
     ] = "open"
     repository: Annotated[
         Repository | None,
         Field(
-            description="A source of the driver's packages. With `driver: distribution`: such as Debian's non-free, where "
-            "the nodes do not have it."
+            description="A source of the driver's packages. With `driver: distribution`: such as Debian's non-free, "
+            "where the nodes do not have it."
         ),
     ] = None
     persistence: Annotated[

@@ -13,7 +13,14 @@ from gpuadmin.errors import ConfigError
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"gpus_driver": "distribution", "gpus_version": "570.172.08", "gpus_hold": True}, {"gpus": 0}, {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"}, {"gpus_worse": "refuse"}, {"gpus": None}],
+    [
+        {},
+        {"gpus_driver": "distribution", "gpus_version": "570.172.08", "gpus_hold": True},
+        {"gpus": 0},
+        {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"},
+        {"gpus_worse": "refuse"},
+        {"gpus": None},
+    ],
 )
 def test_good(variables: dict[str, object]) -> None:
     assert problems(variables) == []

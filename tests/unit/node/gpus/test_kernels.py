@@ -161,7 +161,15 @@ zfs/2.3.1, {OLD}, x86_64: installed
 
 @pytest.mark.parametrize(
     ("wanted", "fits"),
-    [("", True), ("550", True), ("550.163", True), (VERSION, True), ("55", False), ("570", False), ("550.163.02", False)],
+    [
+        ("", True),
+        ("550", True),
+        ("550.163", True),
+        (VERSION, True),
+        ("55", False),
+        ("570", False),
+        ("550.163.02", False),
+    ],
 )
 def test_the_version_that_the_site_wants(root: Root, wanted: str, fits: bool) -> None:
     root.library(VERSION)

@@ -93,7 +93,7 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
     for kernel, modules in installed.modules.items():
         if not modules:
             wrong.append(
-                f"kernel {kernel} has no module nvidia{_of(versions)}: install its headers and "
+                f"kernel {kernel} has no module nvidia{_of(versions, ', and ')}: install its headers and "
                 f"`dkms autoinstall -k {kernel}`, or remove this kernel"
             )
         for path, version in modules.items():
@@ -101,7 +101,7 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
                 wrong.append(f"kernel {kernel}: modinfo finds no version in {path}: build it again")
             elif versions and version not in versions:
                 wrong.append(
-                    f"kernel {kernel}: its module nvidia is {version}, the libraries are {', '.join(sorted(versions))}: "
+                    f"kernel {kernel}: its module nvidia is {version}{_of(versions, ', ')}: "
                     f"`dkms autoinstall -k {kernel}` with the module's package of the libraries' version"
                 )
     return wrong
@@ -125,14 +125,14 @@ def other_version(installed: Installed, wanted: str) -> list[str]:
     """That the driver is not of the branch or version that the site names; nothing where it names none."""
     found = sorted({one for one in installed.libraries.values() if one is not None})
     return [
-        f"the driver is {one}, the site wants {wanted}: upgrade it (on nodes with images: gpuadmin build-image --upgrade)"
+        f"the driver is {one}, the site wants {wanted}: upgrade it (on nodes with images: build-image --upgrade)"
         for one in found
         if wanted and one != wanted and not one.startswith(f"{wanted}.")
     ]
 
 
-def _of(versions: set[str]) -> str:
-    return f", and the libraries are {', '.join(sorted(versions))}" if versions else ""
+def _of(versions: set[str], before: str) -> str:
+    return f"{before}the libraries are {', '.join(sorted(versions))}" if versions else ""
 
 
 def _inside(root: str, path: str) -> str:

@@ -41,8 +41,8 @@ def check_driver(root: str, name: str, gpus: int | None, bus: str = pci.BUS) -> 
     wrong = kernels.problems(kernels.look(root), expected=expected)
     if wrong:
         raise NodeError(
-            f"image {name} is not used, since GPUs would not work with it: {'; '.join(wrong)}. Build it again with what is "
-            "missing (--install, --run or --shell)"
+            f"image {name} is not used, since GPUs would not work with it: {'; '.join(wrong)}. "
+            "Build it again with what is missing (--install, --run or --shell)"
         )
 
 
