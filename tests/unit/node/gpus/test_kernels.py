@@ -1,4 +1,4 @@
-"""The kernels of a root and their module: there, and of the libraries' version. The modules are small real ELF files."""
+"""The kernels of a root and their module: there, and of the libraries' version."""
 
 from __future__ import annotations
 

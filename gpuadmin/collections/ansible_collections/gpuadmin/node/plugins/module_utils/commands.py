@@ -14,7 +14,7 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py announcements\n"
+    "       cli.py announcements | gpu-devices\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -60,6 +60,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             return docker_self.main(host)
         if command == "announcements" and not rest:
             return announcements.main(host.path(host.state))
+        if command == "gpu-devices" and not rest:
+            from .gpus import devices
+
+            return devices.main()
         if command == "backup" and not rest:
             from .backups import timed
 
