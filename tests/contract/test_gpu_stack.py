@@ -24,7 +24,8 @@ HOSTS: dict[str, dict[str, Any]] = {
     },
     "debian_nvidia": {
         "_family": "debian", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
-        "gpu_stack_hold": True, "gpu_stack_toolkit": "repository", "gpu_stack_toolkit_repository": REPOSITORY, "_switches": 4,
+        "gpu_stack_toolkit": "repository", "gpu_stack_toolkit_repository": REPOSITORY,
+        "gpu_stack_hold": True, "_switches": 4,
     },
     "ubuntu": {
         "_family": "debian", "_distribution": "ubuntu", "_packages": ["linux-image-generic-hwe-24.04"],
