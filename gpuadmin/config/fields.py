@@ -171,12 +171,20 @@ def pattern(value: str) -> str:
     return value
 
 
+def driver_version(value: Any) -> Any:
+    """A branch of NVIDIA's driver, or a version. Without quotes 570.10 would be the number 570.1."""
+    if value is not None and not (isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", value)):
+        raise ValueError(f'{str(value)[:40]} is no version of the driver in quotes, such as "570" or "570.172.08"')
+    return value
+
+
 Text = Annotated[str, AfterValidator(plain_text)]
 UserName = Annotated[str, AfterValidator(user_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
 SshKey = Annotated[str, AfterValidator(ssh_key)]
 Email = Annotated[str, AfterValidator(email), Field(json_schema_extra={"format": "email"})]
 Path = Annotated[str, AfterValidator(not_root_path), Field(json_schema_extra={"pattern": "^/."})]
 LocalFile = Annotated[str, AfterValidator(local_file)]
+DriverVersion = Annotated[str, BeforeValidator(driver_version)]
 Pattern = Annotated[str, AfterValidator(pattern), Field(json_schema_extra={"format": "regex"})]
 HostName = Annotated[str, AfterValidator(host_name)]
 Date = Annotated[date, BeforeValidator(iso_date)]

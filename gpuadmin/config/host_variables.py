@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuadmin.config.fields import plain_text
+from pydantic import TypeAdapter, ValidationError
 
-NAMES = ("gpus", "gpu_model", "gpus_worse")
+from gpuadmin.config.fields import plain_text
+from gpuadmin.config.schema.gpus import OF_A_HOST, Gpus
+
+#: What a host may have of the site's section `gpus`, under which name.
+SETTINGS = {f"gpus_{name}": name for name in OF_A_HOST}
+NAMES = ("gpus", "gpu_model", *SETTINGS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
-_WORSE = ("report", "refuse")
 
 
 def problems(variables: Mapping[str, Any]) -> list[str]:
     """What is wrong with a host's variables, each as `gpus 'eight' is …`."""
     found = []
-    number, model, worse = (variables.get(name) for name in NAMES)
+    number, model = variables.get("gpus"), variables.get("gpu_model")
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST):
         found.append(f"gpus {_quoted(number)} is no number from 0 to {_MOST}: how many GPUs the node should have")
     if model is not None:
@@ -27,9 +31,25 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
                 plain_text(model, longest=_LONGEST)
             except ValueError as error:
                 found.append(f"gpu_model {error}")
-    if worse is not None and worse not in _WORSE:
-        found.append(f"gpus_worse {_quoted(worse)} is neither of {', '.join(_WORSE)}")
-    return found
+    return [*found, *_settings(variables)]
+
+
+def _settings(variables: Mapping[str, Any]) -> Iterator[str]:
+    for name, field in SETTINGS.items():
+        value = variables.get(name)
+        if value is None:
+            continue
+        kind: Any = Gpus.model_fields[field].annotation
+        try:
+            TypeAdapter(kind).validate_python(value, strict=True)
+        except ValidationError as error:
+            choices = getattr(kind, "__args__", ())
+            if kind is bool:
+                yield f"{name} {_quoted(value)} is neither true nor false"
+            elif all(isinstance(choice, str) for choice in choices) and choices:
+                yield f"{name} {_quoted(value)} is none of {', '.join(choices)}"
+            else:
+                yield f"{name} {error.errors()[0]['msg'].removeprefix('Value error, ')}"
 
 
 def _quoted(value: object) -> str:

@@ -13,7 +13,8 @@ from gpuadmin.config.fields import Text
 from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
-from gpuadmin.config.schema.hosts import Admin, Docker, Gpus, Homes, Images
+from gpuadmin.config.schema.gpus import Gpus
+from gpuadmin.config.schema.hosts import Admin, Docker, Homes, Images
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
 __all__ = [

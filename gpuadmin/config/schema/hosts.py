@@ -1,8 +1,8 @@
-"""The hosts: how they are reached, homes, Docker, GPUs and images."""
+"""The hosts: how they are reached, homes, Docker and images."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -63,19 +63,6 @@ class Docker(Model):
     repository: Annotated[
         Repository | None, Field(description="Where Docker comes from, if not from the distribution.")
     ] = None
-
-
-class Gpus(Model):
-    """GPUs of the nodes. How many a node should have, and of which model, is in the inventory (gpus, gpu_model)."""
-
-    worse: Annotated[
-        Literal["report", "refuse"],
-        Field(
-            description="What the trial of an image does where GPUs are less than the inventory expects, but usable "
-            "(one of eight is lost, PCIe has too few lanes): report it, or refuse the image. A "
-            "host's `gpus_worse` wins."
-        ),
-    ] = "report"
 
 
 class Images(Model):

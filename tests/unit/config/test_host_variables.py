@@ -13,7 +13,14 @@ from gpuadmin.errors import ConfigError
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"gpus": 0}, {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"}, {"gpus_worse": "refuse"}, {"gpus": None}],
+    [
+        {},
+        {"gpus_driver": "distribution", "gpus_version": "570.172.08", "gpus_hold": True},
+        {"gpus": 0},
+        {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"},
+        {"gpus_worse": "refuse"},
+        {"gpus": None},
+    ],
 )
 def test_good(variables: dict[str, object]) -> None:
     assert problems(variables) == []
@@ -31,8 +38,13 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpu_model": " "}, "gpu_model ' ' is no text"),
         ({"gpu_model": "{{ x }}"}, "gpu_model holds the template marker"),
         ({"gpu_model": "x" * 200}, "gpu_model is 200 characters long"),
-        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is neither of report, refuse"),
-        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is neither"),
+        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is none of report, refuse"),
+        ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is none of distribution, repository, elsewhere"),
+        ({"gpus_modules": "{{ x }}"}, "gpus_modules '{{ x }}' is none of open, proprietary"),
+        ({"gpus_hold": "yes"}, "gpus_hold 'yes' is neither true nor false"),
+        ({"gpus_version": 570.1}, "gpus_version 570.1 is no version of the driver in quotes"),
+        ({"gpus_version": "570; rm"}, "gpus_version 570; rm is no version of the driver"),
+        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is none of"),
     ],
 )
 def test_refused(variables: dict[str, object], words: str) -> None:

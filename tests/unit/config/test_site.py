@@ -70,6 +70,13 @@ SETTINGS_MISTAKES = {
     "name: '{{ x }}'\n": ["gpuadmin.yml:1: name: holds the template marker '{{'"],
     "name: x\nterm: {name: 2026-2, deadline: soon}\n": ["gpuadmin.yml:2: term.deadline: 'soon' is not a date"],
     "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
+    "name: x\ngpus: {driver: nvidia}\n": [
+        "gpuadmin.yml:2: gpus.driver: ",
+        "'repository' or 'elsewhere'",
+    ],
+    "name: x\ngpus: {version: 570.10}\n": ["gpuadmin.yml:2: gpus.version: 570.1 is no version of the driver in quotes"],
+    "name: x\ngpus: {driver: repository}\n": ["gpus: ", "driver: repository needs repository with url and key"],
+    "name: x\ngpus: {toolkit: repository}\n": ["gpus: ", "toolkit: repository needs toolkit_repository"],
     "name: [\n": ["gpuadmin.yml:", "is not valid YAML"],
     "": ["name: is missing"],
 }

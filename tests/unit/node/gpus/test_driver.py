@@ -19,6 +19,7 @@ def missing(node: Node) -> list[str]:
 
 def built(node: Node, line: str) -> None:
     node.file(f"usr/lib/modules/{KERNEL}/modules.dep", f"kernel/drivers/nvme/host/nvme.ko.xz:\n{line}\n")
+    node.file(f"usr/lib/modules/{KERNEL}/{line.partition(':')[0]}", "")
 
 
 @pytest.mark.needs("cc")

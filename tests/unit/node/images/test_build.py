@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     build,
     observe,
@@ -56,7 +57,10 @@ def change(golden: Node, name: str) -> None:
     (inside / "var/lib/known").write_text("overwritten")
     (inside / "var/cache").mkdir()
     (inside / "var/cache/archive").write_text("x" * 1000)
-    build.finish(golden.places, name)
+    (inside / "var/lib/dkms").mkdir()
+    (inside / "var/lib/dkms/mok.key").write_text("signs modules for the golden node")
+    (inside / "var/lib/dkms/mok.pub").write_text("its certificate")
+    build.finish(golden.places, golden.settings, name)
 
 
 def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
@@ -73,6 +77,61 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     factory = made / "usr/share/gpuadmin/factory-var"
     assert (factory / "lib/package/data").read_text() == "a package's"
     assert not (factory / "cache").exists()
+    assert [one.name for one in (factory / "lib/dkms").iterdir()] == ["mok.pub"], "a private key is in no image"
+
+
+def driver(root: Path, module: str | None, libraries: str = "550.163.01") -> None:
+    """Put a driver into a root: its libraries, and a module, whose version a test says (see ``versions``)."""
+    base, kernel = root / "usr/lib/x86_64-linux-gnu", root / "usr/lib/modules/6.1.0"
+    base.mkdir(parents=True, exist_ok=True)
+    (base / f"libnvidia-ml.so.{libraries}").write_text("")
+    (base / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{libraries}")
+    if module is not None:
+        (kernel / "nvidia.ko").write_text(module)
+        (kernel / "modules.dep").write_text("./nvidia.ko:\n")
+
+
+@pytest.fixture
+def versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module's version is what its file says, without modinfo."""
+    monkeypatch.setattr(kernels, "module_version", lambda path: Path(path).read_text())
+
+
+@pytest.mark.usefixtures("versions")
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (None, r"kernel 6\.1\.0 has no module nvidia, and the libraries are 550\.163\.01: install its headers"),
+        ("535.261.03", r"kernel 6\.1\.0: its module nvidia is 535\.261\.03, the libraries are 550\.163\.01"),
+    ],
+)
+def test_an_image_on_which_gpus_would_not_work_is_not_tried(golden: Node, module: str | None, words: str) -> None:
+    build.prepare(golden.places, golden.settings, "new")
+    driver(Path(build.point(golden.places)), module)
+    with pytest.raises(NodeError, match=words):
+        build.finish(golden.places, golden.settings, "new")
+    assert not (golden.top / "roots/new").exists()
+
+
+@pytest.mark.usefixtures("versions")
+def test_an_image_on_which_gpus_would_not_work_is_not_sealed(golden: Node) -> None:
+    change(golden, "new")
+    run("btrfs", "property", "set", "-ts", golden.top / "roots/new", "ro", "false")
+    driver(golden.top / "roots/new", None)
+    with pytest.raises(NodeError, match=r"image new is not used.*has no module nvidia"):
+        publish.seal(golden.places, golden.settings, "new", tried=False)
+    assert not list((golden.top / "images").iterdir())
+    driver_of = golden.top / "roots/new/usr/lib/modules/6.1.0"
+    (driver_of / "nvidia.ko").write_text("550.163.01")
+    (driver_of / "modules.dep").write_text("./nvidia.ko:\n")
+    assert publish.seal(golden.places, golden.settings, "new", tried=False)
+
+
+def test_an_image_without_a_driver_where_gpus_are_expected(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pci, "devices", lambda *arguments: [])
+    build.prepare(golden.places, golden.settings, "new")
+    with pytest.raises(NodeError, match="GPUs are expected, and there is no driver"):
+        build.finish(golden.places, replace(golden.settings, gpus=8), "new")
 
 
 def test_the_nodes_own_mounts_do_not_go_with_those_of_a_build(golden: Node) -> None:

@@ -50,6 +50,9 @@ ansible_facts:
         enabled_units: {description: Names of units that start at boot., type: list, elements: str}
         masked_units: {description: Names of units that can never run., type: list, elements: str}
         docker_members: {description: Who is in the group docker., type: list, elements: str}
+        kernels: {description: Versions of the kernels that are installed., type: list, elements: str}
+        nvswitches: {description: How many NVSwitches are on the PCI bus., type: int}
+        read_only_root: {description: Whether the root is read-only by its btrfs property., type: bool}
         sshd_directory: {description: Whether sshd reads sshd_config.d., type: bool}
         apparmor_profile_needed:
           description: Whether AppArmor keeps rootlesskit from making user namespaces.
@@ -69,12 +72,14 @@ import sys
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
     Mount,
     nearest,
     parse_mountinfo,
     read_mountinfo,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, installed_packages, os_release, units
 
 ARGUMENTS = {"paths": {"type": "list", "elements": "path", "default": []}}
@@ -139,6 +144,9 @@ def facts(paths: list[str]) -> dict[str, object]:
         "enabled_units": units((*files, "--state=enabled")) if systemd else [],
         "masked_units": units((*files, "--state=masked")) if systemd else [],
         "docker_members": docker_members(),
+        "kernels": kernels.kernels(),
+        "nvswitches": pci.switches(),
+        "read_only_root": guard.inspect("/").managed,
         "sshd_directory": sshd_reads_directory(),
         "apparmor_profile_needed": apparmor_profile_needed(),
         "paths": {path: look_at(path, mounts) for path in paths},

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from .pci import Device
 
 LIBRARY = "libnvidia-ml.so.1"
+#: What a program loads of the driver: to ask it (NVML), and to compute (CUDA).
+LIBRARIES = (LIBRARY, "libcuda.so.1")
 #: Where distributions and NVIDIA's own installer put libraries.
 DIRECTORIES = (
     "usr/lib/*-linux-gnu",
@@ -23,7 +25,11 @@ DIRECTORIES = (
     "usr/local/nvidia/lib64",
 )
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,3}")
+#: Debian calls it nvidia-current, or by an older series; nvidia-drm and the like are others, and so is
+#: nvidia-wmi-ec-backlight, which is the kernel's own.
+_MODULE = re.compile(r"(?m)^([^:\s]*/nvidia(?:-(?:current|tesla|legacy)(?:-[0-9]+(?:xx)?)?)?(?:-open)?\.ko(?:\.\w+)?):")
 _MOST = 8 << 20  # bytes of modules.dep; a distribution's has half a million
+_LINKS = 40  # as many as the kernel follows
 
 
 @dataclass(frozen=True)
@@ -66,34 +72,67 @@ def look(root: str = "/", kernel: str | None = None) -> Driver:
         built=has_module(root, running),
         nouveau=os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         library=library,
-        libraries=None if library is None else library_version(library),
+        libraries=None if library is None else library_version(library, root),
         nodes=os.path.exists(os.path.join(root, "dev/nvidiactl")),
     )
 
 
-def find_library(root: str = "/") -> str | None:
-    """The library that programs load, as the first of the usual directories has it."""
+def find_library(root: str = "/", name: str = LIBRARY) -> str | None:
+    """A library that programs load, as the first of the usual directories has it."""
     for pattern in DIRECTORIES:
         for directory in sorted(glob.glob(os.path.join(root, pattern))):
-            path = os.path.join(directory, LIBRARY)
-            if os.path.exists(path):
+            path = os.path.join(directory, name)
+            if os.path.exists(resolved(path, root)):
                 return path
     return None
 
 
-def library_version(path: str) -> str | None:
+def library_version(path: str, root: str = "/") -> str | None:
     """The version in the name of the file that a library's link leads to: libnvidia-ml.so.550.163.01."""
-    suffix = os.path.basename(os.path.realpath(path)).rpartition(".so.")[2]
+    suffix = os.path.basename(resolved(path, root)).rpartition(".so.")[2]
     return suffix if _VERSION.fullmatch(suffix) and suffix != "1" else None
 
 
-def has_module(root: str, kernel: str) -> bool:
-    """Whether a kernel's directory has the module nvidia, compressed or not."""
+def resolved(path: str, root: str = "/") -> str:
+    """Where a path leads in a root that need not be the running one: an absolute link begins at ``root``.
+
+    Debian's libraries are links by way of /etc/alternatives. A circle of links ends where it began.
+    """
+    base = os.path.normpath(root)
+    parts, done, links = os.path.relpath(path, base).split(os.sep), "", 0
+    while parts:
+        part = parts.pop(0)
+        if part == "..":
+            done = os.path.dirname(done)
+            continue
+        here = os.path.join(base, done, part)
+        if not os.path.islink(here):
+            done = os.path.join(done, part)
+            continue
+        links += 1
+        if links > _LINKS:
+            return path
+        target = os.readlink(here)
+        done = "" if os.path.isabs(target) else done
+        parts = [one for one in target.split(os.sep) if one not in ("", ".")] + parts
+    return os.path.join(base, done)
+
+
+def module_files(root: str, kernel: str) -> list[str]:
+    """The files of a kernel's module nvidia, compressed or not: those that modules.dep names and that are there."""
     for base in ("usr/lib/modules", "lib/modules"):
-        text = _read(os.path.join(root, base, kernel, "modules.dep"), _MOST)
+        directory = os.path.join(root, base, kernel)
+        text = _read(os.path.join(directory, "modules.dep"), _MOST)
         if text:
-            return re.search(r"(?m)^[^:\s]*/nvidia(?:-current)?\.ko(?:\.\w+)?:", text) is not None
-    return False
+            # Red Hat's kernels share a module by links (weak-updates)
+            named = [resolved(os.path.join(directory, one), root) for one in _MODULE.findall(text)]
+            return [path for path in named if os.path.isfile(path)]
+    return []
+
+
+def has_module(root: str, kernel: str) -> bool:
+    """Whether a kernel's directory has the module nvidia."""
+    return bool(module_files(root, kernel))
 
 
 def missing(driver: Driver, devices: Sequence[Device]) -> list[str]:

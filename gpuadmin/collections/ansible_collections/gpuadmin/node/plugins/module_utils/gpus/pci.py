@@ -12,6 +12,7 @@ NVIDIA, AMD = "0x10de", "0x1002"
 CLASSES = ("0x0300", "0x0302")
 #: Where distributions have pciutils' list of names.
 NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+SWITCH = "0x0680"  # a bridge of another kind: NVSwitches are
 _WIDEST = 32  # PCIe knows no wider link; a device that has left the bus says 63 (all bits set)
 _MOST = 8 << 20  # bytes of the list of names; it has 1.4 million
 
@@ -55,6 +56,15 @@ def devices(bus: str = BUS, names: tuple[str, ...] = NAMES) -> list[Device]:
             )
         )
     return _named(found, names) if found else []
+
+
+def switches(bus: str = BUS) -> int:
+    """How many NVSwitches the bus has. GPUs behind them need the fabric manager before anybody can use them."""
+    return sum(
+        1
+        for path in glob.glob(f"{bus}/*")
+        if _attribute(path, "vendor") == NVIDIA and (_attribute(path, "class") or "").startswith(SWITCH)
+    )
 
 
 def summary(bus: str = BUS) -> list[str]:

@@ -15,7 +15,7 @@ from . import identity, subvolumes
 from .places import ImageSettings, Places, check_name
 from .preflight import preflight
 from .records import records
-from .root_facts import check_boots
+from .root_facts import check_boots, check_driver
 from .stream import Progress, clean
 from .trial import FACTORY
 
@@ -35,6 +35,8 @@ NOT_FROM_VAR = (
     "lib/pacman",
     "lib/rpm",
     "lib/gpuadmin",
+    "lib/dkms/mok.key",  # signs modules for this node's firmware: nobody else's
+    "lib/shim-signed/mok",  # the same on Ubuntu
     "home",
     "roothome",
 )
@@ -137,7 +139,7 @@ def change(places: Places, packages: Sequence[str], upgrade: bool, progress: Pro
     return [*done, f"installed {', '.join(packages)}"] if packages else done
 
 
-def finish(places: Places, name: str) -> list[str]:
+def finish(places: Places, settings: ImageSettings, name: str) -> list[str]:
     """Close the changed root: out of the mounts, what was put into /var noted, read-only, and named."""
     leave(places)
     new = places.in_top("roots", f"{name}.new")
@@ -145,6 +147,7 @@ def finish(places: Places, name: str) -> list[str]:
         raise NodeError(f"there is no root {name} being built on this node")
     kept = collect_var(places.in_top("incoming", f"{name}.var", "upper"), os.path.join(new, FACTORY))
     check_boots(new, name)
+    check_driver(new, name, settings.gpus)
     guard.sync(places.top)
     guard.set_read_only(new, True)
     guard.sync(places.top)
@@ -162,10 +165,10 @@ def collect_var(upper: str, factory: str) -> int:
         return 0
     for directory, names, files in os.walk(upper):
         relative = os.path.relpath(directory, upper)
-        for name in list(names):
-            if os.path.normpath(os.path.join(relative, name)) in NOT_FROM_VAR:
-                names.remove(name)
+        names[:] = [name for name in names if os.path.normpath(os.path.join(relative, name)) not in NOT_FROM_VAR]
         for name in sorted([*names, *files]):
+            if os.path.normpath(os.path.join(relative, name)) in NOT_FROM_VAR:
+                continue
             source, target = os.path.join(directory, name), os.path.join(factory, relative, name)
             facts = os.lstat(source)
             if stat.S_ISCHR(facts.st_mode) or os.path.lexists(target):

@@ -133,7 +133,7 @@ def _finish(call: Call) -> dict[str, object]:
     places, name = call.places, call.name
     # one that was cut off after it was named goes on here
     named = btrfs.inspect(places.in_top("roots", name)) is not None
-    done = [] if named else build.finish(places, name)
+    done = [] if named else build.finish(places, call.settings, name)
     if not call.request.get("trial", True):
         return {"operations": done}
     switched = run_switch(Switch(places, call.settings, target=name, kind="build", progress=call.progress))

@@ -20,7 +20,7 @@ from . import identity, subvolumes
 from .manifest import load, package_changes, parse, render, verify
 from .places import FORMAT, ImageSettings, Places, check_name
 from .records import journal
-from .root_facts import check_boots, kernel_version, os_release, packages
+from .root_facts import check_boots, check_driver, kernel_version, os_release, packages
 from .stream import Progress, clean
 
 
@@ -45,6 +45,7 @@ def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = Tr
     if left:
         raise NodeError(f"{name} is not sealed: {'; '.join(left[:6])}")
     check_boots(writable, name)
+    check_driver(writable, name, settings.gpus)
     guard.sync(places.top)
     # a read-only subvolume cannot move to another directory, but a snapshot can be made there, in one transaction
     btrfs.snapshot(writable, final)

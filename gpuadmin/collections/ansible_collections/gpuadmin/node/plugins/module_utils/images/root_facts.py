@@ -6,7 +6,7 @@ import os
 import re
 
 from ..errors import NodeError
-from ..gpus import pci
+from ..gpus import kernels, pci
 from ..run import LOOKING, run
 
 #: Reboots a trial that is not confirmed in time, from before the root is mounted (role btrfs_root).
@@ -28,6 +28,22 @@ def check_boots(root: str, name: str) -> None:
     version = kernel_version(root)
     if not os.path.isfile(os.path.join(root, "usr/lib/modules", version, "modules.dep")):
         raise NodeError(f"image {name} has no modules for its kernel {version}; it is not used")
+
+
+def check_driver(root: str, name: str, gpus: int | None, bus: str = pci.BUS) -> None:
+    """Refuse an image on which GPUs would not work: for each of its kernels the module, of the libraries' version.
+
+    ``gpus``: how many the inventory expects on this node. One that has other makes of GPUs alone expects no driver of
+    NVIDIA's. An image in which there is no driver, for nodes of which nobody expects a GPU, is as it should be.
+    """
+    here = pci.devices(bus, ())
+    expected = bool(gpus) and (not here or any(one.nvidia for one in here))
+    wrong = kernels.problems(kernels.look(root), expected=expected)
+    if wrong:
+        raise NodeError(
+            f"image {name} is not used, since GPUs would not work with it: {'; '.join(wrong)}. "
+            "Build it again with what is missing (--install, --run or --shell)"
+        )
 
 
 def kernel_version(root: str) -> str:

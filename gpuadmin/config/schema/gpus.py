@@ -1,0 +1,86 @@
+"""The GPUs of the nodes: where their driver comes from, and what is made of GPUs that are less than expected."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuadmin.config.fields import DriverVersion
+from gpuadmin.config.schema.base import Model
+from gpuadmin.config.schema.hosts import Repository
+
+
+class Gpus(Model):
+    """GPUs of the nodes. How many a node should have, and of which model, is in the inventory (gpus, gpu_model)."""
+
+    worse: Annotated[
+        Literal["report", "refuse"],
+        Field(
+            description="What the trial of an image does where GPUs are less than the inventory expects, but usable "
+            "(one of eight is lost, PCIe has too few lanes): report it, or refuse the image. A "
+            "host's `gpus_worse` wins."
+        ),
+    ] = "report"
+    driver: Annotated[
+        Literal["distribution", "repository", "elsewhere"],
+        Field(
+            description="Where NVIDIA's driver comes from: the distribution's packages, the packages of NVIDIA's own "
+            "repository (or a copy of it, named by `repository`), or elsewhere: then it is only checked. A "
+            "host's `gpus_driver` wins, and so do `gpus_version` and the like for each of these settings but the "
+            "repositories."
+        ),
+    ] = "elsewhere"
+    version: Annotated[
+        DriverVersion | None,
+        Field(
+            description='The driver\'s branch ("570") or version ("570.172.08"), in quotes. Packages of another one '
+            "are not installed, and upgrades stay within it. Ubuntu's own packages need the branch."
+        ),
+    ] = None
+    hold: Annotated[
+        bool,
+        Field(description="Debian family: upgrades leave the installed driver as it is, whatever its version."),
+    ] = False
+    modules: Annotated[
+        Literal["open", "proprietary"],
+        Field(
+            description="Which kernel modules. Open ones are for GPUs from Turing on (RTX 20, T4), and the only ones "
+            "for Blackwell; older GPUs (V100, P100, GTX 10) need the proprietary ones."
+        ),
+    ] = "open"
+    repository: Annotated[
+        Repository | None,
+        Field(
+            description="A source of the driver's packages. With `driver: distribution`: such as Debian's non-free, "
+            "where the nodes do not have it."
+        ),
+    ] = None
+    persistence: Annotated[
+        bool, Field(description="Whether nvidia-persistenced keeps the driver awake while nobody uses a GPU.")
+    ] = True
+    toolkit: Annotated[
+        Literal["distribution", "repository", "elsewhere"],
+        Field(
+            description="Where NVIDIA's container toolkit comes from: the distribution (Arch Linux has it), "
+            "`toolkit_repository`, or elsewhere: then it is not touched."
+        ),
+    ] = "elsewhere"
+    toolkit_repository: Annotated[
+        Repository | None, Field(description="The source of the container toolkit's packages.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _repositories_are_named(self) -> Gpus:
+        for name, wanted, repository in (
+            ("driver", self.driver, self.repository),
+            ("toolkit", self.toolkit, self.toolkit_repository),
+        ):
+            key = "repository" if name == "driver" else "toolkit_repository"
+            if wanted == "repository" and repository is None:
+                raise ValueError(f"{name}: repository needs {key} with url and key: where the packages come from")
+        return self
+
+
+#: What the inventory may say otherwise for a group or a host, as gpus_driver and so on.
+OF_A_HOST = ("worse", "driver", "version", "hold", "modules", "persistence", "toolkit")

@@ -1,0 +1,172 @@
+"""The role gpu_stack on each family of distributions: what it would install and write. No host of it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = "6.12.57+deb13-cloud-amd64"
+REPOSITORY = {"url": "https://mirror.example.org/gpu", "suite": "/", "components": ["main"], "packages": []}
+#: Host → its distribution, what it has, and what the site wants of it.
+HOSTS: dict[str, dict[str, Any]] = {
+    "debian": {"_packages": ["linux-image-cloud-amd64", f"linux-image-{KERNEL}"], "gpu_stack_driver": "distribution"},
+    "debian_old": {
+        "_family": "debian", "_packages": [f"linux-image-{KERNEL}"], "gpu_stack_driver": "distribution",
+        "gpu_stack_modules": "proprietary", "gpu_stack_version": "550", "_root": True,
+    },
+    "debian_nvidia": {
+        "_family": "debian", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
+        "gpu_stack_toolkit": "repository", "gpu_stack_toolkit_repository": REPOSITORY,
+        "gpu_stack_hold": True, "_switches": 4,
+    },
+    "ubuntu": {
+        "_family": "debian", "_distribution": "ubuntu", "_packages": ["linux-image-generic-hwe-24.04"],
+        "gpu_stack_driver": "distribution", "gpu_stack_version": "570.172.08", "_switches": 4,
+    },
+    "redhat": {
+        "_distribution": "rocky", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
+        "gpu_stack_version": "580",
+    },
+    "archlinux": {
+        "_distribution": "arch", "_packages": ["linux-lts", "linux-firmware"], "gpu_stack_driver": "distribution",
+        "gpu_stack_toolkit": "distribution",
+    },
+}  # fmt: skip
+#: Host → what it wants, and a part of the refusal.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "without_a_source": ({"gpu_stack_driver": "repository"}, "gpuadmin.yml names none"),
+    "without_packages": ({"_family": "redhat", "gpu_stack_driver": "distribution"}, "no packages of its own"),
+    "without_a_toolkit": ({"gpu_stack_toolkit": "distribution"}, "no packages of its own for the container toolkit"),
+    "arch_with_a_version": (
+        {"_family": "archlinux", "gpu_stack_driver": "distribution", "gpu_stack_version": "570"}, "one version",
+    ),
+    "ubuntu_without_a_branch": (
+        {"_distribution": "ubuntu", "gpu_stack_driver": "distribution"}, "a package for each branch",
+    ),
+    "switches": ({"gpu_stack_driver": "distribution", "_switches": 4}, "has NVSwitches"),
+}  # fmt: skip
+SHOWN = ("wanted", "toolkit_wanted", "fabric_packages", "repository_files", "repository_paths", "initramfs",
+         "build_files", "build_directories")  # fmt: skip
+
+
+def variables(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    family = given.get("_family", name if name in ("debian", "redhat", "archlinux") else "debian")
+    facts = {
+        "family": family, "distribution": given.get("_distribution", family), "name": name, "codename": "trixie",
+        "packages": given.get("_packages", []), "kernels": [KERNEL], "nvswitches": given.get("_switches", 0),
+        "read_only_root": given.get("_root", False),
+    }  # fmt: skip
+    return {**{key: value for key, value in given.items() if key[0] != "_"}, "facts": facts}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Host → what the role's variables are there, or ``refusal``. One run of Ansible for all of them."""
+    base = tmp_path_factory.mktemp("gpu_stack")
+    known = {**HOSTS, **{name: given for name, (given, _) in REFUSED.items()}}
+    (base / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {k: variables(k, v) for k, v in known.items()}}}))
+    (base / "templates").symlink_to(ROOT / "roles/gpu_stack/templates")  # lookups are made outside of the role here
+    shown = "{" + ", ".join(f"'{one}': _gpu_stack_{one}" for one in SHOWN) + "} | to_json"
+    play = [
+        {
+            "hosts": "all", "gather_facts": False, "connection": "local",
+            "tasks": [
+                {"set_fact": {"gpuadmin": "{{ facts }}", "cacheable": True}},
+                {
+                    "block": [
+                        {"include_role": {"name": "gpu_stack", "tasks_from": "preflight", "public": True}},
+                        {"copy": {"dest": f"{base}/{{{{ inventory_hostname }}}}", "content": f"{{{{ {shown} }}}}"}},
+                    ],
+                    "rescue": [
+                        {"copy": {
+                            "dest": f"{base}/{{{{ inventory_hostname }}}}",
+                            "content": "{{ {'refusal': ansible_failed_result.msg} | to_json }}",
+                        }},
+                    ],
+                },
+            ],
+        }
+    ]  # fmt: skip
+    (base / "play.yml").write_text(yaml.safe_dump(play))
+    environment = {
+        **os.environ, "ANSIBLE_ROLES_PATH": str(ROOT / "roles"), "ANSIBLE_LOCALHOST_WARNING": "False",
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "gpuadmin/collections"), "ANSIBLE_HOME": str(base / "home"),
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+    }  # fmt: skip
+    command = [Path(sys.executable).parent / "ansible-playbook", "-i", base / "hosts.yml", base / "play.yml",
+               "-e", f"ansible_python_interpreter={sys.executable}"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=base)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: json.loads((base / name).read_text()) for name in known}
+
+
+@pytest.mark.parametrize(
+    ("host", "packages"),
+    [
+        ("debian", "linux-headers-cloud-amd64 nvidia-open-kernel-dkms nvidia-smi libcuda1 nvidia-persistenced"),
+        ("debian_old", f"linux-headers-{KERNEL} nvidia-kernel-dkms nvidia-smi libcuda1 nvidia-persistenced"),
+        ("debian_nvidia", f"linux-headers-{KERNEL} nvidia-kernel-open-dkms nvidia-driver-cuda nvidia-persistenced"),
+        ("ubuntu", "linux-headers-generic-hwe-24.04 nvidia-headless-570-server-open nvidia-utils-570-server"),
+        ("redhat", "kernel-devel-matched kernel-headers kmod-nvidia-open-dkms nvidia-driver-cuda"),
+        ("archlinux", "linux-lts-headers nvidia-open-dkms nvidia-utils"),
+    ],
+)
+def test_packages(answers: dict[str, Any], host: str, packages: str) -> None:
+    assert answers[host]["wanted"] == packages.split()
+
+
+def test_the_fabric_manager_and_the_toolkit(answers: dict[str, Any]) -> None:
+    assert answers["ubuntu"]["fabric_packages"] == ["nvidia-fabricmanager-570"]
+    assert answers["debian_nvidia"]["fabric_packages"] == ["nvidia-fabricmanager"]
+    assert answers["debian_nvidia"]["toolkit_wanted"] == ["nvidia-container-toolkit"]
+    assert answers["archlinux"]["toolkit_wanted"] == ["nvidia-container-toolkit"]
+
+
+def test_repositories(answers: dict[str, Any]) -> None:
+    source, preferences = answers["debian_nvidia"]["repository_files"]
+    assert source["path"] == "/etc/apt/sources.list.d/gpuadmin-gpu.sources", "once, though both come from it"
+    assert source["content"].splitlines()[1:] == ["Types: deb", "URIs: https://mirror.example.org/gpu", "Suites: /"]
+    assert "Pin: release a=now\nPin-Priority: 1001" in preferences["content"]
+    (preferences,) = answers["debian_old"]["repository_files"]
+    pins = [line for line in preferences["content"].splitlines() if line.startswith("Pin")]
+    assert pins == [
+        "Pin: version 550.*", "Pin-Priority: 1000", "Pin: version 550-*", "Pin-Priority: 1000",
+        "Pin: version *", "Pin-Priority: -1",
+    ]  # fmt: skip
+    (repository,) = answers["redhat"]["repository_files"]
+    assert repository["path"] == "/etc/yum.repos.d/gpuadmin-gpu.repo"
+    assert "includepkgs=*nvidia*-580 *nvidia*-580.*" in repository["content"]
+    assert answers["archlinux"]["repository_paths"] == []
+
+
+def test_what_is_built_belongs_to_a_read_only_root(answers: dict[str, Any]) -> None:
+    assert (answers["debian"]["build_files"], answers["debian"]["build_directories"]) == ([], [])
+    link, settings = answers["debian_old"]["build_files"]
+    assert link["content"] == "L /var/lib/dkms - - - - /usr/lib/sysimage/dkms\n"
+    assert 'dkms_tree="/usr/lib/sysimage/dkms"' in settings["content"]
+    assert 'mok_signing_key="/var/lib/gpuadmin/dkms/mok.key"' in settings["content"]
+
+
+@pytest.mark.parametrize(
+    ("host", "paths"),
+    [
+        ("debian", [f"/boot/initrd.img-{KERNEL}"]),
+        ("redhat", [f"/boot/initramfs-{KERNEL}.img"]),
+        ("archlinux", ["/boot/initramfs-linux-lts.img"]),
+    ],
+)
+def test_each_initramfs(answers: dict[str, Any], host: str, paths: list[str]) -> None:
+    assert answers[host]["initramfs"] == paths
+
+
+@pytest.mark.parametrize("host", REFUSED)
+def test_what_cannot_be_is_refused_before_anything_is_changed(answers: dict[str, Any], host: str) -> None:
+    assert REFUSED[host][1] in answers[host].get("refusal", "it was not refused")

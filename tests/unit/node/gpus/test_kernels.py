@@ -1,0 +1,258 @@
+"""The kernels of a root and their module: there, and of the libraries' version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import find_library, library_version, resolved
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import Installed, look, problems
+
+from tests.unit.node.gpus.conftest import DIRECTORY
+
+OLD, NEW = "6.12.41+deb13-cloud-amd64", "6.12.57+deb13-cloud-amd64"
+VERSION = "550.163.01"
+
+
+class Root:
+    """A root with kernels, modules and libraries; nothing of it runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def kernel(self, name: str) -> None:
+        (self.path / "usr/lib/modules" / name / "kernel").mkdir(parents=True)
+        (self.path / "usr/lib/modules" / name / "modules.dep").write_text("kernel/fs/nfs/nfs.ko.xz:\n")
+
+    def module(self, kernel: str, text: str, file: str = "updates/dkms/nvidia-current.ko") -> None:
+        """A module as a kernel would have it: what modinfo reads is a section of an ELF file."""
+        base = self.path / "usr/lib/modules" / kernel
+        (base / file).parent.mkdir(parents=True, exist_ok=True)
+        (base / file).write_text(text)
+        with (base / "modules.dep").open("a") as stream:
+            stream.write(f"{file}: kernel/drivers/gpu/drm/drm.ko.xz\n")
+
+    def library(self, version: str, name: str = "libnvidia-ml.so.1") -> None:
+        """As Debian has it: a link to /etc/alternatives, which is absolute, and so on to the file."""
+        real = self.path / DIRECTORY / "nvidia/current"
+        real.mkdir(parents=True, exist_ok=True)
+        alternatives = self.path / "etc/alternatives"
+        alternatives.mkdir(parents=True, exist_ok=True)
+        file = f"{name.removesuffix('.1')}.{version}"
+        (real / file).write_text("")
+        for link, target in (
+            (self.path / DIRECTORY / name, f"/etc/alternatives/nvidia--{name}"),
+            (alternatives / f"nvidia--{name}", f"/{DIRECTORY}/nvidia/current/{name}"),
+            (real / name, file),
+        ):
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    made = Root(tmp_path / "root")
+    made.kernel(OLD)
+    made.kernel(NEW)
+    return made
+
+
+def read(path: str) -> str | None:
+    return Path(path).read_text() or None
+
+
+def found(root: Root, *, expected: bool = False) -> list[str]:
+    return problems(look(str(root.path), read), expected=expected)
+
+
+def whole(root: Root) -> None:
+    for kernel in (OLD, NEW):
+        root.module(kernel, VERSION)
+    root.library(VERSION)
+    root.library(VERSION, "libcuda.so.1")
+
+
+def test_a_root_in_which_all_agree(root: Root) -> None:
+    whole(root)
+    seen = look(str(root.path), read)
+    assert seen == Installed(
+        {one: {f"/usr/lib/modules/{one}/updates/dkms/nvidia-current.ko": VERSION} for one in (OLD, NEW)},
+        {f"/{DIRECTORY}/{one}": VERSION for one in ("libnvidia-ml.so.1", "libcuda.so.1")},
+    )
+    assert problems(seen, expected=True) == []
+
+
+def test_a_kernel_without_the_module(root: Root) -> None:
+    root.module(OLD, VERSION)
+    root.library(VERSION)
+    (one,) = found(root)
+    assert one.startswith(f"kernel {NEW} has no module nvidia, and the libraries are {VERSION}: ")
+    assert f"`dkms autoinstall -k {NEW}`" in one
+
+
+def test_a_module_that_is_listed_and_gone(root: Root) -> None:
+    whole(root)
+    (root.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko").unlink()
+    (one,) = found(root)
+    assert one.startswith(f"kernel {NEW} has no module nvidia")
+
+
+def test_a_module_of_another_version(root: Root) -> None:
+    root.module(OLD, "535.261.03")
+    root.module(NEW, VERSION)
+    root.library(VERSION)
+    (one,) = found(root)
+    assert one.startswith(f"kernel {OLD}: its module nvidia is 535.261.03, the libraries are {VERSION}: ")
+
+
+def test_libraries_of_different_versions(root: Root) -> None:
+    whole(root)
+    root.library("535.261.03", "libcuda.so.1")
+    (one,) = found(root)
+    assert "different versions" in one
+    assert "libcuda.so.1 is 535.261.03" in one
+
+
+def test_what_is_not_known_is_not_taken_for_agreement(root: Root) -> None:
+    whole(root)
+    (root.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko").write_text("")
+    (root.path / DIRECTORY / "nvidia/current/libcuda.so.1").unlink()
+    (root.path / DIRECTORY / "nvidia/current/libcuda.so.1").write_text("no link, so no version")
+    library, module = found(root)
+    assert f"the version of /{DIRECTORY}/libcuda.so.1 is not known" in library
+    assert module.startswith(f"kernel {NEW}: modinfo finds no version")
+
+
+def test_without_libraries(root: Root) -> None:
+    for kernel in (OLD, NEW):
+        root.module(kernel, VERSION)
+    (one,) = found(root)
+    assert one.startswith("libnvidia-ml.so.1 is missing")
+
+
+def test_a_root_without_a_driver(root: Root) -> None:
+    assert found(root) == []
+    (one,) = found(root, expected=True)
+    assert one.startswith("GPUs are expected, and there is no driver for them")
+
+
+def test_what_dkms_has_to_build(root: Root) -> None:
+    root.module(OLD, "535.261.03")
+    assert kernels.to_build(look(str(root.path), read)) == [], "without libraries nobody knows of which version"
+    root.library(VERSION)
+    assert kernels.to_build(look(str(root.path), read)) == [OLD, NEW]
+    root.module(NEW, VERSION)
+    assert kernels.to_build(look(str(root.path), read)) == [OLD]
+
+
+def test_what_dkms_has_recorded() -> None:
+    """As DKMS 3.2.2 prints it."""
+    status = f"""\
+nvidia-current/{VERSION}, {OLD}, x86_64: installed (Differences between built and installed modules)
+nvidia-current/{VERSION}, {NEW}, x86_64: built
+nvidia/535.1.2: added
+zfs/2.3.1, {OLD}, x86_64: installed
+"""
+    assert kernels.recorded(status) == [f"nvidia-current/{VERSION}"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        ("", True),
+        ("550", True),
+        ("550.163", True),
+        (VERSION, True),
+        ("55", False),
+        ("570", False),
+        ("550.163.02", False),
+    ],
+)
+def test_the_version_that_the_site_wants(root: Root, wanted: str, fits: bool) -> None:
+    root.library(VERSION)
+    found = kernels.other_version(look(str(root.path), read), wanted)
+    assert (found == []) == fits
+    assert all(f"the driver is {VERSION}, the site wants {wanted}" in one for one in found)
+
+
+def test_which_kernels_are_installed(root: Root) -> None:
+    base = root.path / "usr/lib/modules"
+    (base / "5.10.0-removed/updates/dkms").mkdir(parents=True)  # what DKMS leaves behind
+    (base / "6.18.1-arch1-1").mkdir()
+    (base / "6.18.1-arch1-1/vmlinuz").write_text("")
+    (base / "6.1.0-boot").mkdir()
+    (root.path / "boot").mkdir()
+    (root.path / "boot/vmlinuz-6.1.0-boot").write_text("")
+    assert kernels.kernels(str(root.path)) == sorted([OLD, NEW, "6.18.1-arch1-1", "6.1.0-boot"])
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko.xz",
+        "updates/dkms/nvidia-current-drm.ko",
+        "updates/dkms/nvidia-uvm.ko",
+        "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko",
+    ],
+)
+def test_modules_that_are_others(root: Root, file: str) -> None:
+    root.module(OLD, VERSION, file)
+    assert not look(str(root.path), read).driver
+
+
+@pytest.mark.parametrize("name", ["nvidia", "nvidia-current-open", "nvidia-tesla-470", "nvidia-legacy-390xx"])
+def test_names_of_the_module(root: Root, name: str) -> None:
+    root.module(OLD, VERSION, f"updates/dkms/{name}.ko.zst")
+    assert look(str(root.path), read).driver
+
+
+def test_a_link_of_another_root_is_not_followed_into_this_one(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "lib").mkdir(parents=True)
+    (tmp_path / "outside.so.1.2").write_text("")
+    (root / "lib/one").symlink_to("../../../../../outside.so.1.2")
+    (root / "lib/circle").symlink_to("circle")
+    (root / "lib/weak").symlink_to("/lib/there")
+    assert resolved(str(root / "lib/one"), str(root)) == str(root / "outside.so.1.2")
+    assert resolved(str(root / "lib/circle"), str(root)) == str(root / "lib/circle")
+    assert resolved(str(root / "lib/weak"), str(root)) == str(root / "lib/there")
+
+
+def test_a_library_that_only_this_machine_has_is_none_of_the_roots(root: Root, tmp_path: Path) -> None:
+    """Read without regard to the root, an absolute link would tell of the machine that builds the image."""
+    root.library(VERSION)
+    path = find_library(str(root.path))
+    assert path is not None
+    assert library_version(path, str(root.path)) == VERSION
+    (root.path / "etc/alternatives/nvidia--libnvidia-ml.so.1").unlink()
+    assert find_library(str(root.path)) == str(root.path / DIRECTORY / "nvidia/current/libnvidia-ml.so.1")
+
+
+@pytest.mark.needs("cc", "modinfo")
+@pytest.mark.parametrize("ending", ["", ".xz", ".zst"])
+def test_modinfo_reads_the_version(tmp_path: Path, ending: str) -> None:
+    source, module = tmp_path / "m.c", tmp_path / "nvidia.ko"
+    text = f'__attribute__((section(".modinfo"), used)) static const char version[] = "version={VERSION}";\n'
+    source.write_text(text)
+    subprocess.run(["cc", "-c", "-o", str(module), str(source)], check=True)
+    if ending:
+        program = {".xz": ["xz", "--check=crc32"], ".zst": ["zstd", "-q", "--rm"]}[ending]
+        subprocess.run([*program, str(module)], check=True)
+    assert kernels.module_version(f"{module}{ending}") == VERSION
+
+
+@pytest.mark.needs("modinfo")
+def test_modinfo_of_what_is_no_module(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia.ko"
+    path.write_bytes(os.urandom(4096))
+    assert kernels.module_version(str(path)) is None
+
+
+def test_without_modinfo_the_version_is_not_known() -> None:
+    def missing(*given: object, **more: object) -> subprocess.CompletedProcess[str]:
+        raise FileNotFoundError("modinfo")
+
+    assert kernels.module_version("/x/nvidia.ko", missing) is None
