@@ -15,7 +15,7 @@ OTHERS = "(others)"
 
 #: States of gpuadmin_gpu_driver_state: exactly one of them is 1.
 DRIVER_STATES = {
-    "none": "the bus has no GPU, and no driver is loaded",
+    "none": "the bus has none of NVIDIA's GPUs, and no driver is loaded",
     "missing": "the bus has NVIDIA's GPUs, and module or library of the driver are not there",
     "broken": "the driver is there and answers nothing: hung, of two versions, or with an error",
     "ok": "the driver answers",

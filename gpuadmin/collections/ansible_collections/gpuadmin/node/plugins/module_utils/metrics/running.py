@@ -1,0 +1,54 @@
+"""What both of the collector's processes do: pass after pass on a period, files that are whole, and telling systemd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from ..files import write_atomic
+from ..root.guard import notify
+
+RUN = "/run/gpuadmin-metrics"
+SAMPLER, MAPPER = f"{RUN}/sampler", f"{RUN}/mapper"
+PERIOD = 10.0  # seconds
+
+
+def seconds_since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def tell(words: str) -> None:
+    """Tell systemd, whose watchdog ends a process that is silent. Where it does not hear, nothing is lost."""
+    try:
+        notify(words)
+    except OSError:
+        pass  # it restarts; it hears the next one, or ends us
+
+
+def write(directory: str, name: str, text: str) -> None:
+    """A file that others read, whole or not at all. It need not outlive a boot."""
+    write_atomic(os.path.join(directory, name), text.encode(), mode=0o644, sync=False)
+
+
+def remove(directory: str, *names: str) -> None:
+    for name in names:
+        try:
+            os.unlink(os.path.join(directory, name))
+        except FileNotFoundError:
+            pass
+
+
+def repeat(one_pass: Callable[[], None], ended: threading.Event, period: float = PERIOD) -> None:
+    """A pass each ``period`` seconds until somebody ends it; one that took longer is followed at once, not made up for."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    tell("READY=1")
+    due = time.monotonic()
+    while not ended.is_set():
+        one_pass()
+        tell("WATCHDOG=1")
+        due = max(due + period, time.monotonic())
+        ended.wait(max(due - time.monotonic(), 0))
