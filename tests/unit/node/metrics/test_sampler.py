@@ -92,7 +92,8 @@ def test_a_lost_gpu_leaves_the_others(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("have", "state"), [((), "none"), (("gpu",), "missing"), (("gpu", "module"), "missing"), (("gpu", "library"), "missing")]
+    ("have", "state"),
+    [((), "none"), (("gpu",), "missing"), (("gpu", "module"), "missing"), (("gpu", "library"), "missing")],
 )
 def test_a_node_without_gpu_or_driver_says_so(made: Made, have: tuple[str, ...], state: str) -> None:
     for one in have:

@@ -1,4 +1,4 @@
-"""A process that is asked again and again, and may hang in the kernel for good: each answer is waited for until a deadline.
+"""A process that is asked again and again and may hang in the kernel for good: answers are waited for until a deadline.
 
 As apart.py, for whoever asks all the time: to open a driver takes long, to ask one that is open takes milliseconds.
 """
@@ -23,7 +23,7 @@ Answers = Callable[[], Mapping[str, Any]]
 
 
 class Kept:
-    """``open``: called in the process once; what it returns is called for each question. Its ``lock`` is for it alone."""
+    """``open`` is called in the process once; what it returns is called for each question. ``lock`` is its alone."""
 
     def __init__(self, open: Callable[[], Answers], *, seconds: float, lock: str) -> None:
         self._open = open

@@ -14,6 +14,7 @@ from ..root.guard import notify
 RUN = "/run/gpuadmin-metrics"
 SAMPLER, MAPPER = f"{RUN}/sampler", f"{RUN}/mapper"
 PERIOD = 10.0  # seconds
+POLL = 0.25
 
 
 def seconds_since_boot() -> float:
@@ -41,14 +42,22 @@ def remove(directory: str, *names: str) -> None:
             pass
 
 
-def repeat(one_pass: Callable[[], None], ended: threading.Event, period: float = PERIOD) -> None:
-    """A pass each ``period`` seconds until somebody ends it; one that took longer is followed at once, not made up for."""
+def repeat(
+    one_pass: Callable[[], None],
+    ended: threading.Event,
+    period: float = PERIOD,
+    early: Callable[[], bool] = lambda: False,
+) -> None:
+    """A pass each ``period`` seconds until somebody ends it, or as soon as ``early`` says that there is something new.
+
+    One that took longer is followed at once, and not made up for.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     tell("READY=1")
-    due = time.monotonic()
     while not ended.is_set():
+        due = time.monotonic() + period
         one_pass()
         tell("WATCHDOG=1")
-        due = max(due + period, time.monotonic())
-        ended.wait(max(due - time.monotonic(), 0))
+        while not ended.is_set() and time.monotonic() < due and not early():
+            ended.wait(min(POLL, max(due - time.monotonic(), 0)))

@@ -38,7 +38,9 @@ class Places:
 class Sampler:
     """``expected``: how many GPUs the inventory says; None where it says nothing."""
 
-    def __init__(self, places: Places, expected: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, places: Places, expected: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._places = places
         self._expected = expected
         self._clock = clock
