@@ -15,7 +15,6 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import sampler as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import RECORD, TEXT, Places, Sampler
 
-from tests import fake_nvml
 from tests.unit.node.gpus.conftest import Node
 from tests.unit.node.metrics.read import values
 
