@@ -119,7 +119,7 @@ COMPONENT = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(COMPONENT, max_size=8), st.text(max_size=40))
 def test_no_name_of_a_cgroup_makes_it_somebody_elses(parts: list[str], more: str) -> None:
     """Whatever alice calls the cgroups that she makes, they are below her slice, and stay hers."""
@@ -129,7 +129,7 @@ def test_no_name_of_a_cgroup_makes_it_somebody_elses(parts: list[str], more: str
     assert slice_owner(f"/system.slice/{more}/user.slice/user-1002.slice") is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=200))
 def test_nothing_in_proc_ends_the_mapper(
     tmp_path_factory: pytest.TempPathFactory, stat: bytes, status: bytes, cgroup: bytes
