@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_who_does_not_answer_is_asked_ever_more_rarely_and_named() -> None:
         if len(daemons.asked) > before:
             times.append(daemons.now)
         daemons.now += 10
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert AGAIN <= gaps[0] < 2 * AGAIN
     assert RARELY <= gaps[-1] < 1.1 * RARELY
     assert daemons.names.silent == {1001}
@@ -133,8 +133,7 @@ def test_without_a_cgroup_of_its_own_a_container_is_known_by_its_namespace(tmp_p
 
 @pytest.mark.parametrize("pid", [0, -1, "7", None, True, 1 << 40, {}])
 def test_what_is_no_pid_is_none(pid: object) -> None:
-    assert pid_of({"State": {"Pid": pid}}) in (0, 1)
-    assert os.path.islink(f"/proc/{pid_of({'State': {'Pid': pid}})}/ns/pid") in (False, True)
+    assert pid_of({"State": {"Pid": pid}}) == 0
 
 
 JSON = st.recursive(

@@ -82,7 +82,7 @@ def test_another_name_in_a_namespace_of_ones_own_hides_nothing(dev: Path, tmp_pa
     innocent.touch()
     script = f"mount --bind {dev}/nvidia0 {innocent}; exec {sys.executable} -c '{HOLDER}' {innocent}"
     with holder("unshare", "-m", "sh", "-c", script) as pid:
-        assert os.readlink(f"/proc/{pid}/fd/3") == str(innocent)
+        assert Path(f"/proc/{pid}/fd/3").readlink() == innocent
         assert held(dev, tmp_path)[pid] == {("gpu", 0)}
     script = f"mount --bind {dev}/nvidia0 {innocent}; exec 3<{innocent}; umount -l {innocent}; echo; exec sleep 60"
     with holder("unshare", "-m", "sh", "-c", script) as pid:
@@ -163,7 +163,7 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
         host.process(pid, 1001, files=card, mounts=MOUNTS)
     host.process(20, 100005, files=card, mounts=MOUNTS)  # one in alice's container is one of hers
     host.process(30, 1002, files=card, mounts=MOUNTS)
-    host.process(31, 1003, files={number: ("/x", 1, 30) for number in range(9)}, mounts=MOUNTS)
+    host.process(31, 1003, files=dict.fromkeys(range(9), ("/x", 1, 30)), mounts=MOUNTS)
     scanner = scanner_of(host)
     for _ in range(3):
         scanner.step(DEVICES, 10)

@@ -20,9 +20,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mappe
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.mapper import TEXT, Mapper, Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import RECORD, Sampler
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import RECORD, seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import Places as SamplerPlaces
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import Sampler
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
 
 from tests import fake_nvml

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import sampler as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import RECORD, TEXT, Places, Sampler
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import RECORD
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import TEXT, Places, Sampler
 
 from tests.unit.node.gpus.conftest import Node
 from tests.unit.node.metrics.read import values

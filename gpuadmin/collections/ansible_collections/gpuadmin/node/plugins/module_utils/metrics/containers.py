@@ -133,4 +133,4 @@ def pid_of(inspected: object) -> int:
     """The first process of a container, as its daemon says; 0 for what is none."""
     state = inspected.get("State") if isinstance(inspected, dict) else None
     pid = state.get("Pid") if isinstance(state, dict) else None
-    return pid if isinstance(pid, int) and 0 < pid < 1 << 31 else 0
+    return pid if type(pid) is int and 0 < pid < 1 << 31 else 0

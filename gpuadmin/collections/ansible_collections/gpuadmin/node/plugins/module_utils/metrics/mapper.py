@@ -21,8 +21,7 @@ from .devices import UVM, Key, Scanner, nodes
 from .exposition import Samples
 from .holding import Holdings, Shown, holdings, pids_of
 from .owners import Owners, Process, identify
-from .running import MAPPER, PERIOD, SAMPLER, remove, repeat, seconds_since_boot, write
-from .sampler import RECORD
+from .running import MAPPER, PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write
 
 TEXT = "people.prom"
 SCAN_SECONDS = 0.03  # of one pass that processes are looked through

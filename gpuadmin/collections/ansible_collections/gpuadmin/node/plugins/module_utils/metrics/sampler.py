@@ -17,9 +17,9 @@ from ..gpus import nvml, pci
 from ..gpus.kept import Kept
 from .exposition import Samples
 from .gpu_samples import of_bus, of_nvml, record
-from .running import PERIOD, SAMPLER, remove, repeat, seconds_since_boot, write
+from .running import PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write
 
-TEXT, RECORD = "gpus.prom", "gpus.json"
+TEXT = "gpus.prom"
 SECONDS = 20.0  # that the driver gets: without nvidia-persistenced it wakes every GPU first
 BUS_SECONDS = 60.0  # between two looks at the bus and at the driver's files
 

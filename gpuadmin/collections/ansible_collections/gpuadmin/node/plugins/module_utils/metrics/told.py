@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ..diagnosis.subject import read_small
 from ..errors import NodeError
-from ..gpus.nvml import MOST_GPUS, MOST_PROCESSES
 
 LARGEST = 4 << 20  # bytes
-MOST_DEVICES = MOST_GPUS * 8  # a GPU has at most seven parts
+MOST_DEVICES = 64 * 8  # a GPU has at most seven parts
 MOST_PIDS = 8192  # of all devices
+_MOST_OF_ONE = 2048  # of one device
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _device(one: object) -> Device:
         raise ValueError("busy")
     processes: dict[int, int | None] | None = None
     if listed is not None:
-        if not isinstance(listed, list) or len(listed) > 2 * MOST_PROCESSES:
+        if not isinstance(listed, list) or len(listed) > _MOST_OF_ONE:
             raise ValueError("processes")
         processes = {}
         for pid, memory in listed:
