@@ -5,7 +5,7 @@
 Method. The driver is the tests' fake libnvidia-ml.so.1; the processes are real ones that have device nodes open. A pass
 is all of one: the sampler asks and writes, the mapper looks and writes. What is compared is processor time: that of
 sampler, its child and mapper over all passes, and that of a shell which prints as much as `nvidia-smi -q -x` says of 8
-GPUs (the driver's own work is in neither). The fastest on the clock is beside it: the median says what else runs. Memory
+GPUs (the driver's own work is in neither). The fastest on the clock is beside it: a median says what else runs. Memory
 is that of two processes as large as this one. Leaves with 1 above a limit.
 """
 

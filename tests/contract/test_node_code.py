@@ -90,6 +90,8 @@ TESTED_BY = {
     "images/publish.py": ("unit/node/images/test_build.py", "the end of a build"),
     "images/records.py": ("unit/node/images/test_trial.py", "read by what judges a trial"),
     "images/stream.py": ("unit/node/images/test_switch.py", "streams of real images"),
+    "metrics/gpu_samples.py": ("unit/node/metrics/test_sampler.py", "what the driver says, as the sampler writes it"),
+    "metrics/table.py": ("unit/node/metrics/test_exposition.py", "a table without code, and what is written by it"),
     "paths.py": ("contract/test_repository.py", "written once, and nowhere else"),
     "report.py": ("unit/node/test_answer.py", "a report is how a module ends"),
     "wipe/jobs.py": ("unit/node/test_ship.py", "that the shipped code has them; what they call has tests of its own"),

@@ -24,7 +24,7 @@ from .owners import Owners, Process, identify
 from .running import MAPPER, PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write
 
 TEXT = "people.prom"
-SCAN_SECONDS = 0.03  # of one pass that processes are looked through
+SCAN_SECONDS = 0.02  # of one pass that processes are looked through
 SAVED_AFTER = 60.0
 LATE = 3 * PERIOD  # a record older than this says nothing any more, and time beyond it is nobody's
 MOST_PROCESSES = 8192
