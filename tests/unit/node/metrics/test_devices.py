@@ -167,6 +167,7 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
     scanner = scanner_of(host)
     for _ in range(3):
         scanner.step(DEVICES, 10)
+    assert len(scanner._round()) == 5, "three of alice's, one of each other"
     assert 30 in scanner.held
     assert len([pid for pid in scanner.held if pid < 30]) == 3
     assert scanner.incomplete == {1001, 1003}

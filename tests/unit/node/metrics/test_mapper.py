@@ -179,6 +179,8 @@ def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
         cluster.look([one])
         cluster.clock += 10
         assert seconds(cluster.look([one]), "alice") == [30, 30, 20], "nobody knows what was in between"
+        cluster.clock += 3600  # the node slept
+        assert seconds(cluster.look([one]), "alice") == [30, 30, 20]
 
 
 def test_without_the_driver_nothing_is_repeated_and_what_is_open_is_held(cluster: Cluster) -> None:

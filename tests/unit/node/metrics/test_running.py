@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import threading
 import time
@@ -56,7 +55,7 @@ def test_systemd_is_told_and_need_not_hear(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("NOTIFY_SOCKET", "notify")
         passes(0.01, 0.0)
         assert [heard.recv(64) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
-    os.unlink(tmp_path / "notify")
+    (tmp_path / "notify").unlink()
     running.tell("WATCHDOG=1")
 
 
