@@ -26,12 +26,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper, sampler  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import PERIOD, RECORD  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper, sampler  # noqa: E402  by that path
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names  # noqa: E402  by that path
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners  # noqa: E402  by that path
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import PERIOD, RECORD  # noqa: E402  by that path
 
-from tests import fake_nvml  # noqa: E402
+from tests import fake_nvml  # noqa: E402  by that path
 
 GPUS, PROCESSES = 8, 64
 PASS_MS, CORE_PERCENT, MEMORY_MIB = 50.0, 1.0, 60.0

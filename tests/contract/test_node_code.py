@@ -29,7 +29,13 @@ WORDS = {
     '"journalctl"': {"module_utils/unit.py"},
     "ActiveState": {"module_utils/unit.py"},
     # the guard stands alone: its code is written to a host that has nothing else of gpuadmin
-    "/mountinfo": {"module_utils/mounts.py", "module_utils/root/guard.py", "module_utils/images/subvolumes.py"},
+    "/mountinfo": {
+        "module_utils/mounts.py",
+        "module_utils/root/guard.py",
+        "module_utils/images/subvolumes.py",
+        # another process's mounts, and of each its number alone
+        "module_utils/metrics/devices.py",
+    },
     '"subvolume", "': {"module_utils/btrfs.py"},
 }
 

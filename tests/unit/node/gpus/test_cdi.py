@@ -128,15 +128,7 @@ def test_everybody_can_open_what_computing_needs(tmp_path: Path) -> None:
         os.mknod(path, 0o020000, device)
         path.chmod(mode)
     (tmp_path / "dev/nvidia2").touch()
-    names = [
-        "nvidia0",
-        "nvidia1",
-        "nvidia2",
-        "nvidia3",
-        "nvidia-caps/nvidia-cap1",
-        "nvidia-caps/nvidia-cap2",
-        "dri/card0",
-    ]
+    names = ["nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2", "dri/card0"]
     assert list(cdi.closed([f"/dev/{name}" for name in names], str(tmp_path))) == [
         "/dev/nvidia1 has mode 0660, and people cannot open it",
         "/dev/nvidia2 is no device",

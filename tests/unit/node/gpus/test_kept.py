@@ -63,7 +63,7 @@ def test_an_error_is_told_and_it_is_opened_again(make: Make, tmp_path: Path) -> 
 
 
 def test_one_that_hangs_is_ended(make: Make) -> None:
-    one = make(lambda: lambda: time.sleep(60) or {})
+    one = make(lambda: lambda: time.sleep(60) or {})  # as a driver does
     began = time.monotonic()
     with pytest.raises(HungError, match=r"did not answer in 0\.7 s$"):
         one.ask()

@@ -174,7 +174,7 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
 
 
 @pytest.mark.root
-def test_people_take_turns(tmp_path: Path) -> None:
+def test_people_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path)
     for pid in range(10, 40):
         host.process(pid, 1001)
@@ -183,7 +183,12 @@ def test_people_take_turns(tmp_path: Path) -> None:
     ticks = iter(range(10_000))
     scanner = Scanner(host.owners(), str(host.proc), clock=lambda: float(next(ticks)))
     real = scanner._look
-    scanner._look = lambda pid, devices: (looked.append(pid), real(pid, devices))[1]  # type: ignore[method-assign,assignment]
+
+    def look(pid: int, devices: package.Nodes) -> None:
+        looked.append(pid)
+        real(pid, devices)
+
+    monkeypatch.setattr(scanner, "_look", look)
     scanner.step(DEVICES, 10)
     scanner.step(DEVICES, 5)
     assert 99 in looked[:2]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Key
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Shown, holdings, pids_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Labels, holdings, pids_of
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Device
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import OTHERS, UNKNOWN
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.told import Device
 
 GPU0: Key = ("gpu", 0)
 GPU1: Key = ("gpu", 1)
@@ -108,10 +108,10 @@ def test_all_processes_that_matter() -> None:
 
 def test_so_many_containers_are_shown_within_an_hour() -> None:
     now = [0.0]
-    shown = Shown(lambda: now[0])
-    assert [shown.label("alice", f"c{number}") for number in range(40)].count(OTHERS) == 8
-    assert shown.label("alice", "c0") == "c0"
-    assert shown.label("alice", "") == ""
-    assert shown.label("bob", "c39") == "c39"
+    labels = Labels(lambda: now[0])
+    assert [labels.label("alice", f"c{number}") for number in range(40)].count(OTHERS) == 8
+    assert labels.label("alice", "c0") == "c0"
+    assert labels.label("alice", "") == ""
+    assert labels.label("bob", "c39") == "c39"
     now[0] = 3601
-    assert shown.label("alice", "c39") == "c39"
+    assert labels.label("alice", "c39") == "c39"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from .devices import UVM, Key
 from .owners import Process
+from .record import Device
 from .table import OTHERS, UNKNOWN
-from .told import Device
 
 MOST_CONTAINERS = 32  # of one person that are shown one by one within an hour
 _HOUR = 3600.0
@@ -89,7 +89,7 @@ def _opens(device: Device, keys: frozenset[Key], caps: Callable[[Device], Key | 
     return device.minor is not None and ("gpu", device.minor) in keys
 
 
-class Shown:
+class Labels:
     """Which containers of each person have been shown within the hour: more than so many become one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

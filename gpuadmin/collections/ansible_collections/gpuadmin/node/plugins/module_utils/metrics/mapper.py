@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 
 from ..errors import NodeError
 from ..gpus.xid import LOG
-from . import slices, told
+from . import slices
 from .containers import Names
 from .counters import FILE, Counters
 from .devices import UVM, Key, Scanner, nodes
 from .exposition import Samples
-from .holding import Holdings, Shown, holdings, pids_of
+from .holding import Holdings, Labels, holdings, pids_of
 from .owners import Owners, Process, identify
+from .record import MOST_DEVICES, Device, Record
+from .record import read as read_record
 from .running import MAPPER, PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write
 
 TEXT = "people.prom"
@@ -53,9 +55,9 @@ class Mapper:
         self._places, self._owners, self._names, self._now = places, owners, names, now
         self._scanner = Scanner(owners, places.proc)
         self._counters = Counters(places.counters)
-        self._shown = Shown(now)
+        self._labels = Labels(now)
         self._caps: dict[tuple[int | None, int | None, int | None], Key | None] = {}
-        self._known: tuple[told.Device, ...] = ()
+        self._known: tuple[Device, ...] = ()
         self._last: tuple[float, float] | None = None  # this pass, and the record that it had
         self._saved = now()
         self._loaded: str | None = None
@@ -97,7 +99,7 @@ class Mapper:
         self._samples.put("gpuadmin_collector_duration_seconds", round(time.monotonic() - began, 6), source=name)
 
     def _holders(self) -> None:
-        now, record = self._now(), told.read(self._places.record)
+        now, record = self._now(), read_record(self._places.record)
         if record is not None and not 0 <= now - record.seconds <= LATE:
             record = None
         if record is not None:
@@ -113,7 +115,7 @@ class Mapper:
             devices, held, processes,
             caps=self._cap,
             uvm=any(key == UVM for keys in available.values() for _, key in keys),
-            container=lambda process: self._shown.label(process.user, self._names.of(process, host)),
+            container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
             until=None if record is None else record.seconds,
         )  # fmt: skip
         self._put(found, devices)
@@ -125,7 +127,7 @@ class Mapper:
         found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in sorted(pids)[:MOST_PROCESSES])
         return {pid: process for pid, process in found if process is not None}
 
-    def _cap(self, device: told.Device) -> Key | None:
+    def _cap(self, device: Device) -> Key | None:
         """The device node that opens a MIG device. The driver's files say it, and do not change it."""
         key = device.minor, device.gi, device.ci
         if key not in self._caps or self._caps[key] is None:
@@ -136,12 +138,12 @@ class Mapper:
                     minor = re.search(r"(?m)^DeviceFileMinor: (\d{1,6})$", stream.read(4096))
             except OSError:
                 minor = None
-            if len(self._caps) > told.MOST_DEVICES:
+            if len(self._caps) > MOST_DEVICES:
                 self._caps.clear()
             self._caps[key] = ("cap", int(minor.group(1))) if minor else None
         return self._caps[key]
 
-    def _put(self, found: Holdings, devices: tuple[told.Device, ...]) -> None:
+    def _put(self, found: Holdings, devices: tuple[Device, ...]) -> None:
         asked = {one.uuid for one in devices if one.processes is not None}
         boot = time.time() - self._now()
         for (uuid, user, container), one in found.items():
@@ -153,7 +155,7 @@ class Mapper:
                 self._samples.put("gpuadmin_gpu_processes", len(one.pids), **labels)
                 self._samples.put("gpuadmin_gpu_process_memory_bytes", one.memory if one.pids else 0, **labels)
 
-    def _count(self, found: Holdings, devices: tuple[told.Device, ...], now: float, record: told.Record | None) -> None:
+    def _count(self, found: Holdings, devices: tuple[Device, ...], now: float, record: Record | None) -> None:
         """Add the time since the last pass. Time in which nobody looked is not anybody's."""
         last, self._last = self._last, (now, self._last[1] if record is None and self._last else 0.0)
         if record is not None:
@@ -176,7 +178,7 @@ class Mapper:
             self._counters.save()
 
 
-def _unasked(device: told.Device) -> told.Device:
+def _unasked(device: Device) -> Device:
     """A device of which the driver does not say anything now."""
     return replace(device, busy=None, processes=None)
 

@@ -113,13 +113,13 @@ def _succeeded(samples: Samples, source: str, success: bool, took: float) -> Non
 def main(expected: int | None = None, places: Places | None = None, period: float = PERIOD) -> int:
     """Sample until somebody ends it. A problem with the driver is written to the journal once."""
     sampler = Sampler(places or Places(), expected)
-    said: list[str | None] = [None]
+    before: list[str | None] = [None]
 
     def one_pass() -> None:
         problem = sampler.sample()
-        if problem != said[0]:
+        if problem != before[0]:
             print(f"the driver: {problem or 'answers again'}", flush=True)
-            said[0] = problem
+            before[0] = problem
 
     try:
         repeat(one_pass, threading.Event(), period)

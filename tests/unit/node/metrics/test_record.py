@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import told
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +19,10 @@ DEVICE = {"uuid": "GPU-1", "minor": 0, "gi": None, "ci": None, "busy": True, "pr
 def test_a_record(tmp_path: Path) -> None:
     at = tmp_path / "gpus.json"
     at.write_text(json.dumps({"seconds": 5.5, "devices": [DEVICE]}))
-    found = told.read(str(at))
+    found = record.read(str(at))
     assert found is not None
-    assert found == told.Record(5.5, (told.Device("GPU-1", 0, None, None, True, {7: 100, 8: None}),))
-    assert told.read(str(tmp_path / "none")) is None
+    assert found == record.Record(5.5, (record.Device("GPU-1", 0, None, None, True, {7: 100, 8: None}),))
+    assert record.read(str(tmp_path / "none")) is None
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_no_record(tmp_path: Path, changes: dict[str, Any]) -> None:
     at = tmp_path / "gpus.json"
     at.write_text(json.dumps({"seconds": 5.5, "devices": [{**DEVICE, **changes}]}))
     with pytest.raises(NodeError, match="no record"):
-        told.read(str(at))
+        record.read(str(at))
 
 
 @pytest.mark.parametrize(
@@ -52,23 +52,23 @@ def test_what_is_no_record(tmp_path: Path, changes: dict[str, Any]) -> None:
 def test_what_is_no_json(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "gpus.json").write_bytes(data)
     with pytest.raises(NodeError, match="no record"):
-        told.read(str(tmp_path / "gpus.json"))
+        record.read(str(tmp_path / "gpus.json"))
 
 
 def test_what_anybody_may_write_is_not_read(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "gpus.json").write_text(json.dumps({"seconds": 1, "devices": []}))
     with pytest.raises(NodeError, match="by anybody"):
-        told.read(str(tmp_path / "gpus.json"))
+        record.read(str(tmp_path / "gpus.json"))
 
 
 def test_a_pipe_or_a_link_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NodeError):
-        told.read(str(tmp_path / "pipe"))
+        record.read(str(tmp_path / "pipe"))
     (tmp_path / "link").symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="symbolic links"):
-        told.read(str(tmp_path / "link"))
+        record.read(str(tmp_path / "link"))
 
 
 @settings(max_examples=300, deadline=None)
@@ -84,7 +84,7 @@ def test_a_pipe_or_a_link_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_anything_else_is_refused_and_ends_nothing(found: object) -> None:
     try:
-        record = told.parse(found)
+        parsed = record.parse(found)
     except (ValueError, TypeError, KeyError):
         return
-    assert record.seconds >= 0
+    assert parsed.seconds >= 0
