@@ -29,7 +29,13 @@ WORDS = {
     '"journalctl"': {"module_utils/unit.py"},
     "ActiveState": {"module_utils/unit.py"},
     # the guard stands alone: its code is written to a host that has nothing else of gpuadmin
-    "/mountinfo": {"module_utils/mounts.py", "module_utils/root/guard.py", "module_utils/images/subvolumes.py"},
+    "/mountinfo": {
+        "module_utils/mounts.py",
+        "module_utils/root/guard.py",
+        "module_utils/images/subvolumes.py",
+        # another process's mounts, and of each its number alone
+        "module_utils/metrics/devices.py",
+    },
     '"subvolume", "': {"module_utils/btrfs.py"},
 }
 
@@ -96,6 +102,8 @@ TESTED_BY = {
     "images/records.py": ("unit/node/images/test_trial.py", "read by what judges a trial"),
     "images/stream.py": ("unit/node/images/test_switch.py", "streams of real images"),
     "me/texts.py": ("unit/node/me/test_check.py", "held against the rules"),
+    "metrics/gpu_samples.py": ("unit/node/metrics/test_sampler.py", "what the driver says, as the sampler writes it"),
+    "metrics/table.py": ("unit/node/metrics/test_exposition.py", "a table without code, and what is written by it"),
     "paths.py": ("contract/test_repository.py", "written once, and nowhere else"),
     "report.py": ("unit/node/test_answer.py", "a report is how a module ends"),
     "wipe/jobs.py": ("unit/node/test_ship.py", "that the shipped code has them; what they call has tests of its own"),

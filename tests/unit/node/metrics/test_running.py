@@ -1,0 +1,67 @@
+"""Pass after pass: on a period, at once where there is something new, and never twice at a time."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import running
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import repeat
+
+
+def passes(period: float, seconds: float, early: bool = False) -> list[float]:
+    times: list[float] = []
+    ended = threading.Event()
+
+    def one_pass() -> None:
+        times.append(time.monotonic())
+        if times[-1] - times[0] >= seconds:
+            ended.set()
+
+    repeat(one_pass, ended, period, lambda: early)
+    return times
+
+
+def test_on_a_period() -> None:
+    times = passes(0.3, 0.9)
+    assert 3 <= len(times) <= 5
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 0.25
+
+
+def test_at_once_where_there_is_something_new() -> None:
+    assert len(passes(60, 0.05, early=True)) > 5
+
+
+def test_it_ends_when_its_code_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = iter([((1, 1),), ((1, 1),), ((2, 2),)])
+    monkeypatch.setattr(running, "code_state", lambda: next(states))
+    count: list[int] = []
+    repeat(lambda: count.append(1), threading.Event(), 0.01)
+    assert len(count) == 1
+
+
+def test_the_code_is_that_of_its_packages() -> None:
+    assert len(running.code_state()) > 15
+
+
+def test_systemd_is_told_and_need_not_hear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind("notify")
+        monkeypatch.setenv("NOTIFY_SOCKET", "notify")
+        passes(0.01, 0.0)
+        assert [heard.recv(64) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
+    (tmp_path / "notify").unlink()
+    running.tell("WATCHDOG=1")
+
+
+def test_files_are_whole_and_readable(tmp_path: Path) -> None:
+    running.write(str(tmp_path), "x.prom", "a 1\n")
+    assert (tmp_path / "x.prom").stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in tmp_path.iterdir()] == ["x.prom"]
+    running.remove(str(tmp_path), "x.prom", "y.prom")
+    assert list(tmp_path.iterdir()) == []
