@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -9,6 +10,7 @@ import yaml
 
 from gpuadmin.accounts.desired import variables
 from gpuadmin.ansible.playbooks import groups_of
+from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path
@@ -16,13 +18,15 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session
 
 
-def roles_of(host: Host, settings: Settings) -> list[str]:
-    """The roles that playbooks/provision.yml runs on a host: the playbook itself is asked, so plan and work agree."""
+def roles_of(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Given a host, and the names of the hosts of each group, return the roles that playbooks/provision.yml runs on it:
+    the playbook itself is asked, so plan and work agree.
+    """
     (play,) = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
     if not set(str(play["hosts"]).split(":")) & set(host.groups):
         return []
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    known = {"group_names": host.groups, "gpuadmin_site": settings.model_dump(mode="json")}
+    known = {"group_names": host.groups, "groups": groups, "gpuadmin_site": settings.model_dump(mode="json")}
     return [
         str(task["ansible.builtin.include_role"]["name"])
         for task in play["tasks"]
@@ -34,8 +38,9 @@ def plan_roles(session: Session, title: str) -> Plan:
     """Every role on every host that calls for it. Raises ConfigError where no host calls for any."""
     session.some(*groups_of("provision"))
     builder = PlanBuilder(title)
+    groups = {name: [host.name for host in session.site.inventory.group(name)] for name in GROUPS}
     for host in session.hosts:
-        names = roles_of(host, session.site.settings)
+        names = roles_of(host, session.site.settings, groups)
         if names:
             builder.add(host.name, f"roles: {', '.join(names)}")
         else:

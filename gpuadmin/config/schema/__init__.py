@@ -14,6 +14,7 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.hosts import Admin, Docker, Gpus, Homes, Images
+from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
 __all__ = [
@@ -46,6 +47,7 @@ class Settings(Model):
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
+    metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()
     protected: Annotated[
         list[Text],
         Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are."),
