@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import architecture, commands, decisions, lab_tests, roles, vocabulary_page
+    from . import architecture, commands, decisions, lab_tests, metrics, roles, vocabulary_page
 
     return {
         "docs/mails.md": mails_page(),
@@ -21,6 +21,7 @@ def pages() -> dict[str, str]:
         "docs/user-guide.ko.md": example("ko"),
         "docs/reference-cli.md": commands.reference(),
         "docs/reference-site.md": reference_page(),
+        "docs/reference-metrics.md": metrics.page(),
         "docs/reference-tests.md": lab_tests.page(),
         "docs/gpuadmin.1": commands.manual(),
         "docs/architecture.svg": architecture.picture(),
