@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from gpuadmin.config.fields import Email, plain_text
+from gpuadmin.config.fields import Email, UserName, plain_text
 from gpuadmin.config.schema.base import Model
 
 
@@ -57,3 +57,6 @@ class Metrics(Model):
     idle_hours: Annotated[
         int, Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it.")
     ] = 2
+    idle_exempt: Annotated[
+        list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")
+    ] = []

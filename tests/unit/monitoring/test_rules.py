@@ -13,7 +13,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 RULES = sorted((ROOT / "roles/monitoring/files/rules").glob("*.yml"))
 TESTS = sorted((Path(__file__).parent / "rules").glob("*.yml"))
-PAGE = ROOT / "docs/monitoring.md"
 
 
 def alerts() -> dict[str, dict[str, Any]]:
@@ -69,16 +68,11 @@ def test_an_alert_says_what_it_means_and_what_to_do(name: str) -> None:
     assert rule["annotations"]["page"] == f"monitoring.md#{name.lower()}"
 
 
-def test_the_page_has_every_alert_and_no_other() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("## The alerts")[2].partition("\n## ")[0]
-    assert re.findall(r"(?m)^### (\w+)$", section) == list(alerts())
-
-
-@pytest.mark.parametrize("name", alerts())
-def test_the_page_says_of_an_alert_what_the_rule_says(name: str) -> None:
-    section = PAGE.read_text(encoding="utf-8").partition(f"### {name}\n")[2].partition("\n### ")[0].partition("\n## ")[0]
-    for field in ("meaning", "todo"):
-        assert alerts()[name]["annotations"][field] in section.replace("`", "")
+def test_every_page_that_an_alert_names_is_there() -> None:
+    """The section itself is made from the rules (make docs), and tests/contract holds that it is up to date."""
+    page = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
+    anchors = {name.lower() for name in re.findall(r"(?m)^### (\w+)$", page)}
+    assert {rule["annotations"]["page"].partition("#")[2] for rule in alerts().values()} == anchors
 
 
 def test_metrics_of_ours_that_rules_use_are_measured() -> None:
