@@ -38,6 +38,11 @@ class Announcement:
         """Its first line, in the first of its languages."""
         return next(iter(self.texts.values())).split("\n")[0]
 
+    @property
+    def mail(self) -> str:
+        """What its mail is called in the ledger: whoever got these texts does not get them again for other nodes."""
+        return _name([dict(self.texts), str(self.until)])
+
     def over(self, today: date) -> bool:
         """Whether its last day is past."""
         return self.until < today
@@ -60,19 +65,32 @@ class Announcement:
 
 
 def compose(
-    texts: Mapping[str, str], languages: Sequence[str], begin: date, until: date, hosts: Sequence[str], today: date
+    texts: Mapping[str, str],
+    languages: Sequence[str],
+    begin: date | None,
+    until: date,
+    hosts: Sequence[str],
+    today: date,
 ) -> Announcement:
-    """Given texts by language, days and hosts, return the announcement. Raises ConfigError for what cannot be one."""
+    """Given texts by language, days and hosts, return the announcement. Raises ConfigError for what cannot be one.
+
+    `begin`: None begins today. It is the same announcement on the day after, when somebody goes on with it.
+    """
     missing = [language for language in languages if not texts.get(language, "").strip()]
     if missing:
         raise ConfigError(
             f"--{missing[0]}: the text is missing", hint=f"people read it in {' and '.join(languages)} (mail.languages)"
         )
-    if until < begin or until < today:
+    first = begin or today
+    if until < first or until < today:
         raise ConfigError(f"--until {until}: must be today or later, and not before --from {begin}")
     clean = {language: _clean(language, texts[language]) for language in languages}
-    content = json_text([clean, str(begin), str(until), sorted(hosts)], indent=None)
-    return Announcement(hashlib.sha256(content.encode()).hexdigest()[:8], clean, begin, until, tuple(hosts))
+    name = _name([clean, None if begin is None else str(begin), str(until), sorted(hosts)])
+    return Announcement(name, clean, first, until, tuple(hosts))
+
+
+def _name(content: object) -> str:
+    return hashlib.sha256(json_text(content, indent=None).encode()).hexdigest()[:8]
 
 
 def _clean(language: str, text: str) -> str:
@@ -141,6 +159,10 @@ class Announcements:
             raise ConfigError(f"there is no announcement {name!r}", hint=f"announced: {known}")
         return self._all[name]
 
+    def kept(self, one: Announcement) -> Announcement:
+        """The announcement as it was recorded, if it is announced already: it began when it began."""
+        return self._all[one.id] if self.holds(one.id) else one
+
     def entries(
         self,
         hosts: Sequence[str],
@@ -150,16 +172,19 @@ class Announcements:
         more: Sequence[Announcement] = (),
         but: str | None = None,
     ) -> dict[str, list[dict[str, Any]]]:
-        """By host everything that it is to have. `more`: also these; `but`: not this one. What is over is left out."""
+        """By host everything that it is to have. `more`: also these; `but`: not this one. What is over is left out.
+
+        The same texts are there once, though they were announced for some nodes and then for others.
+        """
         wanted = {one.id: one for one in self if self.holds(one.id)} | {one.id: one for one in more}
-        return {
-            host: [
-                one.entry(cluster)
-                for one in wanted.values()
-                if host in one.hosts and one.id != but and not one.over(today)
-            ]
-            for host in hosts
-        }
+        found: dict[str, list[dict[str, Any]]] = {}
+        for host in hosts:
+            here = [one for one in wanted.values() if host in one.hosts and one.id != but and not one.over(today)]
+            once: dict[str, Announcement] = {}
+            for one in sorted(here, key=lambda one: one.begin):
+                once.setdefault(one.mail, one)
+            found[host] = [one.entry(cluster) for one in once.values()]
+        return found
 
     def add(self, one: Announcement, who: str) -> None:
         """Record that something is announced; what is recorded already is not again."""

@@ -71,8 +71,18 @@ _STYLES = {
 }
 
 
-def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: bool, whole: bool = False) -> None:
-    """Print a table with a row per host: what happened there, and why not. `whole`: all of it, however long."""
+def show_hosts(
+    console: SafeConsole,
+    hosts: Mapping[str, HostResult],
+    *,
+    check: bool,
+    whole: bool = False,
+    run: str | None = None,
+) -> None:
+    """Print a table with a row per host: what happened there, and why not. `whole`: all of it, however long.
+
+    `run`: the id of the run whose record has the rest.
+    """
     if not hosts:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -80,7 +90,7 @@ def show_hosts(console: SafeConsole, hosts: Mapping[str, HostResult], *, check: 
     table.add_column("Result", no_wrap=True)
     table.add_column("Would change" if check else "What")
     for names, host in alike(hosts):
-        lines = list(host.changed) if whole else shortened(host.changed)
+        lines = list(host.changed) if whole else shortened(host.changed, run=run)
         if host.message:
             lines.append(host.message)
         table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))

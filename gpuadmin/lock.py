@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ def site_lock(runs: Path, verb: str) -> Iterator[None]:
             f"{error.filename}: {error.strerror}", hint="the site must be writable for whoever runs gpuadmin"
         ) from None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise GpuadminError(f"{runs / '.lock'}: is no regular file", hint="delete it; gpuadmin makes its own")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -43,7 +43,9 @@ def report(
     if code == 0:
         session.remember()
     if show is None:
-        show_hosts(session.console, run.hosts, check=session.check, whole=bool(session.options.verbose))
+        whole = bool(session.options.verbose)
+        record = body["run"]
+        show_hosts(session.console, run.hosts, check=session.check, whole=whole, run=record)
     elif not session.options.json:
         show()
     _advise(session, run, advice)

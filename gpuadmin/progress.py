@@ -55,7 +55,8 @@ class Progress:
         self._doing = doing
         self._quiet = quiet
         self._note = note
-        self._task = doing or "Starting"
+        self._task = self._before = self._named = doing or "Starting"
+        self._did = False  # whether a host has done the task that runs, and not passed over it
         self._limit: int | None = None  # seconds that the task may last
         self._far: dict[str, str] = {}  # host → how far it is in the task that runs
         self._busy: dict[str, _Busy] = {}
@@ -84,7 +85,8 @@ class Progress:
         with self._state:
             limit = AT_MOST.search(name)
             self._limit = None if limit is None else int(limit[1])
-            self._task, self._far = self._doing or AT_MOST.sub("", name), {}
+            self._before, self._named = self._task, self._doing or AT_MOST.sub("", name)
+            self._task, self._far, self._did = self._named, {}, False
         if self._status is not None:
             self._show_live()
         elif self._verbose:
@@ -92,17 +94,23 @@ class Progress:
             self._spoke = time.monotonic()
 
     def host(self, host: str, outcome: str, detail: str) -> None:
-        """Something of a host: it has `begun` a task, or `done` it, or says how far it is (`progress`); or what is
-        worth a line: changed, failed, unreachable.
+        """Something of a host: it has `begun` a task, `done` it, or `skipped` it, or says how far it is (`progress`);
+        or what is worth a line: changed, failed, unreachable. A task that all hosts skip is not what goes on.
         """
         if outcome == "begun":
             now = time.time()
             with self._state:
                 self._busy[host] = _Busy(now, None if self._limit is None else now + self._limit)
-        elif outcome == "done":
+                self._task = self._named
+        elif outcome in ("done", "skipped"):
             with self._state:
                 self._busy.pop(host, None)
                 self._far.pop(host, None)
+                self._did = self._did or outcome == "done"
+                if not self._busy and not self._did:
+                    self._task = self._before
+            if outcome == "skipped" and self._status is not None:
+                self._show_live()
         elif outcome == "progress":
             with self._state:
                 new = self._far.get(host) != detail

@@ -69,7 +69,7 @@ def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]
     return list(groups.values())
 
 
-def shortened(lines: Sequence[str], most: int = 12) -> list[str]:
+def shortened(lines: Sequence[str], most: int = 12, *, run: str | None = None) -> list[str]:
     """Given what was done on a host, return it in at most so many lines.
 
     Many files of one directory become one line, so that they hide nothing of what matters; gpuadmin's own code is last.
@@ -82,7 +82,7 @@ def shortened(lines: Sequence[str], most: int = 12) -> list[str]:
         found += [about.format(len(members))] if len(members) > 3 else members
     if len(found) <= most:
         return found
-    return [*found[: most - 1], f"… and {len(found) - most + 1} more: with -v, or gpuadmin runs"]
+    return [*found[: most - 1], f"… and {len(found) - most + 1} more: with -v, or gpuadmin runs{f' {run}' if run else ''}"]
 
 
 def _in_directory(line: str) -> str | None:

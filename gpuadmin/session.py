@@ -121,7 +121,7 @@ class Session:
             raise RefusedError("not confirmed; nothing was changed")
 
     def require_confirmation_possible(self) -> None:
-        """Without a terminal and without --yes nothing is done, and nothing is looked at first."""
+        """Without a terminal and without --yes nothing is done; the plan is shown first."""
         if not (self.check or self.options.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
             raise RefusedError(
                 "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
@@ -194,7 +194,6 @@ class Session:
 
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
-        self.require_confirmation_possible()
         found = self.run(playbook, hosts, variables, check=True)
         return self.whole(found, "interrupted while looking; nothing was changed")
 
@@ -205,7 +204,8 @@ class Session:
         self.require_confirmation_possible()
         self.console.print("Looking what would change on each host…")
         found = self.run(playbook, hosts, variables, check=True)
-        show_hosts(self.console, found.hosts, check=True, whole=bool(self.options.verbose))
+        whole = bool(self.options.verbose)
+        show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
         self.whole(found, "interrupted while looking; nothing was changed")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError

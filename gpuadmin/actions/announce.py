@@ -46,7 +46,7 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
         record = Announcements.of(session.site.directory)
         languages = settings.mail.languages if settings.mail is not None else LANGUAGES
         texts = {language: _text(language, text) for language, text in wish.texts.items() if text is not None}
-        one = compose(texts, languages, wish.begin or today, wish.until, _hosts(session, wish.on), today)
+        one = record.kept(compose(texts, languages, wish.begin, wish.until, _hosts(session, wish.on), today))
         if mail.again:
             known(session.site.registry, mail.again)
         there = _there(session, one) if wish.on is not None and wish.mail and settings.mail is not None else None
@@ -68,7 +68,8 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
         if not session.check:
             record.add(one, who())
         run = _run(session, record.entries(list(one.hosts), settings.name, today, more=[one]))
-        mails, good = _send(session, post, notices)
+        # who stops it in the middle wants no mails sent; the same again goes on
+        mails, good = _send(session, None if run.interrupted else post, notices)
         code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
         unknown = [] if there is None else [there]
         return report(session, run, {"id": one.id, **mails, **notices.document()}, code=code, unknown=unknown)
@@ -79,16 +80,22 @@ def take_back(options: Options, name: str) -> int:
     with opened("announce", options) as session:
         record = Announcements.of(session.site.directory)
         one = record.find(name)
-        there = [host for host in session.named("gpu") if host in one.hosts]
+        limited = session.named("gpu")
+        there = [host for host in limited if host in one.hosts]
+        nodes = {host.name for host in session.site.inventory.group("gpu")}
+        left = [host for host in one.hosts if host in nodes and host not in limited]
         builder = PlanBuilder(f"Take back: {one.subject}")
         builder.add_all(there, ["no more at login"])
-        builder.add("site", f"announcement {one.id} is taken back")
+        if left:
+            builder.warn(f"it stays on {', '.join(left)}, which --limit leaves out")
+        else:
+            builder.add("site", f"announcement {one.id} is taken back")
         builder.warn("mails that were sent stay sent: announce what holds now")
         session.plan(builder.build())
         session.confirm()
         entries = record.entries(there, session.site.settings.name, date.today(), but=name)
         run = _run(session, entries)
-        if not session.check and not run.bad and not run.interrupted:
+        if not session.check and not left and not run.code:
             record.take_back(name, who())
         return report(session, run, {"id": name})
 

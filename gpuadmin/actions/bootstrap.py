@@ -38,7 +38,7 @@ class Entrance:
         """What Ansible is told of it, above what the inventory says. root needs no sudo, which may be missing."""
         given: dict[str, Any] = {"ansible_user": self.user, "ansible_become": self.user != "root"}
         if self.identity is not None:
-            given["ansible_ssh_private_key_file"] = str(self.identity.expanduser().absolute())
+            given["ansible_ssh_private_key_file"] = connections.literal(str(self.identity.expanduser().absolute()))
         return given
 
 
@@ -49,7 +49,6 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
         variables = {"bootstrap_key": _public_key(session.site), "bootstrap_uid": uid}
         if home is not None:
             variables["bootstrap_home"] = home
-        session.require_confirmation_possible()
         keys = pin(session, hosts)
         absent = {
             name: HostResult("unreachable", message=_no_key(key))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.images import NOTICE, look, require_storage, signing_key, variables
+from gpuadmin.actions.ssh import command_line
 from gpuadmin.config.inventory import Host
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ConfigError, RefusedError, UnreachableError
@@ -82,12 +83,12 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
     run = _phases(session, host, ["main"], given)
     if run.code or session.check:
         return report(session, run, result)
-    show_hosts(session.console, run.hosts, check=False)
+    show_hosts(session.console, run.hosts, check=False, run=session.begun().id)
     if request.playbook is not None:
         run = _own(session, host, request.playbook)
         if run.code:
             return report(session, run)
-        show_hosts(session.console, run.hosts, check=False)
+        show_hosts(session.console, run.hosts, check=False, run=session.begun().id)
     elif subprocess.run(shell_command(session, host), check=False).returncode:
         raise RefusedError(
             f"the shell did not end with 0: {request.name} is not built", hint="run it again to start over"
@@ -127,10 +128,4 @@ def _own(session: Session, host: Host, playbook: Path) -> RunResult:
 
 def shell_command(session: Session, host: Host) -> tuple[str, ...]:
     """The ssh command that opens a shell in the root that is being built."""
-    admin = session.site.settings.admin
-    key = ("-i", str(admin.ssh_key)) if admin.ssh_key else ()
-    return (
-        "ssh", "-t", "-p", str(host.port), *key, "-o", "StrictHostKeyChecking=yes",
-        "-o", f"UserKnownHostsFile={session.site.known_hosts}", f"{admin.user}@{host.address}", "--",
-        f"{ENTER} /bin/bash -l",
-    )  # fmt: skip
+    return tuple(command_line(session.site, host.name, ("-t", "--", f"{ENTER} /bin/bash -l")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from gpuadmin.actions.shared.pages import give, languages
+from gpuadmin.actions.shared.pages import give, gpus_of, languages
 from gpuadmin.config.load import load_site
 from gpuadmin.pages.call import NAME, SURVEY, call, call_of
 from gpuadmin.pages.guide import nodes_of
@@ -25,9 +25,10 @@ def call_for_applications(
     found = load_site(site)
     nodes = nodes_of(found.settings, found.inventory.group("gpu"))
     given = call_of(found.settings, date.today(), coming=coming, until=until, members=members)
+    gpus = () if survey else gpus_of(found, say=True)
 
     def write(wanted: str) -> str:
-        return call(wanted, found.settings, nodes, given, site=found.directory, survey=survey)
+        return call(wanted, found.settings, nodes, given, gpus=gpus, site=found.directory, survey=survey)
 
     name = SURVEY if survey else NAME
     return give(NAME, "call", languages(found, language), write, output, name=name, as_json=as_json)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from gpuadmin.answers import Answers
 from gpuadmin.display import make_console, make_table
@@ -11,7 +15,23 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.text import counted, size_words
+from gpuadmin.text import counted, listed, size_words
+
+COLUMNS = ("Node", "GPU", "Model", "Memory", "UUID", "Serial", "Driver", "CUDA", "MIG", "PCIe", "ECC")
+#: In the line of each node as well.
+OF_NODES = ("Driver", "CUDA")
+#: What a narrower terminal leaves out: the first of these that fits, or the last.
+NARROWER: tuple[tuple[str, ...], ...] = (
+    (),
+    OF_NODES,
+    ("UUID", "Serial"),
+    (*OF_NODES, "UUID", "Serial"),
+    (*OF_NODES, "UUID", "Serial", "ECC"),
+    (*OF_NODES, "UUID", "Serial", "ECC", "PCIe", "MIG"),
+)
+#: What may have several lines where nothing else helps; all else is short.
+FOLDED = ("Node", "GPU", "Model")
+UNBOUND = 10_000  # columns: as wide as the table would be
 
 
 def list_gpus(options: Options) -> int:
@@ -26,26 +46,59 @@ def list_gpus(options: Options) -> int:
         expected = {host.name: host.gpus for host in session.hosts}
         nodes = {name: {"expected": expected[name], **answers.known[name]} for name in asked if name in answers.known}
         result = {"nodes": nodes, "unknown": dict(answers.unknown)}
-        return report(session, run, result, show=lambda: show(nodes, answers.unknown), unknown=[answers])
+        return report(session, run, result, show=lambda: show(nodes, answers.unknown, whole=bool(options.verbose)), unknown=[answers])
 
 
-def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> None:
-    """Print a row for each GPU, then a line for each node, and what there is to do."""
+def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], *, whole: bool = False) -> None:
+    """Print a row for each GPU, then a line for each node, and what there is to do. `whole`: what did not fit, too."""
     console = make_console(json=False)
-    table = make_table(
-        "Node", "GPU", "Model", "Memory", "UUID", "Serial", "Driver", "CUDA", "MIG", "PCIe", "ECC", fold=True
-    )
-    for name, node in nodes.items():
-        for row in rows(node):
-            table.add_row(name, *row)
-    if table.row_count:
-        console.print(table)
+    found = [(name, *row) for name, node in nodes.items() for row in rows(node)]
+    if found:
+        left_out = next(names for names in NARROWER if names is NARROWER[-1] or _fits(console, _table(found, names)))
+        console.print(_table(found, left_out))
+        names = [name for name in left_out if name not in OF_NODES]
+        if whole:
+            for part in _parts(console, found, names):
+                console.print(_table(found, _others(part)))
+        elif names:
+            console.print(f"No room for {listed(names)}: -v shows them, and --json has everything.")
     for name, node in nodes.items():
         console.print(f"{name}: {node_words(node)}")
         for line in [*node["broken"], *node["worse"]]:
             console.print(f"  {line}")
     for name, why in unknown.items():
         console.print(f"{name}: unknown: {why}")
+
+
+def _table(found: Sequence[Sequence[str]], left_out: Collection[str]) -> Table:
+    kept = [at for at, name in enumerate(COLUMNS) if name not in left_out]
+    table = make_table(*(COLUMNS[at] for at in kept), fold=True)
+    for column in table.columns:
+        column.no_wrap = column.header not in FOLDED
+    for row in found:
+        cells = [row[at] for at in kept]
+        table.add_row(*([one.removeprefix("NVIDIA ").removeprefix("0000:") for one in cells] if left_out else cells))
+    return table
+
+
+def _parts(console: Console, found: Sequence[Sequence[str]], names: Iterable[str]) -> list[list[str]]:
+    """What has no room, in as few further tables as have room for it."""
+    parts: list[list[str]] = []
+    for name in names:
+        if parts and _fits(console, _table(found, _others([*parts[-1], name]))):
+            parts[-1].append(name)
+        else:
+            parts.append([name])
+    return parts
+
+
+def _others(names: Sequence[str]) -> list[str]:
+    """What a table leaves out that has these columns, and which GPU it is."""
+    return [name for name in COLUMNS if name not in ("Node", "GPU", *names)]
+
+
+def _fits(console: Console, table: Table) -> bool:
+    return Measurement.get(console, console.options.update(width=UNBOUND), table).maximum <= console.width
 
 
 def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -57,7 +110,7 @@ def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:
         yield [*_row(gpu), nvml["driver"] or "unknown", nvml["cuda"] or "unknown", _mig(gpu), _pcie(gpu), _ecc(gpu)]
         for mig in gpu.get("mig_devices") or ():
             yield [
-                f"{gpu['index']}.{mig['index']}", _word(mig, "name"), _size(mig), _word(mig, "uuid"), "—", "", "", "",
+                f"{gpu['index']}.{mig['index']}", _mig_name(gpu, mig), _size(mig), _word(mig, "uuid"), "—", "", "", "",
                 "", "",
             ]  # fmt: skip
     for device in node["pci"]:
@@ -72,16 +125,22 @@ def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def _row(gpu: Mapping[str, Any]) -> list[str]:
+    name = _word(gpu, "name")
     if gpu["problem"] is not None:
-        known = [_word(gpu, "name"), _size(gpu), _word(gpu, "uuid"), _word(gpu, "serial")]
-        return [f"{gpu['index']} {gpu['problem']}", *known]
-    return [str(gpu["index"]), _word(gpu, "name"), _size(gpu), _word(gpu, "uuid"), _word(gpu, "serial")]
+        name = str(gpu["problem"]) if gpu.get("name") is None else f"{name}: {gpu['problem']}"
+    return [str(gpu["index"]), name, _size(gpu), _word(gpu, "uuid"), _word(gpu, "serial")]
 
 
 def _word(gpu: Mapping[str, Any], key: str) -> str:
     """A value; — where the GPU has no such thing, unknown where it does not say."""
     value = gpu.get(key)
     return str(value) if value is not None else "—" if key in gpu.get("lacks", ()) else "unknown"
+
+
+def _mig_name(gpu: Mapping[str, Any], mig: Mapping[str, Any]) -> str:
+    """`MIG 1g.10gb`: a MIG device's name begins with that of its GPU, which is the row above."""
+    name, whole = _word(mig, "name"), f"{gpu.get('name')} "
+    return name[len(whole) :] if name.startswith(whole) else name
 
 
 def _size(gpu: Mapping[str, Any]) -> str:
@@ -124,4 +183,6 @@ def node_words(node: Mapping[str, Any]) -> str:
     words = f"{number}{of} {'GPU answers' if number == 1 and not of else 'GPUs answer'}"
     if expected is None:
         words += ", the inventory does not say how many it should have"
-    return words + (f"; {seen} on the PCI bus" if seen != number else "")
+    words += f"; {seen} on the PCI bus" if seen != number else ""
+    nvml = node["nvml"]
+    return words if nvml is None else f"{words}; driver {nvml['driver'] or 'unknown'}, CUDA {nvml['cuda'] or 'unknown'}"

@@ -21,7 +21,7 @@ def command_line(site: Site, name: str, arguments: Sequence[str]) -> list[str]:
     login = site.inventory.login(host, site.settings)
     line = ["ssh", *connections.options(site.known_hosts), *login.arguments, "-p", str(login.port)]
     if login.key is not None:
-        line += ["-i", login.key]
+        line += ["-o", f"IdentityFile={connections.quoted(login.key)}"]  # as Ansible does; -i would look for "%%"
     if login.user:
         line += ["-l", login.user]
     return [*line, login.address, *arguments]

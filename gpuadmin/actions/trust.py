@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.known_hosts import pinned_keys
+from gpuadmin.config.known_hosts import pinned_keys, read_known_hosts
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
@@ -38,7 +38,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
     the file was changed while somebody was asked.
     """
     path = session.site.known_hosts
-    text = read_text(path)
+    text = read_known_hosts(path)
     own = _own()
     new, differing = [], []
     states: dict[str, dict[str, str | None]] = {}
@@ -64,7 +64,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
         return states
     if new:
         session.confirm(f"Pin {counted(len(new), 'host key')}?")
-        if read_text(path) != text:
+        if read_known_hosts(path) != text:
             raise RefusedError(f"{path}: was changed while you were asked; nothing was pinned", hint="run it again")
         try:
             write_atomically(path, with_pinned(text, new))

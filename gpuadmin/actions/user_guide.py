@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuadmin.actions.shared.pages import give, languages
+from gpuadmin.actions.shared.pages import give, gpus_of, languages
 from gpuadmin.config.load import load_site
 from gpuadmin.pages.guide import NAME, guide, nodes_of
 
@@ -11,8 +11,9 @@ def user_guide(site: str | None, *, language: str | None, output: str | None, as
     """Print the guide, or write it into a directory as Markdown and HTML. Returns the exit code."""
     found = load_site(site)
     nodes = nodes_of(found.settings, found.inventory.group("gpu"))
+    gpus = gpus_of(found, say=True)
 
     def write(wanted: str) -> str:
-        return guide(wanted, found.settings, nodes, site=found.directory)
+        return guide(wanted, found.settings, nodes, gpus=gpus, site=found.directory)
 
     return give(NAME, "guide", languages(found, language), write, output, as_json=as_json)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
 
+_PLAIN = re.compile(r"[\w%/.,:=@+~-]+")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -26,7 +28,7 @@ def require_ssh() -> str:
 
 def options(known_hosts: Path) -> tuple[str, ...]:
     """Given a site's known_hosts, return the options of every ssh to its hosts: keys are checked, and it gives up."""
-    files = " ".join(_quoted(path) for path in (known_hosts, Path("~/.ssh/known_hosts").expanduser()))
+    files = " ".join(file_word(path) for path in (known_hosts, Path("~/.ssh/known_hosts").expanduser()))
     named = (
         "StrictHostKeyChecking=yes",
         "ConnectTimeout=20",
@@ -37,9 +39,22 @@ def options(known_hosts: Path) -> tuple[str, ...]:
     return tuple(word for option in named for word in ("-o", option))
 
 
-def _quoted(path: Path) -> str:
-    # ssh splits UserKnownHostsFile at blanks and reads double quotes
-    return f'"{path}"' if " " in str(path) else str(path)
+def file_word(path: Path) -> str:
+    """Given a file's path, return it for an option of ssh that names files, such as UserKnownHostsFile.
+
+    ssh_config(5): ssh splits them at blanks, reads quotes, and takes `%` for the beginning of a token.
+    """
+    return quoted(literal(str(path)))
+
+
+def literal(path: str) -> str:
+    """Given a path, return it without what ssh would take for a token."""
+    return path.replace("%", "%%")
+
+
+def quoted(word: str) -> str:
+    """Given the value of an option of ssh, return it as one word."""
+    return word if _PLAIN.fullmatch(word) else '"' + word.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
 def directory(known_hosts: Path) -> Path:

@@ -39,7 +39,7 @@ class Collector:
         if kind == "runner_on_start":
             self._on_host(name, "begun", "")
         elif kind in _ENDED:
-            self._on_host(name, "done", "")
+            self._on_host(name, "skipped" if kind == "runner_on_skipped" else "done", "")
         match kind:
             case "runner_on_ok":
                 self._gather(host, result)

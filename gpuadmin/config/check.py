@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import difflib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -10,11 +11,10 @@ from typing import Literal
 
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.inventory import Inventory
-from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys
+from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.schema import User
-from gpuadmin.reading import read_text
 from gpuadmin.text import listed
 
 
@@ -72,7 +72,7 @@ def _inventory(inventory: Inventory) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 f"{where}: {host.name}",
-                "is in no group that gpuadmin knows",
+                f"is in no group that gpuadmin knows{_meant(host.groups)}",
                 f"groups: {', '.join(GROUPS)}",
             )
     yield from _group_slips(inventory, where)
@@ -89,8 +89,16 @@ def _inventory(inventory: Inventory) -> Iterator[Finding]:
         addresses[key] = host.name
 
 
+def _meant(groups: Sequence[str]) -> str:
+    """Which group was meant where one has almost its name."""
+    for group in groups:
+        if close := difflib.get_close_matches(group, GROUPS, n=1):
+            return f": '{group}'; did you mean '{close[0]}'?"
+    return ""
+
+
 def _known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
-    text = read_text(site / KNOWN_HOSTS)
+    text = read_known_hosts(site / KNOWN_HOSTS)
     for line in no_keys(text):
         yield Finding("error", f"known_hosts:{line}", "is no host key, so ssh passes it over", "gpuadmin trust HOST")
     unknown = [host.name for host in inventory.hosts if not pinned_keys(text, known_as(host.address, host.port))]

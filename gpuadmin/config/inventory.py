@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleError
-from ansible.inventory.manager import InventoryManager
+from ansible.inventory.manager import InventoryManager, split_host_pattern
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible.utils.display import Display
@@ -25,11 +25,12 @@ from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
-from gpuadmin.reading import read_limited, refuse_irregular
+from gpuadmin.reading import decoded, read_limited, refuse_irregular
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
 
+_PATTERNS = "names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out"
 _MORE_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 
 
@@ -140,9 +141,9 @@ class Inventory:
         # Ansible takes these for all hosts: an empty variable of a shell must not widen what a verb does
         if not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]"):
             raise ConfigError(
-                f"--limit {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed",
-                hint="names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out",
+                f"--limit {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
             )
+        _refuse_parts(pattern)
         names = _manager(self.directory, pattern)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
@@ -198,8 +199,26 @@ def _manager(folder: Path, pattern: str) -> frozenset[str]:
         with _silent():
             manager.subset(pattern)
             return frozenset(host.name for host in manager.get_hosts("all"))
-    except Exception as error:  # Ansible's own errors have no common public base for patterns
-        raise ConfigError(f"--limit {pattern}: {error}") from None
+    except Exception:  # Ansible's own errors have no common public base for patterns
+        raise ConfigError(
+            f"--limit {pattern!r}: is no pattern of hosts that Ansible understands, or a range of it is empty",
+            hint=_PATTERNS,
+        ) from None
+
+
+def _refuse_parts(pattern: str) -> None:
+    """Raise ConfigError for a part that is empty after its sign, and for a file of hosts that cannot be read."""
+    for part in split_host_pattern(pattern):
+        if part in ("!", "&", "~", "!~", "&~", "@"):
+            raise ConfigError(f"--limit {pattern!r}: nothing follows {part!r}", hint=_PATTERNS)
+        if part.startswith("@"):
+            path = Path(part[1:]).expanduser()
+            try:
+                decoded(read_limited(path), path)
+            except OSError as error:
+                reason = error.strerror
+                hint = "behind @ goes the path of a file with a host in each line"
+                raise ConfigError(f"--limit {pattern!r}: {path}: {reason}", hint=hint) from None
 
 
 def _load(folder: Path) -> Any:
@@ -211,7 +230,7 @@ def _load(folder: Path) -> Any:
         for name in ("group_vars", "host_vars"):
             below = sorted((folder / name).rglob("*"))
             sources += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
-        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one)) is not None]
+        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one, folder)) is not None]
         if mistakes:
             raise together(mistakes)
         return InventoryManager(loader=DataLoader(), sources=[str(content_path("inventory")), str(folder)])
@@ -246,18 +265,19 @@ def _silent() -> Iterator[None]:
         display.display = usual
 
 
-def _mistake(source: Path) -> ConfigError | None:
+def _mistake(source: Path, folder: Path) -> ConfigError | None:
     """What is wrong with a YAML file, in words: Ansible's own error is a parser's. A vault is Ansible's alone."""
+    name = str(Path(folder.name) / source.relative_to(folder))
     try:
         if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
-            yaml.load(YamlFile.load(source).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            yaml.load(YamlFile.load(source, name=name).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except ConfigError as error:
         return error
     except yaml.YAMLError:
         return None  # a tag such as !vault, which Ansible knows
     except ValueError:  # for Ansible, whose parser this is, it ends the file
         hint = "write a day that exists, or a text in quotes"
-        return ConfigError(f"{source.name}: holds a day or a time that does not exist", hint=hint)
+        return ConfigError(f"{name}: holds a day or a time that does not exist", hint=hint)
     return None
 
 

@@ -5,6 +5,23 @@ from __future__ import annotations
 import base64
 import hmac
 import re
+from pathlib import Path
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_text
+
+_WAY_OUT = "move it away: gpuadmin trust --all then writes a new one"
+
+
+def read_known_hosts(path: Path) -> str:
+    """Given the path of a site's known_hosts, return its text; empty where there is none. Raises ConfigError."""
+    try:
+        text = read_text(path)
+    except ConfigError as error:
+        raise ConfigError(error.message, hint=f"{error.hint}; or {_WAY_OUT}") from None
+    if "\0" in text:
+        raise ConfigError(f"{path}: is no text file", hint=_WAY_OUT)
+    return text
 
 
 def known_as(address: str, port: int) -> str:

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE, find_site
 from gpuadmin.config.inventory import Inventory, load_inventory
+from gpuadmin.config.known_hosts import read_known_hosts
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError, together
-from gpuadmin.reading import read_text
 
 __all__ = ["SETTINGS_FILE", "USERS_FILE", "Site", "find_site", "load_settings", "load_site"]
 
@@ -78,7 +78,7 @@ def load_parts(directory: Path) -> Parts:
     settings = tried(lambda: load_settings(directory))
     registry = tried(lambda: RegistryFile.load(directory / USERS_FILE, settings))
     inventory = tried(lambda: load_inventory(directory))
-    tried(lambda: read_text(directory / KNOWN_HOSTS))  # ssh would wait for ever at a named pipe
+    tried(lambda: read_known_hosts(directory / KNOWN_HOSTS))  # ssh would wait for ever at a named pipe
     return Parts(directory, settings, registry, inventory, tuple(mistakes))
 
 

@@ -37,8 +37,11 @@ class YamlFile:
     text: str
 
     @classmethod
-    def load(cls, path: Path, *, missing: str | None = None) -> YamlFile:
-        """Given a path, return its content. Raises ConfigError; `missing` is the way out where there is no file."""
+    def load(cls, path: Path, *, missing: str | None = None, name: str | None = None) -> YamlFile:
+        """Given a path, return its content. Raises ConfigError; `missing` is the way out where there is no file.
+
+        `name`: what errors call it; by default its name without its directory.
+        """
         try:
             text = decoded(read_limited(path), path)
         except FileNotFoundError:
@@ -46,20 +49,21 @@ class YamlFile:
             raise ConfigError(f"{path}: no such file{link}", hint=missing or INIT) from None
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}", hint="it must be a file that you can read") from None
-        return cls.parse(path, text)
+        return cls.parse(path, text, name=name)
 
     @classmethod
-    def parse(cls, path: Path, text: str, *, or_list: bool = False) -> YamlFile:
-        """Given a file's text, return its tree: fields, or with `or_list` perhaps a list."""
+    def parse(cls, path: Path, text: str, *, or_list: bool = False, name: str | None = None) -> YamlFile:
+        """Given a file's text, return its tree: fields, or with `or_list` perhaps a list. `name`: as in `load`."""
+        name = name or path.name
         try:
             data = read_yaml(text)
         except YamlMistake as error:
             line = "" if error.line is None else f"{error.line}:"
-            raise ConfigError(f"{path.name}:{line} is not valid YAML: {error.problem}") from None
+            raise ConfigError(f"{name}:{line} is not valid YAML: {error.problem}") from None
         if data is None:
             data = Fields()
         if not isinstance(data, Fields | Items if or_list else Fields):
-            raise ConfigError(f"{path.name}:1: must hold fields (key: value), not {kind_of(data)}")
+            raise ConfigError(f"{name}:1: must hold fields (key: value), not {kind_of(data)}")
         return cls(path, data, text)
 
     def where(self, path: Sequence[str | int]) -> str:

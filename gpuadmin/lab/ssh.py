@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuadmin.ansible.connections import file_word
 from gpuadmin.errors import GpuadminError, UnreachableError
 from gpuadmin.lab import machines
 from gpuadmin.lab.commands import Command, run
@@ -34,11 +35,11 @@ def ssh_command(
     """
     options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
     return (
-        "ssh", "-F", "none", "-i", str(identity or lab.ssh_key), "-p", str(host.ssh_port),
+        "ssh", "-F", "none", "-o", f"IdentityFile={file_word(identity or lab.ssh_key)}", "-p", str(host.ssh_port),
         "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes",
         # that a host closes the connection, as it does for a locked account, ssh says at INFO
         "-o", f"LogLevel={'ERROR' if batch else 'INFO'}",
-        "-o", f"UserKnownHostsFile={lab.directory / 'known_hosts'}",
+        "-o", f"UserKnownHostsFile={file_word(lab.directory / 'known_hosts')}",
         *options, f"{login}@127.0.0.1", *(("--", *command) if command else ()),
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ def plan_announcement(
         return Letter(
             template="announcement",
             address=address,
-            keys=tuple(f"announce {one.id} {name}" for name in names),
+            keys=tuple(f"announce {one.mail} {name}" for name in names),
             names=names,
             summary=one.subject,
             values={**one.values(), "hosts": [] if only is None else list(one.hosts)},
@@ -43,5 +43,5 @@ def plan_announcement(
         if user.locked or (user.expires is not None and user.expires < today):
             continue
         if only is None or user.name in only:
-            sorting.add(user, f"announce {one.id} {user.name}", user)
+            sorting.add(user, f"announce {one.mail} {user.name}", user)
     return sorting.notices(letter)

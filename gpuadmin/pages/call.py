@@ -10,7 +10,8 @@ from pathlib import Path
 from gpuadmin.applications.questions import questions
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.pages.guide import Gpus, Node, contact
+from gpuadmin.pages.gpus import Gpus
+from gpuadmin.pages.guide import Node, contact
 from gpuadmin.pages.render import markdown
 
 NAME = "call-for-applications"

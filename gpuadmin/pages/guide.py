@@ -12,6 +12,7 @@ from typing import Any
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
+from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
@@ -24,16 +25,6 @@ class Node:
     name: str
     address: str
     port: int = 22
-
-
-@dataclass(frozen=True)
-class Gpus:
-    """What is known of a node's GPUs. `what`: number and model; `cuda`: the newest version that the driver runs."""
-
-    node: str
-    what: str
-    driver: str | None = None
-    cuda: str | None = None
 
 
 def nodes_of(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
@@ -73,6 +64,7 @@ def values(settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = ())
         "nodes": [asdict(node) for node in nodes],
         "first": asdict(nodes[0]),
         "gpus": [asdict(one) for one in gpus],
+        "cuda": cuda_values(gpus),
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
         "docker": docker.enabled,

@@ -17,7 +17,7 @@ def page() -> str:
         "# Reference of the metrics",
         "",
         "Made from the collector's table: `make docs`. What a node's collector writes for Prometheus, besides what",
-        "prometheus-node-exporter measures itself. Units are in the names: bytes, seconds, watts, hertz, ratios from 0 to 1.",
+        "prometheus-node-exporter measures itself. Units are in the names; ratios are from 0 to 1.",
         "A value that is not known is absent. [GPUs](gpus.md#measured-all-the-time) has how it is measured.",
         "",
         "| metric | type | labels | meaning |",

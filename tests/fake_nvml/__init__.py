@@ -13,6 +13,8 @@ NAME = "libnvidia-ml.so.1"
 #: The variable that names the file; without it /etc/gpuadmin-fake-nvml.
 VARIABLE = "GPUADMIN_FAKE_NVML"
 TWO = HERE / "examples/two.txt"
+#: What NVIDIA's `nvidia-ctk cdi generate` 1.18.0 wrote on a host that had the library and TWO, by index and by UUID.
+SPEC = HERE / "examples/nvidia-ctk-1.18.0.json"
 
 
 def library() -> Path:

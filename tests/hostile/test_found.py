@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making, restore
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, restore, snapshots
 
 from tests.hostile import independent
 from tests.hostile.person import SUBVOL_CREATE
@@ -105,7 +105,7 @@ def test_very_many_subvolumes(storage: Storage) -> None:
 
 def test_one_subvolume_too_many(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However fast the machine is: more than so many are that home's problem, and the next home is saved."""
-    monkeypatch.setattr(making, "SUBVOLUMES", 3)
+    monkeypatch.setattr(snapshots, "SUBVOLUMES", 3)
     for person, count in ((MINJI, 4), (JIHO, 3)):
         home = storage.home(*person)
         for number in range(count):
@@ -122,6 +122,6 @@ def test_a_subvolume_that_no_snapshot_was_made_of(storage: Storage, monkeypatch:
     run("btrfs", "subvolume", "create", home / "late")
     (home / "late/work").write_bytes(b"of today")
     storage.home(*JIHO)
-    monkeypatch.setattr(making.btrfs, "nested", lambda *_: iter(()))
+    monkeypatch.setattr(snapshots.btrfs, "nested", lambda *_: iter(()))
     others_are_saved(storage)
     assert "minji" not in backup_set.load(str(storage.directory), FIRST).homes

@@ -52,6 +52,7 @@ def test_many_files_of_a_directory_are_one_line() -> None:
         "install docker.io", "write 20 files in /var/lib/x", "write /etc/motd", "write /etc/{a}",
     ]  # fmt: skip
     assert shortened(files[:3]) == files[:3]
+    assert shortened([f"do {n}" for n in range(20)], run="ID")[-1] == "… and 9 more: with -v, or gpuadmin runs ID"
     assert shortened([f"write /{number}" for number in range(4)]) == ["write 4 files in /"]
     assert shortened(["user minji: write 1 ssh key"] * 2) == ["user minji: write 1 ssh key"] * 2
 

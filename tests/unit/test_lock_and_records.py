@@ -69,6 +69,12 @@ def test_a_lock_file_with_nonsense_in_it(tmp_path: Path) -> None:
     assert holder["pid"] == os.getpid()
 
 
+def test_a_pipe_in_place_of_the_lock_is_an_error_in_words(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    with pytest.raises(GpuadminError, match=r"\.lock: is no regular file"), site_lock(tmp_path, "status"):
+        pytest.fail("it is no lock")
+
+
 def test_a_site_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with pytest.raises(GpuadminError, match="runs: File exists"), site_lock(tmp_path / "runs", "add-user"):

@@ -68,3 +68,20 @@ def test_a_table_that_follows_says_it_once(capsys: pytest.CaptureFixture[str]) -
     with Progress(make_console(json=False), verbose=0, quiet=True) as progress:
         progress.host("node1", "unreachable", "does not answer")
     assert capsys.readouterr().out == ""
+
+
+def test_a_task_that_every_host_passes_over_is_not_what_goes_on() -> None:
+    """The last task of a backup sends it to a second host, where there is one."""
+    with Progress(make_console(json=False), verbose=0) as progress:
+        progress.task("Read the backup again")
+        progress.host("storage1", "begun", "")
+        progress.host("storage1", "done", "")
+        progress.task("Send the backup to the host of the second copies")
+        progress.host("storage1", "begun", "")
+        assert "Send" in progress.waiting()
+        progress.host("storage1", "skipped", "")
+        assert progress.waiting() == "Read the backup again"
+        progress.host("storage2", "begun", "")
+        assert "Send" in progress.waiting()
+        progress.host("storage2", "done", "")
+        assert progress.waiting() == "Send the backup to the host of the second copies"

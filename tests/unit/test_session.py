@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -222,11 +223,16 @@ def test_who_leaves_at_the_password_has_changed_nothing(
     assert ansible.asked == []
 
 
-@pytest.mark.parametrize("arguments", [["push-image", "b"], ["rollback-image"], ["prune-images"]])
-def test_without_a_terminal_no_host_is_looked_at(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
-    code, _, err = cli(*arguments)
-    assert code == ExitCode.REFUSED, err
-    assert ansible.asked == []
+@pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])
+def test_without_a_terminal_the_plan_is_shown_and_nothing_is_changed(
+    ansible: Ansible, cli: Cli, arguments: list[str]
+) -> None:
+    users = (ansible.site / "users.yml").read_text()
+    code, out, err = cli(*arguments)
+    assert (code, "Hint: give --yes" in err) == (ExitCode.REFUSED, True), err
+    assert re.search("Add 1 account|Move nodes to the image b", out), out
+    assert all(one.check for one in ansible.asked)
+    assert (ansible.site / "users.yml").read_text() == users
 
 
 def test_what_ends_a_verb_in_the_middle_is_in_its_record(

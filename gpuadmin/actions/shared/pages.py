@@ -10,9 +10,11 @@ from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.letter import Attachment
+from gpuadmin.pages.gpus import Gpus, seen
 from gpuadmin.pages.guide import NAME, guide, nodes_of
 from gpuadmin.pages.render import LANGUAGES, page
 from gpuadmin.reading import is_absent, read_limited
+from gpuadmin.records import history
 from gpuadmin.report import local_document
 
 _MARK = "<!-- Made by gpuadmin {verb}: your own text belongs into templates/{folder}/ of the site, not here. -->\n"
@@ -28,12 +30,26 @@ def languages(site: Site, language: str | None) -> tuple[str, ...]:
 def guide_pages(site: Site) -> list[Attachment]:
     """The user's guide as pages that a mail carries, in the mails' languages. Raises ConfigError."""
     nodes = nodes_of(site.settings, site.inventory.group("gpu"))
-    return [
-        Attachment(
-            f"{NAME}.{language}.html", page(guide(language, site.settings, nodes, site=site.directory), language)
+    gpus = gpus_of(site)
+
+    def written(language: str) -> str:
+        return page(guide(language, site.settings, nodes, gpus=gpus, site=site.directory), language)
+
+    return [Attachment(f"{NAME}.{language}.html", written(language)) for language in languages(site, None)]
+
+
+def gpus_of(site: Site, *, say: bool = False) -> tuple[Gpus, ...]:
+    """The GPUs of a site's nodes as `list-gpus` last found them; no host is asked.
+
+    `say`: tell the admin which nodes it never saw. Raises GpuadminError where the record of runs cannot be read.
+    """
+    names = [host.name for host in site.inventory.group("gpu") if host.gpus != 0]
+    gpus, unseen = seen(history(site.runs), names)
+    if unseen and say:
+        echo(
+            f"Note: nothing is known of the GPUs of {', '.join(unseen)}: gpuadmin list-gpus, then this again", err=True
         )
-        for language in languages(site, None)
-    ]
+    return gpus
 
 
 def give(

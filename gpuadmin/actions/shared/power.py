@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from gpuadmin.answers import Answers
 from gpuadmin.config.groups import GROUPS
@@ -16,7 +15,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.power import Action, Decision, Target, decide, moment
-from gpuadmin.results import RunResult
+from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
@@ -52,7 +51,8 @@ AT = {
         "out.\n이 서버는 {time}에 꺼집니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
     ),
 }
-ADVICE = "no later step was begun; when the cause is gone, run it again: it finds what is done"
+CUT = "interrupted before it was done: gpuadmin status says whether it is up"
+ADVICE = "when the cause is gone, run it again: it looks at every host again"
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,23 @@ def switch(options: Options, wish: Wish) -> int:
             wish.action, targets, answers.known, waits=wish.when_idle or wish.force or at is not None
         )  # fmt: skip
         if not session.plan(_plan(session, wish, decision, at).build()):
-            if decision.refused:
+            if set(decision.refused) - set(answers.unknown):
                 raise RefusedError("; ".join(f"{host}: {why}" for host, why in decision.refused.items()))
             return nothing(session, [answers])
         session.confirm()
         nodes = [one.name for one in targets if one.people and one.name in decision.hosts]
         if at is not None and not session.check and nodes:
             _wait(session, wish, nodes, at)
-        run = _go(session, wish, decision, sent_away=at is not None)
+        run, gone = _go(session, wish, decision, sent_away=at is not None)
+        if (at is not None or wish.when_idle) and not session.check:
+            _withdraw(session, wish, [node for node in nodes if node not in gone])
         left = [host for host in decision.hosts if host not in run.hosts]
         if left:
             echo(f"Not touched: {', '.join(left)}", err=True)
         result = {"steps": [list(step.hosts) for step in decision.steps], "refused": dict(decision.refused),
                   "untouched": left}  # fmt: skip
-        return report(session, run, result, advice=ADVICE, unknown=[answers])
+        advice = f"no later step was begun; {ADVICE}" if left else ADVICE
+        return report(session, run, result, advice=advice, unknown=[answers])
 
 
 def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
@@ -126,9 +129,15 @@ def _plan(session: Session, wish: Wish, decision: Decision, at: datetime | None)
     for host, why in decision.refused.items():
         builder.warn(f"{host} is left out: {why}")
     if at is not None:
-        builder.warn("people are told now, and sent away at that time; this command waits here until then")
+        builder.warn(
+            "people are told now, and sent away at that time; this command waits here until then, "
+            "and no other run can change the site meanwhile"
+        )
     if wish.when_idle:
-        builder.warn("people are told, and each node waits until nobody is on it, for a day at most")
+        builder.warn(
+            "people are told, and each node waits until nobody is on it, for a day at most; "
+            "no other run can change the site meanwhile"
+        )
     if wish.action == "shutdown" and decision.steps:
         builder.warn("nothing here can switch them on again: storage first, then the nodes")
     return builder
@@ -144,17 +153,26 @@ def _wait(session: Session, wish: Wish, nodes: Sequence[str], at: datetime) -> N
     session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
     try:
         while (left := (at - datetime.now()).total_seconds()) > 0:
-            time.sleep(min(left, 30))
+            time.sleep(min(left, 30))  # by the clock on the wall, which somebody may set meanwhile
     except KeyboardInterrupt:
-        session.run(wish.action, nodes, {"gpuadmin_power_tasks": "withdraw"}, check=False, quiet=True)
+        _withdraw(session, wish, nodes)
         raise
 
 
-def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) -> RunResult:
-    """Step by step; none is begun after one that did not succeed everywhere. Returns what became of every host."""
-    hosts: dict[str, Any] = {}
+def _withdraw(session: Session, wish: Wish, nodes: Sequence[str]) -> None:
+    """Take back what people were told: these nodes stay as they are."""
+    session.run(wish.action, nodes, {"gpuadmin_power_tasks": "withdraw"}, check=False, quiet=True)
+
+
+def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) -> tuple[RunResult, set[str]]:
+    """Step by step; none is begun after one that did not succeed everywhere.
+
+    Returns what became of every host, and which were switched off, or are back.
+    """
+    hosts: dict[str, HostResult] = {}
     run = RunResult({})
     released: set[str] = set()
+    gone: set[str] = set()
     for step in decision.steps:
         given = {
             "gpuadmin_power_action": wish.action,
@@ -166,8 +184,14 @@ def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) ->
             "gpuadmin_waiting": WHEN_IDLE[wish.action],
         }
         run = session.run(wish.action, step.hosts, given, check=session.check, label=f"{wish.action}: {step.does}")
-        hosts |= run.hosts
+        hosts |= {
+            # it was asked and did not come to its end: that it answered before is no success
+            name: replace(found, status="not run", message=CUT) if run.interrupted and found.status == "ok" else found
+            for name, found in run.hosts.items()
+        }
+        done = {name for name, found in run.hosts.items() if found.status == "changed"}
+        gone |= done if step.step == "switch" else set()
         if run.code:
             break
         released |= set(step.hosts) if step.step == "release" else set()
-    return RunResult(hosts, run.interrupted, run.error)
+    return RunResult(hosts, run.interrupted, run.error), gone

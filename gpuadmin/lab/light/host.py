@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
 import os
 import signal
 import socket
@@ -27,6 +28,8 @@ from gpuadmin.lab.state import Host, Lab
 BRIDGE = "cluster"
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup")
 _CLONE_NEWNET = 0x40000000
+#: How process 1 of a pid namespace ends that calls reboot(2) for a restart; any other end is switching off.
+REBOOT = -signal.SIGHUP
 
 
 def cgroup_root() -> Path:
@@ -137,8 +140,11 @@ def remove_switch(lab: Lab) -> None:
 
 
 def connect(lab: Lab, host: Host, pid: int) -> None:
-    """Plug a host in: `pid` is its process 1. What an earlier start of it left plugged in went with its namespace."""
+    """Plug a host in: `pid` is its process 1."""
     name, outside = switch(lab), f"p-{host.name}"
+    # what an earlier start left plugged in goes with its namespace, which an open connection may keep for a moment
+    if f" {outside}@" in run(("ip", "-n", name, "-oneline", "link", "show")):
+        run(("ip", "-n", name, "link", "delete", outside))
     run(("ip", "-n", name, "link", "add", outside, "type", "veth", "peer", "name", "eth0",
          "address", host.cluster_mac, "netns", str(pid)))  # fmt: skip
     run(("ip", "-n", name, "link", "set", outside, "master", BRIDGE, "up"))
@@ -149,24 +155,32 @@ class Forwarder:
 
     def __init__(self, port: int, pid: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
-        self._pid = pid
+        #: The host's process 1: another one after a reboot, with another network.
+        self.pid = pid
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        # A socket belongs to the namespace that its thread was in when it was made.
-        with Path(f"/proc/{self._pid}/ns/net").open("rb") as inside:
-            if ctypes.CDLL(None, use_errno=True).setns(inside.fileno(), _CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), "setns")
+        entered = None
         while True:
             outer, _ = self._listener.accept()
             try:
+                if entered != self.pid:
+                    entered = _enter_network(self.pid)
                 inner = socket.create_connection(("127.0.0.1", 22), timeout=10)
-            except OSError:
+            except OSError:  # it is on its way down or up
                 outer.close()
                 continue
             inner.settimeout(None)
             for source, target in ((outer, inner), (inner, outer)):
                 threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+
+
+def _enter_network(pid: int) -> int:
+    """Put this thread into a process's network: a socket belongs to the namespace that its thread was in when made."""
+    with Path(f"/proc/{pid}/ns/net").open("rb") as inside:
+        if ctypes.CDLL(None, use_errno=True).setns(inside.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    return pid
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
@@ -180,7 +194,7 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 
 def main(lab_name: str, host_name: str) -> int:
-    """Run a host to its end."""
+    """Run a host to its end: until it is switched off, through as many reboots as it makes."""
     lab = state.existing(lab_name)
     host = lab.host(host_name)
     pid_file = lab.host_directory(host) / "light.pid"
@@ -189,16 +203,25 @@ def main(lab_name: str, host_name: str) -> int:
     part = pid_file.with_suffix(".part")
     part.write_text(f"{os.getpid()}\n")
     part.rename(pid_file)
-    pid = first_process(process)
-    if pid is None:
-        return 1
-    connect(lab, host, pid)
-    Forwarder(host.ssh_port, pid)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGRTMIN + 4))  # systemd's word for power off
-    process.wait()
-    end(lab, host)
-    pid_file.unlink(missing_ok=True)
-    return 0
+    forwarder: Forwarder | None = None
+    while (pid := first_process(process)) is not None:
+        connect(lab, host, pid)
+        if forwarder is None:
+            forwarder = Forwarder(host.ssh_port, pid)
+        forwarder.pid = pid
+        signal.signal(signal.SIGTERM, functools.partial(_power_off, pid))
+        status = process.wait()
+        end(lab, host)
+        if status != REBOOT:
+            pid_file.unlink(missing_ok=True)
+            return 0
+        process = start(lab, host)
+    return 1
+
+
+def _power_off(pid: int, *_: object) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ends already
+        os.kill(pid, signal.SIGRTMIN + 4)  # systemd's word for power off
 
 
 if __name__ == "__main__":

@@ -40,6 +40,14 @@ cp -a "$disk" "dev/${disk##*/}"
 [ -z "$data" ] || cp -a "$data" "dev/${data##*/}"
 mount -t tmpfs -o mode=755,nosuid,nodev tmpfs run
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
+# Each boot has an id of its own, as on a machine. User namespaces get a /proc only where a whole one is: as with
+# systemd-nspawn it is in a place where nobody looks.
+mkdir -p -m 0 run/host/proc
+mount -t proc proc run/host/proc
+cat /proc/sys/kernel/random/uuid >run/boot-id
+mount --bind run/boot-id proc/sys/kernel/random/boot_id
+mount -o remount,bind,ro proc/sys/kernel/random/boot_id
+rm run/boot-id
 if [ -n "$shared" ]; then
 	mkdir run/gpuadmin-lab run/gpuadmin-lab/storage # mergerfs goes in as the person whose file it is
 	mount -t btrfs -o noatime "$shared" run/gpuadmin-lab/storage

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from gpuadmin.actions import announce as action
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.actions.test_verbs import Ansible, Cli, ansible
@@ -109,6 +111,74 @@ def test_two_at_once_and_one_is_taken_back(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("announce", "--take-back", name, "--yes")
     assert code == 2
     assert "there is no announcement" in err
+
+
+def test_it_goes_on_after_midnight(
+    ansible: Ansible, cli: Cli, serve: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun before midnight is the same announcement after it: one at login, and one mail."""
+    server = serve()
+    prepare(ansible, server)
+    later = [*TEXTS[:6], str(TODAY + timedelta(days=3)), "--yes"]
+    ansible.answer = RunResult({"node1": HostResult("changed"), "node2": HostResult("unreachable", message="away")})
+    assert cli(*later)[0] == 4
+
+    class Tomorrow(date):
+        @classmethod
+        def today(cls) -> date:
+            return TODAY + timedelta(days=1)
+
+    monkeypatch.setattr(action, "date", Tomorrow)
+    ansible.answer = RunResult({name: HostResult("changed") for name in ("node1", "node2")})
+    code, _, err = cli(*later)
+    assert code == 0, err
+    assert given(ansible.asked[1]) == given(ansible.asked[0])
+    assert len(announced(cli)) == 1
+    assert len(server.mails) == 2
+
+
+def test_a_host_that_is_gone_from_the_site(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    """Its node is taken out of the inventory; nobody is mailed the same texts again, and it can be taken back."""
+    server = serve()
+    site = prepare(ansible, server)
+    assert cli(*TEXTS, "--yes")[0] == 0
+    inventory = site / "inventory" / "hosts.yml"
+    found = yaml.safe_load(inventory.read_text())
+    del found["all"]["children"]["gpu"]["hosts"]["node2"]
+    inventory.write_text(yaml.safe_dump(found))
+    ansible.answer = RunResult({"node1": HostResult("changed")})
+    code, _, err = cli(*TEXTS, "--yes")
+    assert code == 0, err
+    assert ansible.asked[-1].limit == "node1"
+    assert len(given(ansible.asked[-1])["node1"]) == 1, "nobody reads it twice"
+    assert len(server.mails) == 2
+    for one in announced(cli):
+        assert cli("announce", "--take-back", one["id"], "--yes")[0] == 0
+    assert given(ansible.asked[-1]) == {"node1": []}
+    assert {one["state"] for one in announced(cli)} == {"taken back"}
+
+
+def test_who_interrupts_it_sends_no_mail(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    server = serve()
+    prepare(ansible, server)
+    ansible.answer = RunResult({"node1": HostResult("changed")}, interrupted=True)
+    assert cli(*TEXTS, "--yes")[0] == 130
+    assert server.mails == []
+    ansible.answer = RunResult({name: HostResult("changed") for name in ("node1", "node2")})
+    assert cli(*TEXTS, "--yes")[0] == 0
+    assert len(server.mails) == 2
+    assert len(announced(cli)) == 1
+
+
+def test_it_is_not_taken_back_where_limit_leaves_it(ansible: Ansible, cli: Cli) -> None:
+    prepare(ansible, mail=False)
+    cli(*TEXTS, "--yes")
+    name = announced(cli)[0]["id"]
+    ansible.answer = RunResult({"node1": HostResult("changed")})
+    code, out, err = cli("announce", "--take-back", name, "--limit", "node1", "--yes")
+    assert code == 0, err
+    assert "it stays on node2, which --limit leaves out" in out
+    assert announced(cli)[0]["state"] == "announced"
 
 
 def test_who_is_on_some_hosts(ansible: Ansible, cli: Cli, serve: StartServer) -> None:

@@ -58,13 +58,18 @@ def test_ssh_goes_as_a_run_goes(tmp_path: Path) -> None:
     words = " ".join(line)
     assert words.startswith("ssh -o StrictHostKeyChecking=yes ")
     assert f"-o UserKnownHostsFile={site.known_hosts} " in words
-    assert f" -p 2 -i {Path.home()}/k -l ops 127.0.0.1 -L " in words
+    assert f" -p 2 -o IdentityFile={Path.home()}/k -l ops 127.0.0.1 -L " in words
 
 
 def test_ssh_hears_what_the_inventory_says_of_a_host(site: Path) -> None:
     inventory(site, ansible_user="me", ansible_ssh_common_args="-J 'gate way'", ansible_ssh_private_key_file="/k")
     line = command_line(load_site(str(site)), "node1", [])
-    assert line[line.index("-J") :] == ["-J", "gate way", "-p", "2", "-i", "/k", "-l", "me", "127.0.0.1"]
+    assert line[line.index("-J") :] == ["-J", "gate way", "-p", "2", "-o", "IdentityFile=/k", "-l", "me", "127.0.0.1"]
+
+
+def test_ssh_takes_the_path_of_a_key_as_it_is(tmp_path: Path) -> None:
+    site = load_site(str(make_site(tmp_path / "site", settings={"admin": {"ssh_key": "/a/50% lab/k"}})))
+    assert 'IdentityFile="/a/50%% lab/k"' in command_line(site, "node1", [])
 
 
 def test_ssh_reads_templates_as_ansible_does(site: Path) -> None:
@@ -232,6 +237,17 @@ def test_bootstrap_asks_before_it_makes_something(
     code, _, err = cli("bootstrap", "node1")
     assert (code, [one.check for one in ansible.asked]) == (5, [True])
     assert "nothing was changed" in err
+
+
+def test_bootstrap_without_a_terminal_shows_the_plan(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path
+) -> None:
+    (site / "known_hosts").write_text(f"[127.0.0.1]:2 {public_key('one')}\n")
+    ansible.answers = [{"node1": HostResult("changed", MISSING)}]
+    code, out, err = cli("bootstrap", "node1")
+    assert (code, [one.check for one in ansible.asked]) == (5, [True])
+    assert MISSING[0] in out
+    assert "Hint: give --yes" in err
 
 
 def test_bootstrap_again_proves_and_changes_nothing(ansible: Ansible, cli: Cli, keys: dict[str, str]) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.actions import list_gpus
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.terminal import SafeConsole
 from tests.unit.actions.test_verbs import Ansible, Cli, ansible
 
 __all__ = ["ansible"]
@@ -89,13 +91,13 @@ def test_what_is_wrong_has_its_words(ansible: Ansible, cli: Cli) -> None:
         "×8 of ×16",
         "on, 3 uncorrected",
         "off, on after a reset",
-        "1 GPU_IS_LOST",
         "  GPU 0: 3 memory errors",
     ):
         assert text in out
     assert "node1: 1 of 8 GPUs answer; 2 on the PCI bus" in out
     assert all(f"  {line}" in out for line in worse)
     assert "—" in row(out)[5]
+    assert [line.split()[1:3] for line in out.splitlines() if line.split()[:1] == ["node1"]][1] == ["1", "GPU_IS_LOST"]
 
 
 def test_mig_devices_are_below_their_gpu(ansible: Ansible, cli: Cli) -> None:
@@ -104,6 +106,48 @@ def test_mig_devices_are_below_their_gpu(ansible: Ansible, cli: Cli) -> None:
     assert "on: 1 device" in out
     assert "0.2" in out
     assert "MIG-1" in out
+
+
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("width", "columns", "note"),
+    [
+        (200, "Node GPU Model Memory UUID Serial Driver CUDA MIG PCIe ECC", ""),
+        (140, "Node GPU Model Memory UUID Serial MIG PCIe ECC", ""),
+        (120, "Node GPU Model Memory Driver CUDA MIG PCIe ECC", "No room for UUID, Serial: -v shows them, "),
+        (80, "Node GPU Model Memory MIG PCIe ECC", "No room for UUID, Serial: -v shows them, "),
+        (70, "Node GPU Model Memory MIG PCIe", "No room for UUID, Serial, ECC: -v shows them, "),
+        (60, "Node GPU Model Memory", "No room for UUID, Serial, ECC, PCIe, MIG: -v shows them, "),
+    ],
+)
+def test_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, columns: str, note: str
+) -> None:
+    """A GPU is one line, whatever the width; what has no room is named, and -v has it."""
+    monkeypatch.setattr(
+        list_gpus, "make_console", lambda json: SafeConsole(width=width, highlight=False, emoji=False, markup=False)
+    )
+    gpu = GPU | {"name": "NVIDIA H100 80GB HBM3", "uuid": UUID, "serial": "1650522000001", "pcie_width": 8}
+    worst = gpu | {"index": 1, "mig": True, "mig_pending": True, "mig_devices": [GPU | {"name": f"{gpu['name']} MIG 1g"}]}
+    found = {"gpu10": node(gpu, worst) | {"expected": 2}}
+    list_gpus.show(found, {})
+    plain = capsys.readouterr().out
+    assert plain.splitlines()[1].split() == columns.split()
+    # two GPUs and a MIG device, which is called by what its GPU has not in its name already
+    assert [line.split()[:3][1:] for line in plain.splitlines() if line.startswith(" gpu10")] == [
+        ["0", first := "NVIDIA" if width == 200 else "H100"], ["1", first], ["1.0", "MIG"],
+    ]  # fmt: skip
+    assert note in plain
+    assert ("No room" in plain) is bool(note)
+    assert max(map(len, plain.splitlines())) <= width
+    list_gpus.show(found, {}, whole=True)
+    whole = capsys.readouterr().out
+    assert "No room" not in whole
+    for text in (UUID, "1650522000001", "×8 of ×16", "on: 1 device", "550.163.01", "12.4"):
+        assert text in whole
+    assert max(map(len, whole.splitlines())) <= width
 
 
 def test_without_a_driver_the_bus_is_shown(ansible: Ansible, cli: Cli) -> None:

@@ -155,6 +155,9 @@ def test_who_is_left_out(cluster: Cluster, cli: Cli) -> None:
     code, _, err = cli("reboot", "gpu", "--yes")
     assert code == 5
     assert "in use by minji" in err
+    code, out, _ = cli("reboot", "node2", "--yes")
+    assert code == 4, "nobody refuses: it does not answer"
+    assert "Not known: node2" in out
     cluster.reports["node2"] = dict(FREE)
     code, out, _ = cli("reboot", "gpu", "--yes")
     assert code == 0
@@ -187,6 +190,52 @@ def test_at_a_time(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     assert cluster.asked[1].variables["gpuadmin_force"] is True
     assert slept == [30, 1]
     assert "Ctrl-C calls it off" in out
+
+
+@pytest.mark.parametrize("how", [["--when-idle"], ["--at", "2026-11-27 17:30"]], ids=["when idle", "at"])
+def test_who_stays_reads_no_more_that_it_goes(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, how: list[str]
+) -> None:
+    """A person who never leaves, or homes that stay mounted: the node stays, and its messages are taken back."""
+
+    class Clock(datetime):
+        times = iter((29, 30))
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Clock:
+            return cls(2026, 11, 27, 17, next(cls.times, 30))
+
+    monkeypatch.setattr(action, "datetime", Clock)
+    cluster.bad[("node2", "switch")] = HostResult("failed", message="in use by minji; it was left as it is")
+    code, out, _ = cli("shutdown", "all", *how, "--yes")
+    assert code == 3
+    assert "no other run can change the site meanwhile" in out
+    assert cluster.order[-1] == ("node2", "withdraw")
+    assert ("storage1", "switch") not in cluster.order
+    # homes were let go everywhere, but nobody rebooted: both nodes stay
+    cluster.asked.clear()
+    Clock.times = iter((29, 30))
+    cluster.bad = {("storage1", "switch"): HostResult("failed", message="mounted by 10.0.0.7")}
+    assert cli("reboot", "all", *how, "--yes")[0] == 3
+    assert cluster.order[-1] == ("node1,node2", "withdraw")
+
+
+def test_an_interrupted_reboot_is_no_success(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    found = {"node1": HostResult("changed"), "node2": HostResult("ok")}
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if "gpuadmin_power_step" in invocation.variables:
+            return RunResult(dict(found), interrupted=True)
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, _ = cli("reboot", "gpu", "--yes", "--json")
+    hosts = json.loads(out)["hosts"]
+    assert code == 130
+    assert {name: one["status"] for name, one in hosts.items()} == {"node1": "changed", "node2": "not run"}
+    assert "gpuadmin status says whether it is up" in hosts["node2"]["message"]
 
 
 def test_it_is_called_off(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

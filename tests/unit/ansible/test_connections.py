@@ -72,3 +72,24 @@ def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "of a session that ended"))
     with pytest.raises(GpuadminError, match="No such file or directory"):
         connections.directory(tmp_path / "known_hosts")
+
+
+@pytest.mark.needs("ssh")
+@pytest.mark.parametrize("name", ["plain", "50% lab", "%h", "two  blanks", 'a "quote"', "back\\slash", "it's", "한글"])
+def test_ssh_takes_a_path_as_it_is(name: str, tmp_path: Path) -> None:
+    """A `%` in the path of a site made every host unreachable."""
+    path = tmp_path / name / "known_hosts"
+    done = subprocess.run(
+        ["ssh", "-F", "none", "-G", *connections.options(path), "host"], capture_output=True, text=True, check=True
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("userknownhostsfile ")]
+    assert line.removeprefix("userknownhostsfile ").startswith(f"{path} "), line
+
+
+@pytest.mark.needs("ssh")
+def test_ssh_takes_a_key_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "50% k" / "key"
+    option = f"IdentityFile={connections.file_word(path)}"
+    line = ("ssh", "-F", "none", "-v", "-o", option, "-o", "ProxyCommand=false", "host")
+    words = subprocess.run(line, capture_output=True, text=True, check=False).stderr
+    assert f"identity file {path} type" in words, words

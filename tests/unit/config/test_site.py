@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,6 +113,38 @@ def test_a_limit_that_ansible_would_take_for_all_hosts(site: Path, pattern: str)
         inventory.limited(pattern)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    {
+        "node1:!": "nothing follows '!'",
+        "node1,&": "nothing follows '&'",
+        "@": "nothing follows '@'",
+        "@/nonexistent/hosts": "/nonexistent/hosts: No such file or directory",
+        "@/": "/: is a directory, where a regular file has to be",
+        "@/dev/zero": "is a device",
+        "node1[7]": "is no pattern of hosts that Ansible understands",
+        "~(": "is no pattern of hosts that Ansible understands",
+    }.items(),
+)
+def test_a_limit_that_is_none_is_said_in_our_words(site: Path, pattern: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+        load_site(str(site)).inventory.limited(pattern)
+    assert caught.value.hint
+
+
+def test_a_limit_from_a_file(site: Path) -> None:
+    (site / "some").write_text("node2\n")
+    assert [host.name for host in load_site(str(site)).inventory.limited(f"@{site}/some")] == ["node2"]
+
+
+def test_known_hosts_that_is_no_text(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    for data in (b"\0" * 100, bytes(range(256)) * 20):
+        (site / "known_hosts").write_bytes(data)
+        for verb in ("check", "trust"):
+            code, _, err = cli(verb, *(["--all"] if verb == "trust" else []), "--site", str(site))
+            assert (code, "move it away: gpuadmin trust --all then writes a new one" in err) == (2, True), err
+
+
 def test_a_limit_that_names_nobody_is_said_in_our_words(site: Path, capfd: pytest.CaptureFixture[str]) -> None:
     inventory = load_site(str(site)).inventory
     with pytest.raises(ConfigError, match="names no host of this site"):
@@ -134,6 +167,10 @@ CHECKS = {
     "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/hosts.yml", "names no host"),
     "no storage": (
         {"inventory/hosts.yml": hosts_yml(gpu=["n1"])}, "error", "inventory/hosts.yml: storage", "no host is in it",
+    ),
+    "a slip in a group": (
+        {"inventory/hosts.yml": hosts_yml(storge=["s"], gpu=["n"])}, "warning", "hosts.yml: s",
+        "in no group that gpuadmin knows: 'storge'; did you mean 'storage'?",
     ),
     "no node": ({"inventory/hosts.yml": hosts_yml(storage=["s"])}, "error", "hosts.yml: gpu", "no host is in it"),
     "two golden": (
@@ -284,15 +321,16 @@ def test_check_finds_all_files_mistakes_at_once(site: Path, cli: Callable[..., t
         "gpuadmin.yml:3: term.deadline: '2027-02-30' is a day or a time that does not exist",
         "users[1].locked: must be true or false, not 'maybe'",
         "users[2].name: 'minji' appears twice",
-        "gpu.yml:2: is not valid YAML",
+        " inventory/group_vars/gpu.yml:2: is not valid YAML",
         "known_hosts:1: is not UTF-8",
         "iconv -f CP949 -t UTF-8",
+        "or move it away: gpuadmin trust --all then writes a new one",
     ):
         assert words in err
     code, out, _ = cli("check", "--json", "--site", str(site))
     assert code == 2
     found = json.loads(out)["result"]["findings"]
-    assert {"gpuadmin.yml:2", "gpuadmin.yml:3", "gpu.yml:2"} <= {one["where"] for one in found}
+    assert {"gpuadmin.yml:2", "gpuadmin.yml:3", "inventory/group_vars/gpu.yml:2"} <= {one["where"] for one in found}
 
 
 def test_the_same_about_many_is_one_line(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:

@@ -163,7 +163,7 @@ def test_ssh_command(lab: state.Lab) -> None:
     assert "StrictHostKeyChecking=yes" in command
     assert ssh.ssh_command(lab, host)[-1] == "gpuadmin@127.0.0.1"
     other = ssh.ssh_command(lab, host, login="minji", identity=Path("/keys/minji"))
-    assert has(other, "-i", "/keys/minji")
+    assert has(other, "-o", "IdentityFile=/keys/minji")
     assert other[-1] == "minji@127.0.0.1"
 
 

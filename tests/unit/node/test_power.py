@@ -17,6 +17,14 @@ from tests.unit.node.test_modules import run
 INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
 
 
+@pytest.fixture
+def kernel(tmp_path: Path) -> str:
+    """The kernel's list of file systems: with an NFS server in it."""
+    path = tmp_path / "filesystems"
+    path.write_text("nodev\tproc\nnodev\tnfsd\n\tbtrfs\n")
+    return str(path)
+
+
 def server(tmp_path: Path, *clients: tuple[str, str], threads: str = "8\n") -> str:
     nfsd = tmp_path / "nfsd"
     (nfsd / "clients").mkdir(parents=True)
@@ -27,30 +35,32 @@ def server(tmp_path: Path, *clients: tuple[str, str], threads: str = "8\n") -> s
     return str(nfsd)
 
 
-def test_who_mounts(tmp_path: Path) -> None:
+def test_who_mounts(tmp_path: Path, kernel: str) -> None:
     nfsd = server(
         tmp_path, ("10.0.0.3", "confirmed"), ("fd00::4", "confirmed"), ("10.0.0.5", "courtesy"),
         ("10.0.0.6", "expirable"), ("10.0.0.3", "confirmed"),
     )  # fmt: skip
-    assert power.clients(nfsd) == ["10.0.0.3", "fd00::4"]
+    assert power.clients(nfsd, kernel) == ["10.0.0.3", "fd00::4"]
     (tmp_path / "nfsd/clients/9").mkdir()  # one that has gone since the directory was listed
-    assert power.clients(nfsd) == ["10.0.0.3", "fd00::4"]
+    assert power.clients(nfsd, kernel) == ["10.0.0.3", "fd00::4"]
     (tmp_path / "nfsd/clients/9/info").write_text('clientid: 0x1\naddress: "10.0.0.9:1"\n')
-    assert "10.0.0.9" in power.clients(nfsd), "an older kernel says no status"
+    assert "10.0.0.9" in power.clients(nfsd, kernel), "an older kernel says no status"
 
 
-def test_a_server_that_serves_nobody(tmp_path: Path) -> None:
-    assert power.clients(str(tmp_path / "none")) == []
-    assert power.clients(server(tmp_path, ("10.0.0.3", "confirmed"), threads="0\n")) == []
+def test_a_server_that_serves_nobody(tmp_path: Path, kernel: str) -> None:
+    assert power.clients(server(tmp_path, ("10.0.0.3", "confirmed"), threads="0\n"), kernel) == []
+    (tmp_path / "filesystems").write_text("nodev\tproc\nnodev\tnfs\n\tbtrfs\n")
+    (tmp_path / "empty").mkdir()  # what every kernel has that could load a server
+    assert power.clients(str(tmp_path / "empty"), kernel) == []
 
 
-def test_who_mounts_is_not_known(tmp_path: Path) -> None:
+def test_who_mounts_is_not_known(tmp_path: Path, kernel: str) -> None:
     (tmp_path / "nfsd").mkdir()  # nfsd's file system is not mounted there
     with pytest.raises(NodeError, match="not known who mounts"):
-        power.clients(str(tmp_path / "nfsd"))
+        power.clients(str(tmp_path / "nfsd"), kernel)
     (tmp_path / "nfsd/threads").write_text("8\n")
     with pytest.raises(NodeError, match="the kernel has no"):
-        power.clients(str(tmp_path / "nfsd"))
+        power.clients(str(tmp_path / "nfsd"), kernel)
 
 
 class Systemd:

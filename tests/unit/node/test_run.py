@@ -50,6 +50,11 @@ def test_a_program_that_hangs() -> None:
     assert caught.value.output == "begun\n"
 
 
+def test_a_question_that_hangs_is_said_in_words() -> None:
+    with pytest.raises(NodeError, match=r"it is not known: no answer in 0\.2 s \(command: sleep 100\)"):
+        run(("sleep", "100"), what="it is not known", seconds=0.2)
+
+
 def test_a_program_as_a_job() -> None:
     words = {"command": ["sh", "-c", "echo $WORD; echo no >&2; exit 4"], "environment": {"WORD": "yes"}}
     assert program(words) == {"status": 4, "output": "yes\nno\n"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,17 @@ def test_each_look_mounts_the_disk_for_itself(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("os.getpid", lambda process=process: process)
         tops.append(looking().top)
     assert len(set(tops)) == 2
+    assert looking().own, "it ends with the process"
+
+
+def test_a_login_manager_that_is_frozen_holds_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where Python itself waits in the kernel, as for a file server or a disk that is gone."""
+    monkeypatch.setattr(occupants, "people", lambda *_: time.sleep(60))
+    monkeypatch.setattr(occupants, "gpu_users", lambda first: [])
+    monkeypatch.setattr(status, "gpus", lambda: [])
+    begun = time.monotonic()
+    places = Places(state=str(tmp_path))
+    found = status.collect(uid_first=20000, uid_last=49999, disks={}, node=True, places=places, seconds=0.5)
+    assert time.monotonic() - begun < 10
+    assert found["unknown"] == {"people": "did not end within 0.5 seconds"}
+    assert (found["gpus"], found["image"]) == ([], None)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, parse_dpkg_status, parse_os_release
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.system import (
+    family,
+    parse_dpkg_status,
+    parse_os_release,
+    units,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,3 +37,11 @@ def test_dpkg_status_counts_only_what_is_configured() -> None:
         "Package: d\nStatus: hold ok installed\nDescription: x\n Package: e\n"
     )
     assert parse_dpkg_status(text) == ["a", "d"]
+
+
+def test_units_of_a_systemd_that_does_not_answer_are_not_none() -> None:
+    assert units(("sh", "-c", "echo b.service active; echo; echo a.service; exit 1")) == ["a.service", "b.service"]
+    with pytest.raises(NodeError, match="does not say what it has: Failed to list units: Connection timed out"):
+        units(("sh", "-c", "echo Failed to list units: Connection timed out >&2; exit 1"))
+    with pytest.raises(NodeError, match="No such file"):
+        units(("/nonexistent/systemctl",))

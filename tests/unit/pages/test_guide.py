@@ -16,8 +16,11 @@ import pytest
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.pages.guide import Gpus, Node, example, guide, nodes_of
+from gpuadmin.pages.gpus import IMAGES, Gpus, cuda_values, seen
+from gpuadmin.pages.guide import Node, example, guide, nodes_of
 from gpuadmin.pages.render import escaped, page, slug
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.actions.test_list_gpus import GPU, node
 from tests.unit.actions.test_verbs import Ansible, Cli
 from tests.unit.support import public_key
 
@@ -63,9 +66,55 @@ def test_gpus_where_they_are_known() -> None:
     text = write("en", known)
     assert "| gpu1 | 8 × NVIDIA A100 | 550.54 | 12.4 |" in text
     assert "| gpu2 | 2 × T4 | unknown | unknown |" in text
-    assert "the table above has it, too" in text
+    assert "take an image with CUDA 12.4 or older" in text
     assert "## The GPUs" not in write("en")
     assert "알 수 없음" in write("ko", known)
+
+
+@pytest.mark.parametrize(
+    ("versions", "least", "image"),
+    [
+        (["12.4", "12.4"], "12.4", "cuda12.4"),
+        (["13.0", "12.2"], "12.2", "cuda12.1"),
+        (["13.0", None], "13.0", "cuda12.8"),
+        (["12.10"], "12.10", "cuda12.8"),
+        (["10.2"], "10.2", None),
+        ([None, "?"], None, "cuda12.4"),
+        ([], None, "cuda12.4"),
+    ],
+)
+def test_which_cuda_image_fits(versions: list[str | None], least: str | None, image: str | None) -> None:
+    gpus = tuple(Gpus(f"gpu{number}", "1 × T4", None, version) for number, version in enumerate(versions, start=1))
+    found = cuda_values(gpus)
+    assert found["least"] == least
+    assert [image in one for one in found["images"] if "pytorch" in one] == ([True] if image else [])
+    for language in ("ko", "en"):
+        text = write(language, gpus)
+        assert (least or "nvidia-smi") in text
+        assert sum(one in text for images in IMAGES.values() for one in images) == (2 if image else 0)
+        assert all(f"**{version}**" in text for _, version in found["each"])
+
+
+def look(nodes: Any, verb: str = "list-gpus") -> tuple[dict[str, Any], dict[str, Any] | None]:
+    return {"verb": verb}, {"result": {"nodes": nodes}}
+
+
+def test_what_list_gpus_found_last() -> None:
+    gpu = {"name": "NVIDIA A100", "memory": 80 << 30}
+    new = {"nvml": {"driver": "550.54", "cuda": "12.4", "gpus": [gpu, gpu, {"name": None}]}, "pci": []}
+    old = {"nvml": {"driver": "535.1", "cuda": "12.2", "gpus": [gpu]}, "pci": []}
+    without = {"nvml": None, "pci": [{"name": "GA100", "vendor": "0x10de"}, {"name": None}]}
+    records = [
+        ({"verb": "list-gpus"}, None),  # it was cut off
+        look(None), look({"gpu1": new}), look({"gpu9": new}, verb="status"),
+        look({"gpu1": old, "gpu2": without, "gpu3": {"nvml": None, "pci": []}, "gone": new}),
+    ]  # fmt: skip
+    found, unseen = seen(records, ["gpu1", "gpu2", "gpu3", "gpu4"])
+    assert found == (
+        Gpus("gpu1", "2 × NVIDIA A100 (80 GiB), 1 × GPU", "550.54", "12.4"),
+        Gpus("gpu2", "1 × GA100, 1 × GPU"),
+    )
+    assert unseen == ("gpu4",)
 
 
 def test_both_languages_say_the_same() -> None:
@@ -153,6 +202,22 @@ def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None
     assert (folder / "user-guide.ko.html").read_text().startswith("<!DOCTYPE html>\n<!-- Made by gpuadmin user-guide")
     document = json.loads(cli("user-guide", "--language", "en", "--json")[1])
     assert document["result"]["pages"]["en"].startswith("# Your account on test")
+    assert ansible.asked == []
+
+
+def test_it_has_what_list_gpus_found(ansible: Ansible, cli: Cli) -> None:
+    """From the record of the last look: a guide asks no host."""
+    code, _, err = cli("user-guide", "--language", "en")
+    assert code == 0
+    assert "nothing is known of the GPUs of node1, node2: gpuadmin list-gpus" in err
+    gone = HostResult("unreachable", message="does not answer (timed out)")
+    ansible.answer = RunResult({"node1": HostResult("ok", reports={"gpus": node(GPU)}), "node2": gone})
+    assert cli("list-gpus")[0] == 4
+    ansible.asked.clear()
+    code, out, err = cli("user-guide", "--language", "en")
+    assert "| node1 | 1 × NVIDIA H100 (80 GiB) | 550.163.01 | 12.4 |" in out
+    assert "GPUs of node2:" in err
+    assert "NVIDIA H100" in cli("call-for-applications", "--language", "ko")[1]
     assert ansible.asked == []
 
 

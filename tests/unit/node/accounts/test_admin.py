@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import admin
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import (
     Observed,
+    Place,
     Plan,
     Wanted,
     add_key,
@@ -26,7 +27,9 @@ from tests.unit.support import public_key
 
 KEY, OTHER = public_key("admin"), public_key("other")
 WANTED = Wanted("gpuadmin", 900, "/var/home/gpuadmin", KEY, "/home", 20000, 49999)
-THERE = Observed(900, "/var/home/gpuadmin", keys=f"{KEY}\n".encode())
+ROOTS = (Place("/var/home"), Place("/var"), Place("/"))
+OWN = Place("/var/home/gpuadmin", 900, 900)
+THERE = Observed(900, "/var/home/gpuadmin", keys=f"{KEY}\n".encode(), gid=900, above=ROOTS, there=OWN)
 
 
 def test_a_host_without_the_account() -> None:
@@ -43,8 +46,26 @@ def test_again_nothing_is_missing() -> None:
 
 
 def test_an_account_that_is_there_keeps_its_uid_and_home() -> None:
-    found = plan(WANTED, Observed(998, "/opt/gpuadmin", holder="somebody"))
-    assert (found.account, found.key, found.home) == (False, True, "/opt/gpuadmin")
+    there = Place("/opt/gpuadmin", 998, 998, stat.S_IFDIR | 0o770)
+    observed = Observed(998, "/opt/gpuadmin", holder="somebody", gid=998, comment="gpuadmin", there=there)
+    for one in (observed, replace(observed, comment="", uid=1000, there=replace(there, uid=1000))):
+        found = plan(WANTED, one)
+        assert (found.account, found.key, found.home) == (False, True, "/opt/gpuadmin")
+
+
+def test_a_system_account_that_is_meant() -> None:
+    """By its uid, or since it lets the key in already: somebody prepared it for gpuadmin."""
+    there = replace(THERE, uid=998, there=replace(OWN, uid=998))
+    assert not plan(WANTED, there).key
+    assert plan(replace(WANTED, uid=998), replace(there, keys=None)).key
+
+
+def test_the_home_of_the_same_account_from_before_is_taken_again() -> None:
+    assert plan(WANTED, Observed(above=ROOTS, there=OWN)).account
+
+
+def directory(path: str, uid: int = 0, mode: int = 0o755, gid: int = 0) -> Place:
+    return Place(path, uid, gid, stat.S_IFDIR | mode)
 
 
 REFUSED = {
@@ -60,6 +81,35 @@ REFUSED = {
     "a name that is none": (replace(WANTED, name="a b"), Observed(), "no name for an account"),
     "two lines of keys": (replace(WANTED, key=f"{KEY}\n{OTHER}"), Observed(), "public key"),
     "a uid that is taken": (WANTED, Observed(holder="postgres"), "uid 900 is postgres's here"),
+    "a web server": (WANTED, replace(THERE, uid=33, keys=None), r"\(uid 33\): .* would get sudo; choose another"),
+    "a database": (WANTED, replace(THERE, uid=110, keys=None), r"would get sudo; .* say so: --uid 110"),
+    "a person's directory as new home": (
+        WANTED,
+        Observed(above=ROOTS, there=directory("/var/home/gpuadmin", 20001)),
+        r"is there already, and belongs to uid 20001; move it away, or give --home",
+    ),
+    "root's directory as new home": (WANTED, Observed(there=directory("/etc")), "there already"),
+    "a file of that uid": (WANTED, Observed(there=Place("/x", 900, 0, stat.S_IFREG | 0o644)), "there already"),
+    "its own, which others can write": (WANTED, Observed(there=directory("/x", 900, 0o777)), "there already"),
+    "a new home in a person's directory": (
+        WANTED,
+        Observed(above=(directory("/local/kim", 20001), *ROOTS)),
+        r"/local/kim, where the home of gpuadmin would be, belongs to uid 20001; give --home",
+    ),
+    "a new home where everybody can write": (
+        WANTED,
+        Observed(above=(directory("/tmp", 0, 0o1777), *ROOTS)),
+        r"/tmp, .* can be written by others \(mode 1777\)",
+    ),
+    "a new home where a group can write": (WANTED, Observed(above=(directory("/x", 0, 0o775, 50),)), "by others"),
+    "a new home below a file": (WANTED, Observed(above=(Place("/x", mode=stat.S_IFREG | 0o644),)), "not a directory"),
+    "an account with somebody's home": (
+        WANTED,
+        replace(THERE, there=directory("/var/home/gpuadmin", 20001)),
+        "the home of gpuadmin, belongs to uid 20001; correct that, or choose another admin.user",
+    ),
+    "an account with a home in somebody's": (WANTED, replace(THERE, above=(directory("/x", 20001),)), "belongs to"),
+    "an account without a home": (WANTED, replace(THERE, there=None), "is no directory; make it"),
 }
 
 
@@ -134,3 +184,34 @@ def test_a_new_account_has_no_password_and_no_lock(monkeypatch: pytest.MonkeyPat
     (words,) = ran
     assert words[words.index("--password") + 1] == "*"
     assert words[words.index("--uid") + 1] == "900"
+
+
+@pytest.mark.root
+def test_a_host_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Links are followed: a home that is in people's homes by one is refused, too."""
+    (tmp_path / "passwd").write_text("www-data:x:33:34:www-data:/var/www:/usr/sbin/nologin\n")
+    monkeypatch.setattr(admin, "PASSWD", str(tmp_path / "passwd"))
+    found = admin.observe(replace(WANTED, name="www-data"))
+    assert (found.uid, found.gid, found.comment) == (33, 34, "www-data")
+    homes, link = tmp_path / "homes", tmp_path / "link"
+    homes.mkdir()
+    link.symlink_to(homes)
+    wanted = replace(WANTED, name="gpuadmin-test", home=str(link / "admin"), homes=str(homes))
+    found = replace(admin.observe(wanted), holder=None)
+    assert {place.path for place in found.above} >= {str(link), str(tmp_path), "/"}
+    assert str(homes) in {place.path for place in found.above}
+    found = replace(found, above=tuple(one for one in found.above if one.path in (str(link), str(homes))))
+    with pytest.raises(NodeError, match="by a link"):
+        plan(wanted, found)
+    (homes / "admin").mkdir()
+    os.chown(homes / "admin", 20001, 20001)
+    assert admin.observe(wanted).there == Place(str(link / "admin"), 20001, 20001, stat.S_IFDIR | 0o755)
+
+
+def test_a_home_among_peoples_is_not_even_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They may be on a file server that is away."""
+    (tmp_path / "passwd").write_text("gpuadmin:x:900:900::/home/gpuadmin:/bin/bash\n")
+    monkeypatch.setattr(admin, "PASSWD", str(tmp_path / "passwd"))
+    monkeypatch.setattr(admin, "_place", lambda *_: pytest.fail("looked at"))
+    with pytest.raises(NodeError, match="mounted over it"):
+        plan(WANTED, admin.observe(WANTED))

@@ -19,6 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     home_manifest,
     making,
     restore,
+    snapshots,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -149,8 +150,8 @@ def test_sets_of_the_format_before_are_verified_and_restored(storage: Storage, m
     content = os.urandom(2_500_000) + bytes(3 << 20) + b"end"
     home = storage.home("minji", 20001, {"big": content})
     everything(home)
-    monkeypatch.setattr(making, "Backup", partial(backup_set.Backup, format=1))
-    monkeypatch.setattr(making, "TICK", -3600 * 10**9)  # all that is there was written long before it
+    monkeypatch.setattr(snapshots, "Backup", partial(backup_set.Backup, format=1))
+    monkeypatch.setattr(snapshots, "TICK", -3600 * 10**9)  # all that is there was written long before it
     backup = storage.backup(verify=[])
     monkeypatch.undo()
     document = json.loads(Path(backup.path, "backup.json").read_text())

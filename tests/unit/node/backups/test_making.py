@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, extents
+from ansible_collections.gpuadmin.node.plugins.module_utils import extents
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
     home_manifest,
+    home_reader,
     making,
     restore,
     verifying,
@@ -25,9 +24,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.hostile.person import SUBVOL_CREATE
-from tests.unit.node.deep import descend, plant
-from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, run, wanted
+from tests.unit.node.deep import plant
+from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, wanted
 
 
 @pytest.mark.btrfs
@@ -99,10 +97,10 @@ def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
     small = Budget()
     small._room = 1000
     with pytest.raises(NodeError, match="names at once"):
-        list(home_manifest.lines(str(storage.root / "minji"), budget=small))
+        list(home_reader.lines(str(storage.root / "minji"), budget=small))
     plant(storage.root / "jiho", ["y" * 200] * 40)
     with pytest.raises(NodeError, match="entries"):
-        list(home_manifest.lines(str(storage.root / "jiho"), budget=Budget(entries=100)))
+        list(home_reader.lines(str(storage.root / "jiho"), budget=Budget(entries=100)))
 
 
 @pytest.mark.btrfs
@@ -135,14 +133,14 @@ def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monk
 def test_a_process_that_dies_is_one_home_s_problem(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
-    real = home_manifest.lines
+    real = home_reader.lines
 
     def dying(top: str, *more: object, **named: object) -> Iterator[home_manifest.Line]:
         if str(top).endswith("minji"):
             os.kill(os.getpid(), signal.SIGKILL)
         return real(top, *more, **named)
 
-    monkeypatch.setattr(home_manifest, "lines", dying)
+    monkeypatch.setattr(home_reader, "lines", dying)
     backup = storage.backup()
     assert (list(backup.homes), list(backup.problems)) == (["jiho"], ["minji"])
     assert "-9" in backup.problems["minji"]
@@ -223,46 +221,6 @@ def test_a_verification_that_is_killed_keeps_what_it_found(storage: Storage) -> 
 
 
 @pytest.mark.btrfs
-def test_a_subvolume_that_cannot_be_saved_is_its_home_s_problem(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = storage.home(*MINJI)
-    storage.home(*JIHO)
-    run("btrfs", "subvolume", "create", home / "data")
-    real = btrfs.snapshot
-
-    def failing(source: int, target: str) -> None:
-        if "/nested/" in target:
-            raise OSError(2, "No such file or directory")
-        real(source, target)
-
-    monkeypatch.setattr(btrfs, "snapshot", failing)
-    backup = storage.backup()
-    assert (list(backup.homes), "cannot be saved" in backup.problems["minji"]) == (["jiho"], True)
-
-
-@pytest.mark.btrfs
-def test_a_link_on_the_way_to_a_subvolume_is_not_followed(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the kernel's answer and the snapshot a person puts a link to somebody else's in the way."""
-    home, other = storage.home(*MINJI), storage.home(*JIHO)
-    for one in (home, other):
-        (one / "d").mkdir()
-        run("btrfs", "subvolume", "create", one / "d/data")
-    (other / "d/data/secret").write_bytes(b"jiho's")
-    real = btrfs.open_deep
-
-    def moved(path: str | bytes, at: int) -> int:
-        if path == "minji/d/data" and not (home / "e").exists():
-            (home / "d").rename(home / "e")
-            (home / "d").symlink_to("../jiho/d")
-        return real(path, at)
-
-    monkeypatch.setattr(btrfs, "open_deep", moved)
-    backup = storage.backup()
-    assert (list(backup.homes), list(backup.problems)) == (["jiho"], ["minji"])
-
-
-@pytest.mark.btrfs
 def test_attributes_that_cannot_be_listed_are_a_problem(storage: Storage) -> None:
     """More names than listxattr(2) gives: they would be missing in a restored home, and nobody would know."""
     home = storage.home(*MINJI)
@@ -271,20 +229,3 @@ def test_attributes_that_cannot_be_listed_are_a_problem(storage: Storage) -> Non
         os.setxattr(home / "thesis", f"user.{number:0240}", b"")
     backup = storage.backup()
     assert (list(backup.homes), list(backup.problems)) == (["jiho"], ["minji"])
-
-
-@pytest.mark.btrfs
-def test_subvolumes_at_paths_that_no_backup_json_holds_are_a_problem(storage: Storage) -> None:
-    """Their paths are in backup.json, which another host takes up to a length, and in each line of the manifest."""
-    home = storage.home(*MINJI)
-    storage.home(*JIHO)
-    levels = ["x" * 255] * 300
-    plant(home, levels)
-    handle = descend(home, levels)
-    try:
-        fcntl.ioctl(handle, SUBVOL_CREATE, bytearray(struct.pack("=q4088s", 0, b"sub")))
-    finally:
-        os.close(handle)
-    backup = storage.backup()
-    assert list(backup.homes) == ["jiho"]
-    assert backup.problems == {"minji": "holds subvolumes at paths of more than 65536 bytes together"}

@@ -25,6 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     confined,
     copy_server,
     home_manifest,
+    home_reader,
     making,
     pour,
     pruning,
@@ -93,7 +94,7 @@ class Keeper:
         thesis = crafted.mkfile("minji/thesis"), crafted.write("minji/thesis", b"precious\n")
         self.receive(crafted.mkdir("minji"), *thesis, *own, name=name)
         top = Path(receiving.place(str(self.directory), name), "homes/minji")
-        lines = list(home_manifest.lines(str(top)))
+        lines = list(home_reader.lines(str(top)))
         text = "".join(line.text() + "\n" for line in lines).encode()
         total = home_manifest.total(iter(lines))
         self.ask(f"manifest {name} minji", gzip.compress(text))

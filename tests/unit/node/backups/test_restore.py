@@ -15,8 +15,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
     copy_server,
     home_manifest,
+    home_reader,
     making,
     restore,
+    snapshots,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -29,7 +31,7 @@ pytestmark = [pytest.mark.btrfs, pytest.mark.usefixtures("end_of_the_year")]
 
 
 def checksum(path: Path) -> str:
-    return home_manifest.total(home_manifest.lines(str(path))).checksum
+    return home_manifest.total(home_reader.lines(str(path))).checksum
 
 
 def test_beside_what_is_there(storage: Storage) -> None:
@@ -55,12 +57,12 @@ def test_a_wiped_home_comes_back_with_what_was_nested(storage: Storage) -> None:
     (home / "data/set").write_bytes(b"1")
     (home / "data/link").symlink_to("set")
     os.chown(home / "data", 20001, 20001)
-    before = sorted(line.sealed() for line in home_manifest.lines(str(storage_copy(storage))))
+    before = sorted(line.sealed() for line in home_reader.lines(str(storage_copy(storage))))
     storage.backup()
     storage.wipe_all(MINJI)
     done = restore.execute(wanted(storage, mode="in-place"))
     assert done["aside"] is None
-    assert sorted(line.sealed() for line in home_manifest.lines(str(home))) == before
+    assert sorted(line.sealed() for line in home_reader.lines(str(home))) == before
     done = restore.execute(wanted(storage, path="data"))
     assert Path(str(done["target"]), "set").read_bytes() == b"1"
 
@@ -206,7 +208,7 @@ def test_what_has_not_changed_is_not_read_again(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, tick: int, read: str
 ) -> None:
     """But for what was changed while the earlier snapshot was made: that may have the new times and the old content."""
-    monkeypatch.setattr(making, "TICK", tick)
+    monkeypatch.setattr(snapshots, "TICK", tick)
     home = storage.home("minji", 20001, {"a": b"1", "a.b": b"2", "a-dir/c": b"3", "z": b"4"})
     first = storage.backup(verify=[])
     (home / "z").write_bytes(b"5")

@@ -34,13 +34,15 @@ def test_all_that_two_gpus_say(node: Node) -> None:
         "ecc_uncorrected": 0, "ecc_uncorrected_ever": 0, "remapped_corrected": 0, "remapped_uncorrected": 0,
         "remapped_pending": 0, "remapped_failed": 0, "utilization": 37, "utilization_memory": 12, "temperature": 41,
         "power": 121.5, "power_limit": 700.0, "slowed": [], "persistence": True,
+        "clocks": {"graphics": 1980, "sm": 1980, "memory": 2619, "video": 1545},
         "processes": [{"pid": 4242, "kind": "compute", "memory": 4294967296, "gpu_instance": None}],
     }  # fmt: skip
     assert (second["mig"], second["utilization"]) == (True, None)
     assert {"utilization", "power", "serial"} - set(second["lacks"]) == {"serial"}
     (mig,) = second["mig_devices"]
     assert (mig["uuid"], mig["gpu_instance"]) == ("MIG-aaaaaaaa-1111-2222-3333-444444444444", 7)
-    assert mig["memory_used"] == 1073741824
+    assert (mig["memory_used"], mig["compute_instance"]) == (1073741824, 0)
+    assert [one["pid"] for one in mig["processes"]] == [4343]
     assert [(one["pid"], one["gpu_instance"]) for one in second["processes"]] == [(4343, 7)]
 
 

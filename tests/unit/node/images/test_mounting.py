@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import mounting
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import read_mountinfo
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import run
 
 MOUNTINFO = "1 0 0:1 / / rw - btrfs /dev/vda2 rw\n"
 
@@ -56,3 +61,23 @@ def test_an_error_inside_gives_them_back(places: Places, commands: list[tuple[st
     with pytest.raises(NodeError, match="inside"), mounting.mounted(places, ImageSettings(), store=None):
         raise NodeError("inside")
     assert commands[-1] == ("umount", "-l", places.top)
+
+
+@pytest.mark.root
+def test_a_look_that_is_killed_leaves_nothing_mounted(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tmpfs(command: tuple[str, ...], **words: str) -> str:
+        there = command[-1]
+        return run(("mount", "-t", "tmpfs", "none", there) if "subvolid=5" in " ".join(command) else command, **words)
+
+    monkeypatch.setattr(mounting, "run", tmpfs)
+    before = read_mountinfo()
+    top = Path(places.top).with_name("look-1000000000")
+    top.mkdir()  # of another one that was killed
+    child = os.fork()
+    if not child:  # pragma: no cover
+        own = replace(places, top=str(top.with_name(f"look-{os.getpid()}")), own=True)
+        with mounting.mounted(own, ImageSettings(), store=None):
+            os.kill(os.getpid(), signal.SIGKILL if os.path.ismount(own.top) else signal.SIGABRT)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert read_mountinfo() == before
+    assert not top.exists()

@@ -14,7 +14,7 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py announcements\n"
+    "       cli.py announcements | gpu-devices | metrics-sample [GPUS] | metrics-map\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -60,6 +60,18 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             return docker_self.main(host)
         if command == "announcements" and not rest:
             return announcements.main(host.path(host.state))
+        if command == "metrics-sample" and (not rest or (len(rest) == 1 and rest[0].isdecimal())):
+            from .metrics import sampler
+
+            return sampler.main(int(rest[0]) if rest else None)
+        if command == "metrics-map" and not rest:
+            from .metrics import mapper
+
+            return mapper.main()
+        if command == "gpu-devices" and not rest:
+            from .gpus import devices
+
+            return devices.main()
         if command == "backup" and not rest:
             from .backups import timed
 

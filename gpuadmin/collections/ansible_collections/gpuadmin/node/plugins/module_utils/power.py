@@ -13,16 +13,17 @@ from typing import Any
 from .errors import NodeError
 from .logins import occupants
 from .mounts import below, parse_mountinfo, read_mountinfo
-from .run import Runner, failure, run_command
+from .run import Runner, failure, look, run_command
 
 NFSD = "/proc/fs/nfsd"
+FILESYSTEMS = "/proc/filesystems"
 #: What the kernel calls clients that hold nothing any more: their lease has run out, or they never came this far.
 GONE = ("courtesy", "expirable", "unconfirmed")
 _SECONDS = 150  # a user manager is given 90 s by systemd to end
 
 
 def collect(
-    *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = run_command
+    *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = look
 ) -> dict[str, Any]:  # fmt: skip
     """``people``, ``clients``, ``jobs``: lists, or None where that is not known; then ``unknown`` says why.
 
@@ -48,16 +49,21 @@ def collect(
     }
 
 
-def clients(nfsd: str = NFSD) -> list[str]:
+def clients(nfsd: str = NFSD, filesystems: str = FILESYSTEMS) -> list[str]:
     """Addresses of the NFS clients that the kernel's server knows. Raises NodeError where it does not say."""
-    if not os.path.isdir(nfsd):
-        return []  # there is no NFS server in this kernel
+    # the directory is no sign: a kernel that could load an NFS server has it, empty
+    with open(filesystems, encoding="ascii", errors="replace") as stream:
+        if "nfsd" not in stream.read(65536).split():
+            return []  # there is no NFS server in this kernel
     try:
         with open(os.path.join(nfsd, "threads"), encoding="ascii") as stream:
             if int(stream.read(40)) == 0:
                 return []
     except OSError as error:
-        raise NodeError(f"it is not known who mounts from this host: {nfsd}/threads: {error.strerror}") from None
+        raise NodeError(
+            f"it is not known who mounts from this host: {nfsd}/threads: {error.strerror} "
+            "(systemctl start proc-fs-nfsd.mount)"
+        ) from None
     directory = os.path.join(nfsd, "clients")
     if not os.path.isdir(directory):
         raise NodeError(f"it is not known who mounts from this host: the kernel has no {directory}")
@@ -75,7 +81,7 @@ def clients(nfsd: str = NFSD) -> list[str]:
     return sorted(found)
 
 
-def jobs(run: Runner = run_command) -> list[str]:
+def jobs(run: Runner = look) -> list[str]:
     """Jobs of gpuadmin's that run on this host: backups, images, wipes. They are transient units."""
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
                "--type=service", "gpuadmin-*")  # fmt: skip

@@ -16,6 +16,8 @@ from typing import IO, Any
 from .errors import NodeError
 
 Finished = subprocess.CompletedProcess[str]
+#: Seconds for a question about the host; systemctl and loginctl give up after 25 by themselves, unless D-Bus hangs.
+LOOKING = 60.0
 #: What run_command is; tests give another one.
 Runner = Callable[[Sequence[str]], Finished]
 
@@ -71,12 +73,27 @@ def failure(command: Sequence[str], done: Finished, what: str | None = None, com
     return NodeError(f"{what or 'a command failed'}: {why} (command: {shlex.join(command)})")
 
 
-def run(command: Sequence[str], *, stdin: bytes | None = None, what: str | None = None, complaints: str = "") -> str:
-    """Run a command and return its output. Raises NodeError with ``failure``'s words."""
-    done = run_command(command, stdin=stdin)
+def run(
+    command: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    what: str | None = None,
+    complaints: str = "",
+    seconds: float | None = None,
+) -> str:
+    """Run a command and return its output. Raises NodeError with ``failure``'s words, also after ``seconds``."""
+    try:
+        done = run_command(command, stdin=stdin, seconds=seconds)
+    except LateError as error:
+        raise NodeError(f"{what or 'a command failed'}: {error} (command: {shlex.join(command)})") from None
     if done.returncode != 0:
         raise failure(command, done, what, complaints)
     return done.stdout
+
+
+def look(command: Sequence[str]) -> Finished:
+    """``run_command`` for a question about the host: raises LateError where there is no answer in time."""
+    return run_command(command, seconds=LOOKING)
 
 
 def run_apart(

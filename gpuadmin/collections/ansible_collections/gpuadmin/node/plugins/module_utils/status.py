@@ -1,15 +1,17 @@
 """What an admin wants to know of a host every day: people, GPUs, disks, newest backup, image. It only looks.
 
-Each part is looked at by itself: one that cannot be known says why, and the others are answered.
+Each part is looked at in a process of its own: one that cannot be known, or hangs, says so, and the others are answered.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .backups import backup_set
+from .backups.each import Failed, each
 from .errors import NodeError
 from .gpus import pci
 from .images.mounting import mounted
@@ -17,6 +19,8 @@ from .images.observe import observe
 from .images.places import Places, load_settings, looking
 from .logins import occupants
 from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
+
+SECONDS = 15.0  # for a part: logind, a disk or a directory of people may not answer at all; all are asked at once
 
 
 def collect(
@@ -27,30 +31,36 @@ def collect(
     backups: str | None = None,
     node: bool = False,
     places: Places | None = None,
+    seconds: float = SECONDS,
 ) -> dict[str, Any]:
     """All parts that a host has, and ``unknown``: part → why it could not be looked at.
 
     ``disks``: name → path that is on it. ``backups``: the directory of backups. ``node``: people and GPUs are here.
+    ``seconds``: how long a part may take.
     """
+    parts: dict[str, Callable[[], object]] = {name: partial(disk, path) for name, path in disks.items()}
+    if backups is not None:
+        parts["backup"] = partial(newest_backup, backups)
+    if node:
+        parts["people"] = partial(occupants.people, uid_first, uid_last)
+        parts["gpu_people"] = partial(occupants.gpu_users, uid_first)
+        parts["gpus"] = gpus
+        parts["image"] = partial(image, places)
+
+    def look(name: str) -> object:
+        try:
+            return parts[name]()
+        except (OSError, ValueError) as error:  # a full disk, too, is no end of the whole
+            raise NodeError(str(error)) from None
+
     unknown: dict[str, str] = {}
     found: dict[str, Any] = {"disks": {}}
-
-    def part(name: str, look: Callable[[], object], into: dict[str, Any] = found) -> None:
-        try:
-            into[name] = look()
-        except (NodeError, OSError, ValueError) as error:
-            unknown[name] = str(error)
-
-    for name, path in disks.items():
-        part(name, lambda path=path: disk(path), found["disks"])  # type: ignore[misc]  # bound, not closed over
-    if backups is not None:
-        part("backup", lambda: newest_backup(backups))
-    if node:
-        part("people", lambda: occupants.people(uid_first, uid_last))
-        part("gpu_people", lambda: occupants.gpu_users(uid_first))
-        part("gpus", gpus)
-        part("image", lambda: image(places or looking()))
-    return {**found, "unknown": unknown}
+    for name, answer in each(look, list(parts), len(parts), seconds, grace=0, setting=""):
+        if isinstance(answer, Failed):
+            unknown[name] = answer.why
+        else:
+            (found["disks"] if name in disks else found)[name] = answer
+    return {**found, "unknown": dict(sorted(unknown.items()))}
 
 
 def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
@@ -103,8 +113,9 @@ def gpus(directory: str = pci.BUS) -> list[str]:
     return pci.summary(directory)
 
 
-def image(places: Places) -> dict[str, Any] | None:
+def image(places: Places | None = None) -> dict[str, Any] | None:
     """What a node runs and boots next, and in what it is not as its image; None where it has no images."""
+    places = places or looking()
     if not os.path.exists(places.in_state("images.json")):
         return None
     settings = load_settings(places)

@@ -7,7 +7,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from .run import run_command
+from .errors import NodeError
+from .run import failure, look
 
 FAMILIES = {
     "debian": "debian",
@@ -54,15 +55,18 @@ def parse_dpkg_status(text: str) -> list[str]:
 
 
 def output(command: Sequence[str]) -> str:
-    """What a command prints; nothing where it fails or does not exist."""
+    """What a command prints. Raises NodeError where it fails: that nothing is known is not that there is nothing."""
     try:
-        return run_command(command).stdout
-    except OSError:
-        return ""
+        done = look(command)
+    except OSError as error:
+        raise NodeError(f"{command[0]}: {error.strerror}") from None
+    if done.returncode != 0 and done.stderr.strip():  # a listing that is empty may end with 1, without a word
+        raise failure(command, done, "this host does not say what it has")
+    return done.stdout
 
 
 def installed_packages(of_family: str | None) -> list[str]:
-    """Names of installed packages, sorted."""
+    """Names of installed packages, sorted. Raises NodeError."""
     if of_family == "debian":
         with open(DPKG_STATUS, encoding="utf-8", errors="replace") as stream:
             names = parse_dpkg_status(stream.read())
@@ -74,5 +78,5 @@ def installed_packages(of_family: str | None) -> list[str]:
 
 
 def units(command: Sequence[str]) -> list[str]:
-    """The unit names that a listing of systemctl begins its lines with."""
+    """The unit names that a listing of systemctl begins its lines with. Raises NodeError."""
     return sorted({line.split()[0] for line in output(command).splitlines() if line.strip()})

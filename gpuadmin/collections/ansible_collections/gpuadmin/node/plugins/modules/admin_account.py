@@ -11,7 +11,8 @@ version_added: "0.1.0"
 description:
   - Makes the account where it is missing, without a password, and adds its key. An account that is there keeps its
     uid, home, shell, password and other keys.
-  - Refuses an account of a directory, one with a person's uid, and one whose home people's homes would hide.
+  - Refuses an account of a directory, one with a person's uid, one of a service, and one whose home people's homes
+    would hide, or somebody else could write into.
 options:
   name:
     description: Name of the account.

@@ -68,6 +68,7 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
     Mount,
     nearest,
@@ -146,7 +147,12 @@ def facts(paths: list[str]) -> dict[str, object]:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.exit_json(changed=False, ansible_facts={"gpuadmin": facts(module.params["paths"])})
+    try:
+        found = facts(module.params["paths"])
+    except (NodeError, OSError) as error:
+        module.fail_json(msg=str(error))
+        return
+    module.exit_json(changed=False, ansible_facts={"gpuadmin": found})
 
 
 if __name__ == "__main__":

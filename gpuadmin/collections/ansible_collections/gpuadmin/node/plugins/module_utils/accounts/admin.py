@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
 from ..files import make_directory, read_bytes, write_atomic
-from ..lookup import name_of, system_lookup
+from ..lookup import name_of, owner, system_lookup
 from ..root.guard import open_root
 from ..run import run
 from ..textdb import Table, decode, number
 
 PASSWD = "/etc/passwd"
+COMMENT = "gpuadmin"  # of an account that was made here
+SYSTEM_UIDS = range(1, 1000)  # login.defs(5): what distributions and their packages give to services
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,27 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Something at a path: whose it is, and its mode (st_mode)."""
+
+    path: str
+    uid: int = 0
+    gid: int = 0
+    mode: int = stat.S_IFDIR | 0o755
+
+    def others(self, uid: int, gid: int) -> str | None:
+        """Who else than root and an account can put something into this directory, in words; None for nobody."""
+        if self.uid not in (0, uid):
+            return f"belongs to {owner(self.uid)}"
+        group = self.mode & stat.S_IWGRP and self.gid not in (0, gid)
+        return f"can be written by others (mode {stat.S_IMODE(self.mode):04o})" if group or self.mode & 0o002 else None
+
+
+@dataclass(frozen=True)
 class Observed:
-    """What a host has. ``uid`` and ``home``: of the account that is there. ``elsewhere``: another source than
-    /etc/passwd has one of its name. ``holder``: whose the wanted uid is. ``keys``: the text of authorized_keys.
+    """What a host has. ``uid``, ``gid``, ``home`` and ``comment``: of the account that is there. ``elsewhere``: another
+    source than /etc/passwd has one of its name. ``holder``: whose the wanted uid is. ``keys``: the text of
+    authorized_keys. ``above``: the directories that the home is in; ``there``: what is at its path.
     """
 
     uid: int | None = None
@@ -41,6 +62,10 @@ class Observed:
     elsewhere: bool = False
     holder: str | None = None
     keys: bytes | None = None
+    gid: int = -1
+    comment: str = ""
+    above: tuple[Place, ...] = ()
+    there: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -96,16 +121,81 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
         )
     if observed.uid is None and observed.holder is not None:
         raise NodeError(f"uid {wanted.uid} is {observed.holder}'s here; give --uid with one that all hosts have free")
-    return Plan(home, observed.uid is None, not has_key(observed.keys, wanted.key))
+    found = Plan(home, observed.uid is None, not has_key(observed.keys, wanted.key))
+    if not found.account and found.key:
+        _refuse_service(wanted, observed)
+    _refuse_others_home(wanted, observed, home)
+    return found
+
+
+def _refuse_service(wanted: Wanted, observed: Observed) -> None:
+    """A system account that nobody has prepared for gpuadmin may be a web server's, which would get sudo."""
+    uid = observed.uid
+    if uid is not None and uid in SYSTEM_UIDS and uid != wanted.uid and observed.comment != COMMENT:
+        way_out = f"; if it is meant, say so: --uid {uid}" if uid >= 100 else ""
+        raise NodeError(
+            f"{wanted.name} is a system account here (uid {uid}): what runs as it would get sudo; "
+            f"choose another admin.user{way_out}"
+        )
+
+
+def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
+    """Whoever can write into the home, or exchange it, could put a key of theirs into it, and with it gets sudo."""
+    uid, gid = (wanted.uid, -1) if observed.uid is None else (observed.uid, observed.gid)
+    way_out = "give --home with another" if observed.uid is None else "choose another admin.user"
+    for place in observed.above:
+        if below(os.path.realpath(place.path), wanted.homes):
+            raise NodeError(f"the home of {wanted.name}, {home}, is in {wanted.homes} by a link; {way_out}")
+        if not stat.S_ISDIR(place.mode):
+            raise NodeError(f"{place.path} is not a directory, so {home} can be no home; {way_out}")
+        if reason := place.others(uid, gid):
+            raise NodeError(f"{place.path}, where the home of {wanted.name} would be, {reason}; {way_out}")
+    there = observed.there
+    if observed.uid is None:
+        # the home of the same account from before, which was removed, or of which another root did not know
+        if there is not None and (there.uid != uid or not stat.S_ISDIR(there.mode) or there.others(uid, gid)):
+            raise NodeError(
+                f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}"
+            )
+    elif there is None or not stat.S_ISDIR(there.mode):
+        raise NodeError(f"the home of {wanted.name}, {home}, is no directory; make it, or choose another admin.user")
+    elif reason := there.others(uid, gid):
+        raise NodeError(f"{home}, the home of {wanted.name}, {reason}; correct that, or {way_out}")
 
 
 def observe(wanted: Wanted) -> Observed:
     """Look at this host."""
     passwd = Table.parse("passwd", decode(read_bytes(PASSWD) or b""))
     fields = passwd.get(wanted.name)
+    home = wanted.home if fields is None else fields[5]
+    # a file server that is away is not asked: a home in there is refused for that alone
+    local = home.startswith("/") and not below(home, wanted.homes)
+    above, there = (_above(home), _place(home, os.lstat)) if local else ((), None)
     if fields is None:
-        return Observed(elsewhere=system_lookup(wanted.name) is not None, holder=name_of(wanted.uid))
-    return Observed(number(fields[2]), fields[5], keys=_keys(fields[5]))
+        elsewhere = system_lookup(wanted.name) is not None
+        return Observed(elsewhere=elsewhere, holder=name_of(wanted.uid), above=above, there=there)
+    keys = _keys(home) if local else None
+    uid, gid = number(fields[2]), number(fields[3])
+    return Observed(uid, home, keys=keys, gid=gid, comment=fields[4], above=above, there=there)
+
+
+def _above(home: str) -> tuple[Place, ...]:
+    """The directories that exist above a path, as it is written and where links lead."""
+    paths = []
+    for path in dict.fromkeys((os.path.normpath(home), os.path.realpath(home))):
+        while path != "/":
+            path = os.path.dirname(path)
+            paths.append(path)
+    found = (_place(path, os.stat) for path in dict.fromkeys(paths))
+    return tuple(place for place in found if place is not None)
+
+
+def _place(path: str, look: Callable[[str], os.stat_result]) -> Place | None:
+    try:
+        facts = look(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Place(path, facts.st_uid, facts.st_gid, facts.st_mode)
 
 
 def _keys(home: str) -> bytes | None:
@@ -122,7 +212,7 @@ def execute(plan: Plan, wanted: Wanted) -> None:
         with open_root():
             # `*` is no password, and unlike `!` no lock: a locked account gets no login by key where PAM is off
             options = ("--system", "--user-group", "--create-home", "--shell", "/bin/bash", "--password", "*")
-            words = ("--uid", str(wanted.uid), "--home-dir", wanted.home, "--comment", "gpuadmin", wanted.name)
+            words = ("--uid", str(wanted.uid), "--home-dir", wanted.home, "--comment", COMMENT, wanted.name)
             run(("useradd", *options, *words), what=f"the account {wanted.name} could not be made")
     if plan.key:
         account = system_lookup(wanted.name)

@@ -17,7 +17,7 @@ from ..btrfs import PLACEHOLDER_INODE, open_directory
 from ..budget import Budget
 from ..descend import Entry, identity, walk
 from ..errors import NodeError
-from .home_manifest import enter
+from .home_reader import enter
 
 Owner = Callable[[int], int]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME

@@ -5,7 +5,7 @@ targets, extended attributes and contents; it does not cover inode numbers, time
 copy can have. Nested subvolumes count as the directories that they look like.
 
 Sets of format 1 have other checksums of contents (``extents.old_digest``), and none of attributes of what is neither
-file nor directory; ``form`` says which are wanted.
+file nor directory; home_reader's ``form`` says which are wanted.
 """
 
 from __future__ import annotations
@@ -14,26 +14,15 @@ import gzip
 import hashlib
 import json
 import os
-import stat
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import extents
-from ..attributes import attribute_names
-from ..btrfs import PLACEHOLDER_INODE, is_placeholder, open_directory
-from ..budget import Budget
-from ..descend import Entry, same_file_system, walk
 from ..errors import NodeError
 
 FORM = 2
 _LONGEST = 1 << 24  # characters of a line: two paths of budget.PATH, escaped
-_KINDS = {
-    stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l", stat.S_IFIFO: "p", stat.S_IFSOCK: "s", stat.S_IFCHR: "c",
-    stat.S_IFBLK: "b",
-}  # fmt: skip
-Owner = Callable[[int], int]
 
 
 @dataclass(frozen=True)
@@ -89,203 +78,6 @@ def read(path: str) -> Iterator[Line]:
                 yield Line(*json.loads(text))
     except (EOFError, ValueError, TypeError, OSError, zlib.error) as error:
         raise NodeError(f"{path} cannot be read: {error}") from error
-
-
-def _order(path: str) -> tuple[bytes, ...]:
-    """Where a path comes in the walk."""
-    return tuple(os.fsencode(path).split(b"/"))
-
-
-class _Earlier:
-    """What an earlier manifest says, asked in the order of the walk: neither of the two has to fit into memory."""
-
-    def __init__(self, found: Iterator[Line]) -> None:
-        self._found = found
-        self._next: Line | None = None
-        self._done = False
-
-    def content(self, path: str, facts: os.stat_result) -> str | None:
-        """The checksum of a file that has not changed: nothing changes a file without changing its ctime."""
-        wanted = _order(path)
-        while not self._done and (self._next is None or _order(self._next.path) < wanted):
-            try:
-                self._next = next(self._found, None)
-            except NodeError:  # damaged, which is no reason to have no backup from now on: the rest is read
-                self._next = None
-            self._done = self._next is None
-        line = self._next
-        if line is None or line.path != path or not line.content.startswith("e"):  # one of format 1 has no 'e'
-            return None
-        now = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-        return line.content if (line.inode, line.size, line.mtime, line.ctime) == now else None
-
-
-class Reader:
-    """Turns entries into lines; knows which inodes it has seen, and what an earlier manifest says of them."""
-
-    def __init__(
-        self,
-        owner: Owner = lambda one: one,
-        earlier: Iterator[Line] | None = None,
-        budget: Budget | None = None,
-        form: int = FORM,
-        links: bool = True,
-        live: str | None = None,
-    ) -> None:
-        """``links``: whether a further name of a file is a link to the first one, or a file as well."""
-        self._links = links
-        self.owner = owner
-        self.budget = budget or Budget()
-        self._form = form
-        self._earlier = _Earlier(iter(()) if earlier is None else earlier)
-        self._first: dict[tuple[int, int], str] = {}
-        self._live = live
-
-    def lacks(self, path: str) -> bool:
-        """Whether a subvolume is missing in the backup that is made. One that was made before has its manifest."""
-        if self._live is None:
-            return False
-        handle = open_directory(self._live)
-        try:
-            return not is_placeholder(path, handle)
-        finally:
-            os.close(handle)
-
-    def line(self, entry: Entry, path: str) -> Line:
-        facts = entry.facts
-        kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "?")
-        mode, uid, gid = stat.S_IMODE(facts.st_mode), self.owner(facts.st_uid), self.owner(facts.st_gid)
-        if kind == "l":
-            return Line(path, kind, 0, uid, gid, link=os.fsdecode(os.readlink(entry.name, dir_fd=entry.at)))
-        if kind not in "fd":
-            size = facts.st_rdev if kind in "cb" else 0
-            return Line(path, kind, mode, uid, gid, size, attributes=self._special(entry))
-        if kind == "f" and facts.st_nlink > 1 and self._links:
-            key = (facts.st_dev, facts.st_ino)
-            if key not in self._first:
-                self.budget.hold(os.fsencode(path) * 4)  # it is kept as text of up to four bytes a letter
-            first = self._first.setdefault(key, path)
-            if first != path:
-                return Line(path, "h", mode, uid, gid, link=first, inode=facts.st_ino)
-        handle = os.open(
-            entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME, dir_fd=entry.at
-        )
-        try:
-            attributes = self._attributes(handle)
-            if kind == "d":
-                return Line(path, kind, mode, uid, gid, attributes=attributes)
-            content = self._earlier.content(path, facts) or self._content(handle, facts.st_size)
-        finally:
-            os.close(handle)
-        return Line(path, kind, mode, uid, gid, facts.st_size, facts.st_mtime_ns, content, "", attributes,
-                    facts.st_ino, facts.st_ctime_ns)  # fmt: skip
-
-    def top(self, handle: int, path: str) -> Line:
-        facts = os.fstat(handle)
-        return Line(path, "d", stat.S_IMODE(facts.st_mode), self.owner(facts.st_uid), self.owner(facts.st_gid),
-                    attributes=self._attributes(handle))  # fmt: skip
-
-    def _content(self, handle: int, size: int) -> str:
-        return (extents.old_digest if self._form == 1 else extents.digest)(handle, size, self.budget)
-
-    def _special(self, entry: Entry) -> str:
-        """Attributes of what must not be opened, by way of a handle that opens nothing."""
-        if self._form == 1:
-            return ""
-        handle = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.at)
-        try:
-            return _attributes(f"/proc/self/fd/{handle}")
-        finally:
-            os.close(handle)
-
-    def _attributes(self, handle: int) -> str:
-        try:
-            return _attributes(handle)
-        except OSError:
-            if self._form != 1:
-                raise
-            return ""
-
-
-def _attributes(of: int | str) -> str:
-    """A checksum of the extended attributes; empty where there are none."""
-    names = attribute_names(of)
-    digest = hashlib.sha256()
-    for name in names:
-        value = os.getxattr(of, name)
-        digest.update(os.fsencode(name) + b"\0" + str(len(value)).encode() + b"\0" + value)
-    return digest.hexdigest()[:32] if names else ""
-
-
-def lines(
-    top: str | int,
-    nested: Mapping[str, str] | None = None,
-    *,
-    owner: Owner = lambda one: one,
-    earlier: Iterator[Line] | None = None,
-    budget: Budget | None = None,
-    form: int = FORM,
-    live: str | None = None,
-) -> Iterator[Line]:
-    """The lines of everything below the directory ``top`` (a path, or open), after one for it itself (path ``.``).
-
-    ``nested``: path below ``top`` → where the snapshot of the subvolume that was there lies. ``live``: the home that a
-    backup is being made of: a subvolume in it that is not among them is an error, because it would be missing in the
-    backup. Where there is an empty directory in its place in the home itself, nothing is missing, and it has no line.
-    ``owner`` translates ids.
-    """
-    reader = Reader(owner, earlier, budget, form, live=live)
-    rest = dict(nested or {})
-    handle = os.dup(top) if isinstance(top, int) else open_directory(top)
-    try:
-        yield reader.top(handle, ".")
-        yield from _below(handle, "", rest, reader)
-    finally:
-        os.close(handle)
-
-
-def single(at: int, name: bytes, path: str, reader: Reader) -> Line:
-    """The line of one entry of an open directory, by itself."""
-    return reader.line(Entry(name, name, at, os.stat(name, dir_fd=at, follow_symlinks=False)), path)
-
-
-def _below(top: int, prefix: str, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
-    for entry in walk(top, enter, budget=reader.budget):
-        path = prefix + os.fsdecode(entry.path)
-        yield from _subvolumes(prefix, path, rest, reader)
-        if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-            if path in rest:
-                yield from _subvolume(path, rest, reader)
-            elif reader.lacks(path):
-                raise NodeError(f"{path!r} is a subvolume of its own that this backup does not hold")
-        else:
-            yield reader.line(entry, path)
-    yield from _subvolumes(prefix, None, rest, reader)
-
-
-def _subvolumes(prefix: str, before: str | None, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
-    """Nested subvolumes that come before a path: btrfs send leaves their empty directories out, so a copy has none."""
-    while rest:
-        own = [path for path in rest if path.startswith(prefix) and (before is None or _order(path) < _order(before))]
-        if not own:
-            return
-        yield from _subvolume(min(own, key=_order), rest, reader)
-
-
-def _subvolume(path: str, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
-    handle = open_directory(rest.pop(path))
-    try:
-        yield reader.top(handle, path)
-        yield from _below(handle, path + "/", rest, reader)
-    finally:
-        os.close(handle)
-
-
-def enter(entry: Entry, parent: os.stat_result) -> bool:
-    """Whether a walk through a snapshot enters a directory. Raises NodeError where it would leave the file system."""
-    if entry.facts.st_dev != parent.st_dev and entry.facts.st_ino != PLACEHOLDER_INODE:
-        raise NodeError(f"{os.fsdecode(entry.path)!r} is on another file system")
-    return same_file_system(entry, parent)
 
 
 def total(found: Iterator[Line], write: Callable[[str], object] = lambda text: None) -> Total:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,13 +16,12 @@ from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
 from ..text import counted
-from . import home_manifest
+from . import home_manifest, home_reader
 from .backup_set import (
     LOCK,
     NAME,
     UNFINISHED,
     Backup,
-    Home,
     changed,
     check_directory,
     complete,
@@ -39,11 +36,9 @@ from .backup_set import (
     unfinished,
 )
 from .each import Failed, each
+from .snapshots import snapshots
 from .verifying import Limits, Task, verify_home
 
-NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
-SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
-TICK = 10**9  # nanoseconds; more than the clock that files have their times from lags behind
 RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
 
 
@@ -156,85 +151,9 @@ def _begin(request: Request, holder: str, path: str) -> Backup:
     make_directory(path, 0o700, os.geteuid(), os.getegid())
     for part in ("nested", "manifest"):
         make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
-    backup = _snapshots(request, holder, path)
+    backup = snapshots(request.root, holder, path, request.name)
     store(backup, UNFINISHED)
     return backup
-
-
-def _snapshots(request: Request, holder: str, path: str) -> Backup:
-    inside = os.path.relpath(request.root, holder)
-    problems = trash.problems(request.root)
-    begun = time.time_ns() - TICK
-    source = btrfs.open_directory(holder)
-    try:
-        btrfs.snapshot(source, os.path.join(path, "homes"))
-        nested = _nested(source, inside, path, problems)
-    finally:
-        os.close(source)
-    backup = Backup(request.name, path, now(), request.root, inside, {}, begun=begun)
-    found: dict[str, Home] = {}
-    top = os.path.normpath(os.path.join(path, "homes", inside))
-    for name, entry in sorted(directories.scan(top).items()):
-        if name.startswith(".") or name in problems:
-            continue
-        if home_owner(name) is None or entry.kind != "directory":
-            problems[quoted(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
-            continue
-        own = nested.get(name, {})
-        try:
-            facts = os.lstat(os.path.join(path, own[""]) if "" in own else os.path.join(top, name))
-            volume = btrfs.subvolume(os.path.join(request.root, name)) if "" in own else None
-        except OSError as error:
-            problems[name] = f"was changed while it was looked at: {error.strerror}"
-            continue
-        found[name] = Home(facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own)
-    return replace(backup, homes=found, problems=problems)
-
-
-def _key(name: str) -> str:
-    """What a home is called in ``problems``: by its name, if it is one."""
-    return name if home_owner(name) else quoted(name)
-
-
-def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Snapshots of the subvolumes in homes: home → path in it → path in the set.
-
-    One that cannot be made is its home's problem.
-    """
-    made: dict[str, dict[str, str]] = {}
-    count: dict[str, int] = {}
-    length: dict[str, int] = {}
-
-    def wanted(relative: str) -> bool:
-        name = os.path.relpath(relative, inside).partition("/")[0]
-        if name.startswith("."):  # beside the homes, or what is being wiped
-            return False
-        count[name] = count.get(name, 0) + 1
-        if count[name] > SUBVOLUMES:
-            problems[_key(name)] = f"holds more than {SUBVOLUMES} subvolumes"
-            return False
-        if length.get(name, 0) + len(os.fsencode(relative)) > NAMES:
-            problems[_key(name)] = f"holds subvolumes at paths of more than {NAMES} bytes together"
-            return False
-        length[name] = length.get(name, 0) + len(os.fsencode(relative))
-        return True
-
-    for number, relative in enumerate(btrfs.nested(holder, wanted)):
-        name, _, rest = os.path.relpath(relative, inside).partition("/")
-        where = f"nested/{number}"
-        try:
-            source = btrfs.open_deep(relative, holder)
-            try:
-                btrfs.snapshot(source, os.path.join(path, where))
-            finally:
-                os.close(source)
-        except (NodeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            problems[_key(name)] = f"holds a subvolume that cannot be saved: {error}"
-            continue
-        made.setdefault(name, {})[rest] = where
-    return made
 
 
 def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
@@ -256,7 +175,7 @@ def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total:
     earlier = _earlier(request, name, backup.homes[name].uid)
     with open(backup.manifest(name), "wb") as file:
         with gzip.open(file, "wt", compresslevel=1, encoding="ascii") as stream:
-            lines = home_manifest.lines(
+            lines = home_reader.lines(
                 top, nested, earlier=earlier, budget=request.limits.budget(), form=backup.format,
                 live=os.path.join(request.root, name),
             )  # fmt: skip

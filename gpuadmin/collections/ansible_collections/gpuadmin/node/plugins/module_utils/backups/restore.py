@@ -20,7 +20,7 @@ from ..errors import NodeError
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import packing
 from ..purge import purge
-from . import backup_set, home_manifest
+from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier
 from .renaming import rename_new
@@ -217,9 +217,7 @@ def _copy(request: Request, backup: Backup, plan: Plan, place: int) -> home_mani
             os.close(at)
 
 
-def _copy_to(
-    source: Entry, nested: dict[str, str], place: int, at: int, name: bytes, owner: home_manifest.Owner
-) -> None:
+def _copy_to(source: Entry, nested: dict[str, str], place: int, at: int, name: bytes, owner: home_reader.Owner) -> None:
     links = btrfs.open_directory("links", place)
     try:
         copier = Copier(links, unlimited(), owner)
@@ -282,12 +280,12 @@ def _verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) 
 
     def there() -> Iterator[home_manifest.Line]:
         if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-            reader = home_manifest.Reader(budget=unlimited(), form=backup.format)
-            yield home_manifest.single(at, name, ".", reader)
+            reader = home_reader.Reader(budget=unlimited(), form=backup.format)
+            yield home_reader.single(at, name, ".", reader)
             return
         handle = btrfs.open_directory(name, at)
         try:
-            yield from home_manifest.lines(handle, budget=unlimited(), form=backup.format)
+            yield from home_reader.lines(handle, budget=unlimited(), form=backup.format)
         finally:
             os.close(handle)
 

@@ -10,7 +10,7 @@ from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..homes import directories
 from ..text import counted, size_words
-from . import backup_set, home_manifest, transfer
+from . import backup_set, home_reader, transfer
 from .backup_set import Backup
 
 RESTORING = ".gpuadmin-restoring"
@@ -168,7 +168,7 @@ def owners(request: Request, old: int) -> Mapping[int, int]:
     return {} if request.uid in (None, old) else {old: int(str(request.uid))}
 
 
-def translated(request: Request, old: int) -> home_manifest.Owner:
+def translated(request: Request, old: int) -> home_reader.Owner:
     """Ids as they are to be: the person's own, and subordinate ones by their place.
 
     There is no way back: a file of the backup may have the new id already.

@@ -20,10 +20,11 @@ from ..budget import ENTRIES, SECONDS, Budget, OverBudget
 from ..descend import Entry, identity
 from ..errors import NodeError
 from ..purge import purge
-from . import backup_set, home_manifest
+from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier
-from .home_manifest import Line, Reader
+from .home_manifest import Line
+from .home_reader import Reader
 
 SCRATCH = ".gpuadmin-verify-"
 
@@ -93,7 +94,7 @@ def _read(task: Task, budget: Budget) -> list[str]:
         return ["its manifest is not the one that was recorded"]
 
     def there() -> Iterator[Line]:
-        return home_manifest.lines(top, nested, budget=budget, form=backup.format)
+        return home_reader.lines(top, nested, budget=budget, form=backup.format)
 
     if home_manifest.total(there()).checksum == home.checksum:
         return []
@@ -169,11 +170,11 @@ def _restore(task: Task, place: int, budget: Budget) -> list[str]:
         os.close(links)
     copy = btrfs.open_directory("copy", place)
     try:
-        found = home_manifest.lines(copy, budget=budget.again(), form=backup.format)
+        found = home_reader.lines(copy, budget=budget.again(), form=backup.format)
         if home_manifest.total(found).checksum == backup.homes[name].checksum:
             return []
         return home_manifest.compare(
-            home_manifest.read(backup.manifest(name)), home_manifest.lines(copy, form=backup.format)
+            home_manifest.read(backup.manifest(name)), home_reader.lines(copy, form=backup.format)
         ) or ["differs"]
     finally:
         os.close(copy)
@@ -244,7 +245,7 @@ def _one(line: Line, top: str, nested: dict[str, str], links: int, copy: int, bu
                 (copier.directory if line.kind == "d" else copier.entry)(entry, there, name)
             finally:
                 os.close(handle)
-            return home_manifest.single(there, name, line.path, Reader(budget=budget, form=form, links=False))
+            return home_reader.single(there, name, line.path, Reader(budget=budget, form=form, links=False))
         finally:
             os.close(there)
     finally:

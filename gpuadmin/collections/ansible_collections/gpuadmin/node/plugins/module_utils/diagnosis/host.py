@@ -10,9 +10,7 @@ from typing import Any
 
 from .. import status
 from ..images import root_facts
-from ..images.places import Places
 from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
-from ..paths import RUN
 from ..run import run_command
 from ..unit import logged
 from .subject import Subject, numbers, read_small, short
@@ -102,7 +100,7 @@ def reboot(subject: Subject) -> dict[str, Any]:
 
 def image(subject: Subject) -> dict[str, Any] | None:
     """What this node runs and boots next; None where it has no images."""
-    return status.image(Places(top=f"{RUN}/look")) if subject.node else None
+    return status.image() if subject.node else None
 
 
 def gpus(subject: Subject) -> list[str]:

@@ -41,7 +41,7 @@ def apart(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: st
     Raises HungError after ``seconds``, or when an earlier one still hangs; NodeError with what it raised.
     """
     end = time.monotonic() + seconds
-    guard = _taken(lock, end, seconds)
+    guard = taken(lock, end, seconds)
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
@@ -56,18 +56,18 @@ def apart(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: st
         os.close(reader)
     if data is None:
         os.kill(child, signal.SIGKILL)
-        if _gone(child):
+        if gone(child):
             raise HungError(f"the GPU driver did not answer in {seconds:g} s")
         raise HungError(
             f"the GPU driver did not answer in {seconds:g} s, and process {child}, which asked it, cannot be ended: "
             "reboot the node",
             child,
         )
-    _gone(child)  # the driver may keep it for ever as it ends; that is not waited for
-    return _parsed(data)
+    gone(child)  # the driver may keep it for ever as it ends; that is not waited for
+    return parsed(data)
 
 
-def _taken(path: str, end: float, seconds: float) -> int:
+def taken(path: str, end: float, seconds: float) -> int:
     """The lock, as a descriptor that the process inherits: it holds it for as long as it is there."""
     lock_directory(os.path.dirname(path))
     handle = open_lock(path)
@@ -84,31 +84,41 @@ def _taken(path: str, end: float, seconds: float) -> int:
             time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
 
 
+def detach(*kept: int) -> None:
+    """In the process: nothing of whoever started it, but these descriptors."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed the others
+
+
+def outcome_of(function: Callable[[], Mapping[str, Any]]) -> bytes:
+    """What a function returns, or why it does not, as JSON."""
+    try:
+        outcome: dict[str, Any] = {"result": function()}
+    except (NodeError, OSError) as error:
+        outcome = {"error": str(error)}
+    except Exception as error:  # whatever a driver's answer made of it is this look's problem
+        outcome = {"error": f"{type(error).__name__}: {error}"}
+    return json.dumps(outcome).encode()
+
+
 def _answer(function: Callable[[], Mapping[str, Any]], writer: int, guard: int, seconds: float) -> None:
     """The process: it ends itself, too, should nobody be there any more to end it."""
     try:
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
+        detach(writer, guard)
         signal.alarm(int(seconds) + 2)
         resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
-        null = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(null, standard)
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2 and int(name) not in (writer, guard):
-                try:
-                    os.close(int(name))
-                except OSError:
-                    pass  # the one that listed the others
-        try:
-            outcome: dict[str, Any] = {"result": function()}
-        except (NodeError, OSError) as error:
-            outcome = {"error": str(error)}
-        except Exception as error:  # whatever a driver's answer made of it is this look's problem
-            outcome = {"error": f"{type(error).__name__}: {error}"}
         with os.fdopen(writer, "wb") as stream:
-            stream.write(json.dumps(outcome).encode())
+            stream.write(outcome_of(function))
     finally:
         os._exit(0)
 
@@ -126,7 +136,8 @@ def _collected(reader: int, end: float) -> bytes | None:
         parts.append(part)
 
 
-def _gone(child: int) -> bool:
+def gone(child: int) -> bool:
+    """Whether a child has ended, or does within a second."""
     end = time.monotonic() + _END_SECONDS
     while True:
         try:
@@ -139,7 +150,8 @@ def _gone(child: int) -> bool:
         time.sleep(0.01)  # asked again: waitpid(2) that waits has no deadline
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def parsed(data: bytes) -> dict[str, Any]:
+    """What outcome_of() made. Raises NodeError with what was raised there."""
     try:
         outcome = json.loads(data)
     except ValueError:

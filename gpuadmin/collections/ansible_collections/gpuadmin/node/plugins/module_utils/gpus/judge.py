@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import xid
+from . import cdi, xid
 from .look import Seen
 
 
@@ -105,6 +105,8 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
     for entry in seen.xids or ():
         if entry["xid"] in xid.WORSE:
             yield f"{entry['address']}: Xid {entry['xid']} ({xid.WORSE[int(entry['xid'])]})"
+    if seen.problem is None:  # otherwise it is not known which of them answer
+        yield from cdi.wrong(seen.containers, seen.gpus)
 
 
 def _name(gpu: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import NodeError
 from . import driver as drivers
-from . import nvml, pci, xid
+from . import cdi, nvml, pci, xid
 from .apart import LOCK, apart
 
 SECONDS = 20.0  # without nvidia-persistenced the driver wakes every GPU first, which takes seconds for each
@@ -37,7 +37,7 @@ class Places:
 class Seen:
     """``nvml``: what nvml.read returns, or None; ``problem``: why there is none, where somebody was to be asked.
 
-    ``xids``: what xid.read returns; None where the kernel's log may not be read.
+    ``xids``: what xid.read returns; None where the kernel's log may not be read. ``containers``: what cdi.look returns.
     """
 
     devices: Sequence[pci.Device]
@@ -46,6 +46,7 @@ class Seen:
     problem: str | None = None
     xids: Sequence[Mapping[str, Any]] | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
+    containers: cdi.Spec | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -88,4 +89,5 @@ def look(places: Places | None = None, *, seconds: float = SECONDS) -> Seen:
         xids = xid.read(where.log)
     except OSError as error:
         unknown["xids"] = f"{where.log} cannot be read: {error.strerror}"
-    return Seen(devices, driver, found, problem, xids, unknown)
+    containers = cdi.look(where.root)
+    return Seen(devices, driver, found, problem, xids, unknown, containers)

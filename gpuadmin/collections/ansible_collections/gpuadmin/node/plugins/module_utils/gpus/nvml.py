@@ -12,6 +12,8 @@ MOST_GPUS = 64
 MOST_PROCESSES = 1024  # of one GPU and kind
 NO_INSTANCE = 0xFFFFFFFF  # nvml.h: the process is in no MIG device
 NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
+#: nvml.h: nvmlClockType_t, in its order.
+CLOCKS = ("graphics", "sm", "memory", "video")
 #: nvml.h: nvmlClocksEventReason…, those that slow a GPU down against its owner's will.
 SLOWED = {0x04: "power cap", 0x08: "hardware", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 
@@ -19,12 +21,22 @@ SLOWED = {0x04: "power cap", 0x08: "hardware", 0x20: "heat", 0x40: "heat (hardwa
 def read(path: str = "libnvidia-ml.so.1") -> dict[str, Any]:
     """Versions and ``gpus``. A GPU that does not answer says why in ``problem``; the others are read.
 
-    Bytes, degrees Celsius, watts, per cent. A value is None where the GPU has no such thing (its key is in ``lacks``)
-    or does not say (``unknown``: key → NVML's error). Raises NvmlError where the driver answers nothing at all, OSError
-    where there is no library.
+    Bytes, degrees Celsius, watts, per cent, megahertz. A value is None where the GPU has no such thing (its key is in
+    ``lacks``) or does not say (``unknown``: key → NVML's error). Raises NvmlError where the driver answers nothing at
+    all, OSError where there is no library.
     """
+    return read_from(opened(path))
+
+
+def opened(path: str) -> Library:
+    """The library, ready to be asked again and again. Raises NvmlError, OSError."""
     library = Library(path)
     library.call("nvmlInit_v2")
+    return library
+
+
+def read_from(library: Library) -> dict[str, Any]:
+    """As ``read``, of a library that is open already."""
     cuda = _maybe(lambda: library.number("nvmlSystemGetCudaDriverVersion_v2", kind=c_int))
     found = {
         "driver": _maybe(lambda: library.text("nvmlSystemGetDriverVersion")),
@@ -37,6 +49,8 @@ def read(path: str = "libnvidia-ml.so.1") -> dict[str, Any]:
         for gpu in found["gpus"]:
             gpu["processes"] = []
             gpu["unknown"]["processes"] = f"driver {found['driver']} mixes them up"
+            for mig in gpu["mig_devices"]:
+                mig["processes"] = None
     # no nvmlShutdown: the process ends
     return found
 
@@ -116,6 +130,7 @@ def _fill(library: Library, handle: c_void_p, entry: _Entry) -> None:
     entry.put("temperature", lambda: library.number("nvmlDeviceGetTemperature", handle, c_int(0)))
     entry.put("power", lambda: library.number("nvmlDeviceGetPowerUsage", handle) / 1000)
     entry.put("power_limit", lambda: library.number("nvmlDeviceGetEnforcedPowerLimit", handle) / 1000)
+    entry.put("clocks", lambda: _clocks(library, handle))
     entry.put("slowed", lambda: _slowed(library, handle))
     entry.put("persistence", lambda: bool(library.number("nvmlDeviceGetPersistenceMode", handle)))
     entry.put("processes", lambda: _processes(library, handle))
@@ -133,6 +148,12 @@ def _slowed(library: Library, handle: c_void_p) -> list[str]:
     # the name that libraries before 535 have, and later ones still
     reasons = library.number("nvmlDeviceGetCurrentClocksThrottleReasons", handle, kind=c_ulonglong)
     return [what for bit, what in SLOWED.items() if reasons & bit]
+
+
+def _clocks(library: Library, handle: c_void_p) -> dict[str, int]:
+    """Megahertz, by kind."""
+    kinds = enumerate(CLOCKS)
+    return {name: library.number("nvmlDeviceGetClockInfo", handle, c_int(kind)) for kind, name in kinds}
 
 
 def _processes(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
@@ -172,4 +193,7 @@ def _mig_device(library: Library, mig: c_void_p, index: int) -> dict[str, Any]:
     entry.put("name", lambda: library.text("nvmlDeviceGetName", mig))
     entry.put("memory memory_used", lambda: library.memory(mig))
     entry.put("gpu_instance", lambda: library.number("nvmlDeviceGetGpuInstanceId", mig))
+    entry.put("compute_instance", lambda: library.number("nvmlDeviceGetComputeInstanceId", mig))
+    # those of the whole GPU are for the privileged alone
+    entry.put("processes", lambda: _processes(library, mig))
     return entry.found

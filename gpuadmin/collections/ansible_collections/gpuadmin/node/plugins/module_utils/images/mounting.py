@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ..errors import NodeError
-from ..mounts import mounted_on, parse_mountinfo, read_mountinfo
+from ..mounts import keep_own, mounted_on, parse_mountinfo, read_mountinfo
 from ..run import run, run_command
 from .places import ImageSettings, Places
 
@@ -16,6 +17,9 @@ from .places import ImageSettings, Places
 def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> Iterator[None]:
     """The top level, and the store (``ro``, ``rw`` or None) for the block."""
     done = []
+    if places.own:
+        keep_own()
+        _clear_looks(os.path.dirname(places.top))
     try:
         if not os.path.ismount(places.top):
             os.makedirs(places.top, mode=0o700, exist_ok=True)
@@ -36,6 +40,14 @@ def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> It
         for path in reversed(done):
             run_command(("umount", "-l", path))
             with suppress(OSError):  # still mounted: it is left as it is
+                os.rmdir(path)
+
+
+def _clear_looks(run_directory: str) -> None:
+    """Remove the empty directories of looks that were killed."""
+    for path in glob.glob(os.path.join(glob.escape(run_directory), "look-*")):
+        if not os.path.exists(f"/proc/{path.rpartition('-')[2]}"):
+            with suppress(OSError):  # another look removes it, too
                 os.rmdir(path)
 
 

@@ -35,7 +35,10 @@ class Running:
 
 @dataclass(frozen=True)
 class Places:
-    """Paths on a node. Tests put them elsewhere and say which root "runs"."""
+    """Paths on a node. Tests put them elsewhere and say which root "runs".
+
+    ``own``: what is mounted there is for this process alone, and ends with it.
+    """
 
     top: str = f"{RUN}/top"
     root: str = "/"
@@ -47,6 +50,7 @@ class Places:
     early_deadline: str = "/run/gpuadmin-trial.pid"
     running: Running | None = None
     boot_id: str | None = None
+    own: bool = False
 
     def in_top(self, *parts: str) -> str:
         return os.path.join(self.top, *parts)
@@ -57,8 +61,8 @@ class Places:
 
 def looking() -> Places:
     """The places for a process that only looks: it mounts the disk for itself, so that no other look, which ends
-    first and unmounts, leaves it an empty directory."""
-    return Places(top=f"{RUN}/look-{os.getpid()}")
+    first, leaves it an empty directory, and nothing stays mounted where it is killed."""
+    return Places(top=f"{RUN}/look-{os.getpid()}", own=True)
 
 
 @dataclass(frozen=True)

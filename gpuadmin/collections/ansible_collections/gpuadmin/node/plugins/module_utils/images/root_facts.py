@@ -7,7 +7,7 @@ import re
 
 from ..errors import NodeError
 from ..gpus import pci
-from ..run import run
+from ..run import LOOKING, run
 
 #: Reboots a trial that is not confirmed in time, from before the root is mounted (role btrfs_root).
 EARLY = "etc/initramfs-tools/scripts/init-top/gpuadmin-trial"
@@ -86,7 +86,7 @@ def send_version() -> int:
 def failed_units() -> list[str]:
     if not os.path.isdir("/run/systemd/system"):
         return []
-    units = run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
+    units = run(("systemctl", "list-units", "--failed", "--plain", "--no-legend"), seconds=LOOKING)
     return sorted(line.split()[0] for line in units.splitlines() if line.split())
 
 

@@ -7,7 +7,7 @@ import os
 import re
 
 from ..lookup import name_of
-from ..run import run
+from ..run import LOOKING, run
 
 #: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
 GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w\d+)")
@@ -18,7 +18,8 @@ NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
 def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
     """Names of people with a session (loginctl), without system accounts. NodeError where that cannot be asked."""
     if text is None:
-        text = run(("loginctl", "list-sessions", "--no-legend"), what="it is not known who is logged in")
+        command = ("loginctl", "list-sessions", "--no-legend")
+        text = run(command, what="it is not known who is logged in", seconds=LOOKING)
     names = set()
     for line in text.splitlines():
         columns = line.split()

@@ -15,7 +15,7 @@ OTHERS = "(others)"
 
 #: States of gpuadmin_gpu_driver_state: exactly one of them is 1.
 DRIVER_STATES = {
-    "none": "the bus has no GPU, and no driver is loaded",
+    "none": "the bus has none of NVIDIA's GPUs, and no driver is loaded",
     "missing": "the bus has NVIDIA's GPUs, and module or library of the driver are not there",
     "broken": "the driver is there and answers nothing: hung, of two versions, or with an error",
     "ok": "the driver answers",
@@ -25,7 +25,6 @@ SOURCES = {
     "bus": "sampler: the PCI bus and the driver's files",
     "nvml": "sampler: the driver, by NVML",
     "processes": "mapper: which processes hold GPUs, and whose they are",
-    "containers": "mapper: people's Docker daemons that were asked for names of containers",
     "people": "mapper: what the kernel counts of each person (cgroup v2)",
     "xids": "mapper: the kernel's log",
     "counters": "mapper: the file in which counters survive a restart",
@@ -44,60 +43,179 @@ class Metric:
 
 METRICS = (
     # GPUs, by the sampler
-    Metric("gpuadmin_gpus_expected", GAUGE, (), "GPUs that the inventory says this node has; absent where it says nothing."),
-    Metric("gpuadmin_gpus_on_bus", GAUGE, (), "GPUs on the PCI bus."),
-    Metric("gpuadmin_gpus_answering", GAUGE, (), "GPUs that answer through the driver."),
-    Metric("gpuadmin_gpu_driver_state", GAUGE, ("state",), "1 for the state that the driver is in, 0 for the others."),
-    Metric("gpuadmin_gpu_driver_info", GAUGE, ("driver", "nvml", "cuda"), "Versions of the driver; always 1."),
-    Metric("gpuadmin_gpu_info", GAUGE, ("uuid", "index", "minor", "address", "name", "mig"),
-           "A GPU that answers; always 1. The label mig is true where it is divided: only its MIG devices can be used then."),
-    Metric("gpuadmin_gpu_silent", GAUGE, ("index", "problem"), "A GPU that the driver counts and that does not answer; always 1."),
-    Metric("gpuadmin_gpu_utilization_ratio", GAUGE, ("uuid",), "Part of the last sample in which something ran; absent for a divided GPU."),
-    Metric("gpuadmin_gpu_memory_busy_ratio", GAUGE, ("uuid",), "Part of the last sample in which memory was read or written."),
-    Metric("gpuadmin_gpu_memory_size_bytes", GAUGE, ("uuid",), "Memory that the GPU has."),
-    Metric("gpuadmin_gpu_memory_used_bytes", GAUGE, ("uuid",), "Memory in use, without what the driver keeps for itself."),
-    Metric("gpuadmin_gpu_power_watts", GAUGE, ("uuid",), "Power that the GPU draws."),
-    Metric("gpuadmin_gpu_power_limit_watts", GAUGE, ("uuid",), "Power at which the GPU is slowed down."),
-    Metric("gpuadmin_gpu_temperature_celsius", GAUGE, ("uuid",), "Temperature of the chip."),
-    Metric("gpuadmin_gpu_clock_hertz", GAUGE, ("uuid", "clock"), "Clock: graphics, sm, memory or video."),
-    Metric("gpuadmin_gpu_throttled", GAUGE, ("uuid", "reason"),
-           "1 while the GPU is slowed down for that reason: power_cap, hardware, heat, heat_hardware or power_brake."),
-    Metric("gpuadmin_gpu_ecc_errors_total", COUNTER, ("uuid", "type"), "Memory errors since the driver was loaded: corrected or uncorrected."),
-    Metric("gpuadmin_gpu_remapped_rows", GAUGE, ("uuid", "type"),
-           "Rows of memory that were replaced (corrected, uncorrected); pending and failed are 1 or 0."),
-    Metric("gpuadmin_gpu_pcie_lanes", GAUGE, ("uuid",), "PCIe lanes in use."),
-    Metric("gpuadmin_gpu_pcie_lanes_max", GAUGE, ("uuid",), "PCIe lanes that GPU and slot have at most."),
-    Metric("gpuadmin_mig_info", GAUGE, ("uuid", "gpu", "index", "name"), "A MIG device; gpu is the uuid of its GPU. Always 1."),
-    Metric("gpuadmin_mig_memory_size_bytes", GAUGE, ("uuid",), "Memory that the MIG device has."),
-    Metric("gpuadmin_mig_memory_used_bytes", GAUGE, ("uuid",), "Memory of the MIG device in use."),
+    Metric(
+        "gpuadmin_gpus_expected", GAUGE, (),
+        "GPUs that the inventory says this node has; absent where it says nothing.",
+    ),
+    Metric(
+        "gpuadmin_gpus_on_bus", GAUGE, (),
+        "GPUs on the PCI bus.",
+    ),
+    Metric(
+        "gpuadmin_gpus_answering", GAUGE, (),
+        "GPUs that answer through the driver.",
+    ),
+    Metric(
+        "gpuadmin_gpu_driver_state", GAUGE, ("state",),
+        "1 for the state that the driver is in, 0 for the others.",
+    ),
+    Metric(
+        "gpuadmin_gpu_driver_info", GAUGE, ("driver", "nvml", "cuda"),
+        "Versions of the driver; always 1.",
+    ),
+    Metric(
+        "gpuadmin_gpu_info", GAUGE, ("uuid", "index", "minor", "address", "name", "mig"),
+        "A GPU that answers; always 1. The label mig is true where it is divided: only its MIG devices can be "
+        "used then.",
+    ),
+    Metric(
+        "gpuadmin_gpu_silent", GAUGE, ("index", "problem"),
+        "A GPU that the driver counts and that does not answer; always 1.",
+    ),
+    Metric(
+        "gpuadmin_gpu_utilization_ratio", GAUGE, ("uuid",),
+        "Part of the last sample in which something ran; absent for a divided GPU.",
+    ),
+    Metric(
+        "gpuadmin_gpu_memory_busy_ratio", GAUGE, ("uuid",),
+        "Part of the last sample in which memory was read or written.",
+    ),
+    Metric(
+        "gpuadmin_gpu_memory_size_bytes", GAUGE, ("uuid",),
+        "Memory that the GPU has.",
+    ),
+    Metric(
+        "gpuadmin_gpu_memory_used_bytes", GAUGE, ("uuid",),
+        "Memory in use, without what the driver keeps for itself.",
+    ),
+    Metric(
+        "gpuadmin_gpu_power_watts", GAUGE, ("uuid",),
+        "Power that the GPU draws.",
+    ),
+    Metric(
+        "gpuadmin_gpu_power_limit_watts", GAUGE, ("uuid",),
+        "Power at which the GPU is slowed down.",
+    ),
+    Metric(
+        "gpuadmin_gpu_temperature_celsius", GAUGE, ("uuid",),
+        "Temperature of the chip.",
+    ),
+    Metric(
+        "gpuadmin_gpu_clock_hertz", GAUGE, ("uuid", "clock"),
+        "Clock: graphics, sm, memory or video.",
+    ),
+    Metric(
+        "gpuadmin_gpu_throttled", GAUGE, ("uuid", "reason"),
+        "1 while the GPU is slowed down for that reason: power_cap, hardware, heat, heat_hardware or "
+        "power_brake.",
+    ),
+    Metric(
+        "gpuadmin_gpu_ecc_errors_total", COUNTER, ("uuid", "type"),
+        "Memory errors since the driver was loaded: corrected or uncorrected.",
+    ),
+    Metric(
+        "gpuadmin_gpu_remapped_rows", GAUGE, ("uuid", "type"),
+        "Rows of memory that were replaced (corrected, uncorrected); pending and failed are 1 or 0.",
+    ),
+    Metric(
+        "gpuadmin_gpu_pcie_lanes", GAUGE, ("uuid",),
+        "PCIe lanes in use.",
+    ),
+    Metric(
+        "gpuadmin_gpu_pcie_lanes_max", GAUGE, ("uuid",),
+        "PCIe lanes that GPU and slot have at most.",
+    ),
+    Metric(
+        "gpuadmin_mig_info", GAUGE, ("uuid", "gpu", "index", "name"),
+        "A MIG device; gpu is the uuid of its GPU. Always 1.",
+    ),
+    Metric(
+        "gpuadmin_mig_memory_size_bytes", GAUGE, ("uuid",),
+        "Memory that the MIG device has.",
+    ),
+    Metric(
+        "gpuadmin_mig_memory_used_bytes", GAUGE, ("uuid",),
+        "Memory of the MIG device in use.",
+    ),
     # errors, holders and people, by the mapper
-    Metric("gpuadmin_gpu_xid_errors_total", COUNTER, ("address", "xid"),
-           "Errors that the driver noted in the kernel's log; address as in gpuadmin_gpu_info."),
-    Metric("gpuadmin_gpu_allocated", GAUGE, ("uuid", "user", "container"),
-           "1 where somebody holds the GPU or MIG device (uuid): by a process that the driver lists, or by one that has it open. "
-           "The container is its name, or the beginning of its id where its daemon does not say; empty outside of containers."),
-    Metric("gpuadmin_gpu_allocated_since_timestamp_seconds", GAUGE, ("uuid", "user", "container"),
-           "When the first of the processes that hold it started."),
-    Metric("gpuadmin_gpu_processes", GAUGE, ("uuid", "user", "container"),
-           "Processes that compute on it, as the driver lists them; 0: it is held, and nothing uses it."),
-    Metric("gpuadmin_gpu_process_memory_bytes", GAUGE, ("uuid", "user", "container"),
-           "GPU memory of these processes; absent where the driver does not say."),
-    Metric("gpuadmin_gpu_held_seconds_total", COUNTER, ("uuid", "user"), "Time in which somebody held it."),
-    Metric("gpuadmin_gpu_measured_seconds_total", COUNTER, ("uuid", "user"),
-           "Time of that in which it is known whether it was used; less than held where the driver did not say, and for MIG devices."),
-    Metric("gpuadmin_gpu_active_seconds_total", COUNTER, ("uuid", "user"),
-           "Time of that in which it was used. Two people on one GPU: it counts for each who has a process there."),
-    Metric("gpuadmin_user_cpu_seconds_total", COUNTER, ("user",), "Processor time of all that somebody runs; begins again with their next login."),
-    Metric("gpuadmin_user_memory_bytes", GAUGE, ("user",), "Memory of all that somebody runs, the cache of their files included."),
-    Metric("gpuadmin_user_oom_kills_total", COUNTER, ("user",), "Processes that the kernel ended because memory ran out."),
-    Metric("gpuadmin_user_tasks", GAUGE, ("user",), "Processes and threads."),
-    Metric("gpuadmin_user_io_read_bytes_total", COUNTER, ("user",), "Bytes read from this node's disks."),
-    Metric("gpuadmin_user_io_written_bytes_total", COUNTER, ("user",), "Bytes written to this node's disks."),
+    Metric(
+        "gpuadmin_gpu_xid_errors_total", COUNTER, ("address", "xid"),
+        "Errors that the driver noted in the kernel's log; address as in gpuadmin_gpu_info.",
+    ),
+    Metric(
+        "gpuadmin_gpu_allocated", GAUGE, ("uuid", "user", "container"),
+        "1 where somebody holds the GPU or MIG device (uuid): by a process that the driver lists, or by one "
+        "that has it open. The container is its name, or the beginning of its id where its daemon does not "
+        "say; empty outside of containers.",
+    ),
+    Metric(
+        "gpuadmin_gpu_allocated_since_timestamp_seconds", GAUGE, ("uuid", "user", "container"),
+        "When the first of the processes that hold it started.",
+    ),
+    Metric(
+        "gpuadmin_gpu_processes", GAUGE, ("uuid", "user", "container"),
+        "Processes that compute on it, as the driver lists them; 0: it is held, and nothing uses it.",
+    ),
+    Metric(
+        "gpuadmin_gpu_process_memory_bytes", GAUGE, ("uuid", "user", "container"),
+        "GPU memory of these processes; absent where the driver does not say.",
+    ),
+    Metric(
+        "gpuadmin_gpu_held_seconds_total", COUNTER, ("uuid", "user"),
+        "Time in which somebody held it.",
+    ),
+    Metric(
+        "gpuadmin_gpu_measured_seconds_total", COUNTER, ("uuid", "user"),
+        "Time of that in which it is known whether it was used; less than held where the driver did not say, "
+        "and for MIG devices.",
+    ),
+    Metric(
+        "gpuadmin_gpu_active_seconds_total", COUNTER, ("uuid", "user"),
+        "Time of that in which it was used. Two people on one GPU: it counts for each who has a process "
+        "there.",
+    ),
+    Metric(
+        "gpuadmin_user_cpu_seconds_total", COUNTER, ("user",),
+        "Processor time of all that somebody runs; begins again with their next login.",
+    ),
+    Metric(
+        "gpuadmin_user_memory_bytes", GAUGE, ("user",),
+        "Memory of all that somebody runs, the cache of their files included.",
+    ),
+    Metric(
+        "gpuadmin_user_oom_kills_total", COUNTER, ("user",),
+        "Processes that the kernel ended because memory ran out.",
+    ),
+    Metric(
+        "gpuadmin_user_tasks", GAUGE, ("user",),
+        "Processes and threads.",
+    ),
+    Metric(
+        "gpuadmin_user_io_read_bytes_total", COUNTER, ("user",),
+        "Bytes read from this node's disks.",
+    ),
+    Metric(
+        "gpuadmin_user_io_written_bytes_total", COUNTER, ("user",),
+        "Bytes written to this node's disks.",
+    ),
     # the collector itself
-    Metric("gpuadmin_collector_success", GAUGE, ("source",), "1 if the source answered; where it is 0 its series are absent."),
-    Metric("gpuadmin_collector_sample_timestamp_seconds", GAUGE, ("source",), "When the source was last asked with success."),
-    Metric("gpuadmin_collector_duration_seconds", GAUGE, ("source",), "How long that took."),
-    Metric("gpuadmin_collector_incomplete", GAUGE, ("user",),
-           "1 for somebody who has more processes or open files than are looked at in one pass: what they hold is known by the driver alone."),
+    Metric(
+        "gpuadmin_collector_success", GAUGE, ("source",),
+        "1 if the source answered; where it is 0 its series are absent.",
+    ),
+    Metric(
+        "gpuadmin_collector_sample_timestamp_seconds", GAUGE, ("source",),
+        "When the source was last asked with success.",
+    ),
+    Metric(
+        "gpuadmin_collector_duration_seconds", GAUGE, ("source",),
+        "How long that took.",
+    ),
+    Metric(
+        "gpuadmin_collector_incomplete", GAUGE, ("user",),
+        "1 for somebody who has more processes or open files than are looked at, or whose Docker daemon does "
+        "not answer: what they hold is then known by the driver alone, and containers by the beginning of "
+        "their ids.",
+    ),
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}

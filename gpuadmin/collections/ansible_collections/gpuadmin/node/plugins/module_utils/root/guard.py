@@ -245,7 +245,8 @@ def close_left_open(path: str = "/", *, state: str = STATE, run: str = RUN) -> s
         os.close(lock)
 
 
-def _notify(text: str) -> None:
+def notify(text: str) -> None:
+    """Tell systemd (sd_notify(3)), where it asks to be told. Raises OSError."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
@@ -283,7 +284,7 @@ def hold(path: str = "/", *, lease: float, state: str = STATE, run: str = RUN) -
         signal.signal(number, stop)
     write_deadline(lease, run)
     with open_root(path, state=state, run=run):
-        _notify("READY=1\nSTATUS=the root is open")
+        notify("READY=1\nSTATUS=the root is open")
         # blocked only while we wait: what closes the root starts programs, which would inherit it
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         try:

@@ -1,0 +1,200 @@
+"""Which processes have a GPU open. By inode and mount, not by name, and without asking the file system of any file.
+
+A person may bind a device to another name in namespaces of their own, or have files open whose file system never
+answers (a dead NFS server, FUSE): a link in /proc/PID/fd is read, never followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .owners import Owners
+
+#: What a device is: ("gpu", its minor), ("cap", its minor) for a part of a divided GPU, ("uvm", 0).
+Key = tuple[str, int]
+#: By inode: the file system's number and what it is.
+Nodes = dict[int, list[tuple[str, Key]]]
+UVM: Key = ("uvm", 0)
+_GPU, _CAP = re.compile(r"nvidia(\d{1,3})"), re.compile(r"nvidia-cap(\d{1,6})")
+MOST_FILES = 4096  # open files of one process
+MOST_PROCESSES = 512  # of one person, in one round
+_MOST = 1 << 20  # bytes of a list of mounts
+
+
+def nodes(directory: str = "/dev") -> Nodes:
+    """The device nodes of this host's GPUs."""
+    found: Nodes = {}
+    for place, pattern, kind in ((directory, _GPU, "gpu"), (f"{directory}/nvidia-caps", _CAP, "cap")):
+        for name in _names(place):
+            match = pattern.fullmatch(name)
+            if match:
+                _note(found, f"{place}/{name}", (kind, int(match.group(1))))
+    _note(found, f"{directory}/nvidia-uvm", UVM)
+    return found
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _note(found: Nodes, path: str, key: Key) -> None:
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return
+    if stat.S_ISCHR(facts.st_mode):
+        system = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
+        found.setdefault(facts.st_ino, []).append((system, key))
+
+
+def by_name(path: str) -> Key | None:
+    """What a device is, by its path: for kernels that say no more. A person can have another name for it there."""
+    directory, _, name = path.rpartition("/")
+    for place, pattern, kind in (("/dev", _GPU, "gpu"), ("/dev/nvidia-caps", _CAP, "cap")):
+        match = pattern.fullmatch(name) if directory == place else None
+        if match:
+            return kind, int(match.group(1))
+    return UVM if path == "/dev/nvidia-uvm" else None
+
+
+@dataclass(frozen=True)
+class File:
+    """An open file: its number in its process, its inode and the mount that it was opened in."""
+
+    name: str
+    inode: int
+    mount: int
+
+
+class Scanner:
+    """Looks through all processes in rounds, some at a time; those that hold a GPU are looked at in each step.
+
+    A round takes people in turn, and so many processes of each: who has very many is looked at in part, and is in
+    ``incomplete``.
+    """
+
+    def __init__(self, owners: Owners, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
+        self._owners, self._proc, self._clock = owners, proc, clock
+        self._open: dict[int, dict[Key, File]] = {}
+        self._whose: dict[int, int] = {}
+        self._queue: Iterator[int] = iter(())
+        self._short: set[int] = set()
+        self.incomplete: frozenset[int] = frozenset()
+        self.rounds = 0
+
+    @property
+    def held(self) -> dict[int, frozenset[Key]]:
+        """Which devices a process has open, by its pid."""
+        return {pid: frozenset(files) for pid, files in self._open.items()}
+
+    def step(self, devices: Nodes, seconds: float) -> None:
+        """Go on for ``seconds``, and see whether those still have it open that had a GPU open."""
+        end = self._clock() + seconds
+        for pid, files in [*self._open.items()]:
+            if any(self._file(pid, file.name) != file for file in files.values()):
+                self._look(pid, devices)
+        while self._clock() < end:
+            upcoming = next(self._queue, None)
+            if upcoming is None:
+                self.incomplete, self._short = frozenset(self._short), set()
+                self._queue = iter(self._round())
+                self.rounds += 1
+                return
+            self._look(upcoming, devices)
+
+    def _round(self) -> list[int]:
+        """The processes that are there now: one of each person in turn."""
+        people: dict[int, list[int]] = {}
+        for name in os.listdir(self._proc):
+            if not name.isdecimal():
+                continue
+            try:
+                whose = self._owner(int(name))
+            except OSError:
+                continue
+            of_them = people.setdefault(whose, [])
+            if len(of_them) < MOST_PROCESSES:
+                of_them.append(int(name))
+            else:
+                self._short.add(whose)
+        longest = max(map(len, people.values()), default=0)
+        return [pids[place] for place in range(longest) for pids in people.values() if place < len(pids)]
+
+    def _owner(self, pid: int) -> int:
+        """Whose share of a round a process takes; the directory's owner is its effective uid. Raises OSError."""
+        uid = os.stat(f"{self._proc}/{pid}").st_uid
+        return min(self._owners.of(uid), default=uid)
+
+    def _look(self, pid: int, devices: Nodes) -> None:
+        found: dict[Key, File] = {}
+        mounts: dict[int, str] = {}
+        try:
+            whose = self._owner(pid)
+            with os.scandir(f"{self._proc}/{pid}/fd") as files:
+                for number, entry in enumerate(files):
+                    if number == MOST_FILES:
+                        self._short.add(whose)
+                        break
+                    file = self._file(pid, entry.name)
+                    if file is None:
+                        continue
+                    if file.inode in devices and not mounts:
+                        mounts = self._mounts(pid)
+                    key = _key(file, devices, mounts) or self._named(pid, file)
+                    if key is not None:
+                        found.setdefault(key, file)
+        except OSError:
+            found = {}  # it has ended
+        if not found:
+            self._open.pop(pid, None)
+            self._whose.pop(pid, None)
+        elif pid in self._open or sum(1 for one in self._whose.values() if one == whose) < MOST_PROCESSES:
+            self._open[pid], self._whose[pid] = found, whose
+        else:
+            self._short.add(whose)
+
+    def _file(self, pid: int, name: str) -> File | None:
+        """None for what is no file with a path, and what is closed by now."""
+        base = f"{self._proc}/{pid}"
+        try:
+            # what is no path (a socket, a pipe) begins with its kind; no path does
+            if os.readlink(f"{base}/fd/{name}")[:1] not in "/(":
+                return None
+            with open(f"{base}/fdinfo/{name}", "rb") as stream:
+                facts = dict(line.split(b":", 1) for line in stream.read(4096).splitlines() if b":" in line)
+            return File(name, int(facts.get(b"ino", b"0")), int(facts[b"mnt_id"]))
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _named(self, pid: int, file: File) -> Key | None:
+        """By its name, for a kernel before 5.14, which says no inode. A person can have another name for it there."""
+        if file.inode:
+            return None
+        try:
+            return by_name(os.readlink(f"{self._proc}/{pid}/fd/{file.name}"))
+        except OSError:
+            return None
+
+    def _mounts(self, pid: int) -> dict[int, str]:
+        """The number of the file system of each of a process's mounts."""
+        found = {}
+        with open(f"{self._proc}/{pid}/mountinfo", "rb") as stream:
+            for line in stream.read(_MOST).splitlines():
+                words = line.split(None, 3)
+                if len(words) > 3 and words[0].isdigit():
+                    found[int(words[0])] = words[2].decode("ascii", "replace")
+        return found
+
+
+def _key(file: File, devices: Nodes, mounts: dict[int, str]) -> Key | None:
+    # None: it was opened in a mount that its process does not have any more; nobody but they can have done so
+    system = mounts.get(file.mount)
+    return next((key for which, key in devices.get(file.inode, ()) if system in (which, None)), None)

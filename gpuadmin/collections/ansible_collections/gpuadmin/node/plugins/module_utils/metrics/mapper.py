@@ -1,0 +1,210 @@
+"""The mapper: says whose processes hold which GPU and what each person uses. It runs as root, and asks no driver.
+
+What is odd about one person stays theirs: the pass goes on for all others, and no person's process is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..errors import NodeError
+from ..gpus.xid import LOG
+from . import slices, told
+from .containers import Names
+from .counters import FILE, Counters
+from .devices import UVM, Key, Scanner, nodes
+from .exposition import Samples
+from .holding import Holdings, Shown, holdings, pids_of
+from .owners import Owners, Process, identify
+from .running import MAPPER, PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write
+
+TEXT = "people.prom"
+SCAN_SECONDS = 0.03  # of one pass that processes are looked through
+SAVED_AFTER = 60.0
+LATE = 3 * PERIOD  # a record older than this says nothing any more, and time beyond it is nobody's
+MOST_PROCESSES = 8192
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where to look and to write. Tests put it elsewhere."""
+
+    directory: str = MAPPER
+    record: str = f"{SAMPLER}/{RECORD}"
+    counters: str = FILE
+    proc: str = "/proc"
+    dev: str = "/dev"
+    cgroups: str = slices.CGROUPS
+    log: str = LOG
+    capabilities: str = "/proc/driver/nvidia/capabilities"
+
+
+class Mapper:
+    """``now``: seconds since boot."""
+
+    def __init__(
+        self, places: Places, owners: Owners, names: Names, now: Callable[[], float] = seconds_since_boot
+    ) -> None:
+        self._places, self._owners, self._names, self._now = places, owners, names, now
+        self._scanner = Scanner(owners, places.proc)
+        self._counters = Counters(places.counters)
+        self._shown = Shown(now)
+        self._caps: dict[tuple[int | None, int | None, int | None], Key | None] = {}
+        self._known: tuple[told.Device, ...] = ()
+        self._last: tuple[float, float] | None = None  # this pass, and the record that it had
+        self._saved = now()
+        self._loaded: str | None = None
+        self._samples = Samples()
+
+    def load(self) -> str | None:
+        """Take up the counters. Returns why that is not possible, or None."""
+        try:
+            self._counters.load()
+        except (NodeError, OSError) as error:
+            return str(error)
+        return None
+
+    def map(self) -> None:
+        """One pass: the file is written again."""
+        self._samples = Samples()
+        self._owners.refresh()
+        self._source("processes", self._holders)
+        self._source("people", lambda: slices.put(self._samples, self._owners.name, self._places.cgroups))
+        self._source("xids", lambda: self._counters.read_log(self._places.log))
+        self._source("counters", self._save)
+        self._counters.put(self._samples)
+        write(self._places.directory, TEXT, self._samples.render())
+
+    def close(self) -> None:
+        """Save the counters, and leave nothing that would be read as if it were still so."""
+        remove(self._places.directory, TEXT)
+        self._counters.save()
+
+    def _source(self, name: str, look: Callable[[], None]) -> None:
+        began = time.monotonic()
+        try:
+            look()
+        except (NodeError, OSError, ValueError):
+            self._samples.put("gpuadmin_collector_success", 0, source=name)
+            return
+        self._samples.put("gpuadmin_collector_success", 1, source=name)
+        self._samples.put("gpuadmin_collector_sample_timestamp_seconds", round(time.time(), 3), source=name)
+        self._samples.put("gpuadmin_collector_duration_seconds", round(time.monotonic() - began, 6), source=name)
+
+    def _holders(self) -> None:
+        now, record = self._now(), told.read(self._places.record)
+        if record is not None and not 0 <= now - record.seconds <= LATE:
+            record = None
+        if record is not None:
+            self._known = record.devices
+        devices = record.devices if record is not None else tuple(_unasked(one) for one in self._known)
+        available = nodes(self._places.dev)
+        self._scanner.step(available, SCAN_SECONDS)
+        held = self._scanner.held
+        processes = self._identified(pids_of(devices, held))
+        host = os.readlink(f"{self._places.proc}/self/ns/pid")
+        self._names.learn(processes.values(), host)
+        found = holdings(
+            devices, held, processes,
+            caps=self._cap,
+            uvm=any(key == UVM for keys in available.values() for _, key in keys),
+            container=lambda process: self._shown.label(process.user, self._names.of(process, host)),
+            until=None if record is None else record.seconds,
+        )  # fmt: skip
+        self._put(found, devices)
+        self._count(found, devices, now, record)
+        for uid in self._scanner.incomplete | self._names.silent:
+            self._samples.put("gpuadmin_collector_incomplete", 1, user=self._owners.name(uid) or f"uid {uid}")
+
+    def _identified(self, pids: set[int]) -> dict[int, Process]:
+        found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in sorted(pids)[:MOST_PROCESSES])
+        return {pid: process for pid, process in found if process is not None}
+
+    def _cap(self, device: told.Device) -> Key | None:
+        """The device node that opens a MIG device. The driver's files say it, and do not change it."""
+        key = device.minor, device.gi, device.ci
+        if key not in self._caps or self._caps[key] is None:
+            base = f"{self._places.capabilities}/gpu{device.minor}/mig/gi{device.gi}"
+            path = f"{base}/access" if device.ci is None else f"{base}/ci{device.ci}/access"
+            try:
+                with open(path, encoding="ascii", errors="replace") as stream:
+                    minor = re.search(r"(?m)^DeviceFileMinor: (\d{1,6})$", stream.read(4096))
+            except OSError:
+                minor = None
+            if len(self._caps) > told.MOST_DEVICES:
+                self._caps.clear()
+            self._caps[key] = ("cap", int(minor.group(1))) if minor else None
+        return self._caps[key]
+
+    def _put(self, found: Holdings, devices: tuple[told.Device, ...]) -> None:
+        asked = {one.uuid for one in devices if one.processes is not None}
+        boot = time.time() - self._now()
+        for (uuid, user, container), one in found.items():
+            labels = {"uuid": uuid, "user": user, "container": container}
+            since = None if one.since is None else round(boot + one.since)
+            self._samples.put("gpuadmin_gpu_allocated", 1, **labels)
+            self._samples.put("gpuadmin_gpu_allocated_since_timestamp_seconds", since, **labels)
+            if uuid in asked:
+                self._samples.put("gpuadmin_gpu_processes", len(one.pids), **labels)
+                self._samples.put("gpuadmin_gpu_process_memory_bytes", one.memory if one.pids else 0, **labels)
+
+    def _count(self, found: Holdings, devices: tuple[told.Device, ...], now: float, record: told.Record | None) -> None:
+        """Add the time since the last pass. Time in which nobody looked is not anybody's."""
+        last, self._last = self._last, (now, self._last[1] if record is None and self._last else 0.0)
+        if record is not None:
+            self._last = now, record.seconds
+        if last is None or not 0 < now - last[0] <= LATE:
+            return
+        new = record is not None and record.seconds > last[1]
+        busy = {one.uuid: one.busy if new and one.processes is not None else None for one in devices}
+        people: dict[tuple[str, str], bool] = {}
+        for (uuid, user, _container), one in found.items():
+            people[uuid, user] = people.get((uuid, user), False) or bool(one.pids)
+        for (uuid, user), computes in people.items():
+            ran = busy.get(uuid)
+            active = None if ran is None else ran and computes
+            self._counters.add(uuid, user, now - last[0], active)
+
+    def _save(self) -> None:
+        if self._now() - self._saved >= SAVED_AFTER:
+            self._saved = self._now()
+            self._counters.save()
+
+
+def _unasked(device: told.Device) -> told.Device:
+    """A device of which the driver does not say anything now."""
+    return replace(device, busy=None, processes=None)
+
+
+def main(places: Places | None = None, period: float = PERIOD) -> int:
+    """Map until somebody ends it, each time that the sampler has written."""
+    where = places or Places()
+    mapper = Mapper(where, Owners(), Names())
+    problem = mapper.load()
+    if problem:
+        print(problem, flush=True)
+    written = [0]
+
+    def news() -> bool:
+        try:
+            return os.stat(where.record).st_mtime_ns != written[0]
+        except OSError:
+            return False
+
+    def one_pass() -> None:
+        try:
+            written[0] = os.stat(where.record).st_mtime_ns
+        except OSError:
+            written[0] = 0
+        mapper.map()
+
+    try:
+        repeat(one_pass, threading.Event(), 1.2 * period, news)
+    finally:
+        mapper.close()
+    return 0

@@ -1,0 +1,159 @@
+"""Whose a process is: by its cgroup, its uids and the ranges of subordinate ids, all of which the kernel or root says.
+
+Nobody can move a process into somebody else's slice, nor give it a uid that is not theirs. What a person does choose
+(names of processes, of cgroups within their slice, of files) is not looked at. Where what is looked at disagrees, the
+process is nobody's: UNKNOWN, which is seen, and never somebody else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..accounts.subids import parse as parse_ranges
+from ..fields import FIRST_HUMAN_UID
+from ..lookup import Lookup, name_of, system_lookup
+from ..textdb import decode
+from .table import UNKNOWN
+
+#: cgroup v2's line, and the one that systemd has where it uses v1.
+_LINES = (re.compile(r"0::(/.+)"), re.compile(r"[0-9]+:name=systemd:(/.*)"))
+_SLICE = re.compile(r"/user\.slice/user-(0|[1-9][0-9]{0,9})\.slice(?:/|\Z)")
+#: Docker and podman with systemd's cgroup driver, and directories of their own without.
+_CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")
+_NOBODY = -1  # a uid that is neither an account's nor in any range
+_MOST = 65536  # bytes of a file in /proc
+_AGAIN = 300.0  # seconds after which names are asked for again
+
+
+@dataclass(frozen=True)
+class Process:
+    """``uid``: the owner's; None for UNKNOWN. ``started``: seconds since boot. ``namespace``: that of its pids."""
+
+    pid: int
+    started: float
+    uid: int | None
+    user: str
+    container: str
+    namespace: str
+
+
+class Owners:
+    """Accounts and ranges of this host, as they are now."""
+
+    def __init__(
+        self,
+        subuid: str = "/etc/subuid",
+        name: Callable[[int], str | None] = name_of,
+        lookup: Lookup = system_lookup,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._subuid, self._name_of, self._lookup, self._clock = subuid, name, lookup, clock
+        self._read: tuple[float, object] = (-_AGAIN, None)
+        self._ranges: list[tuple[int, int, int]] = []
+        self._names: dict[int, str | None] = {}
+
+    def refresh(self) -> None:
+        """Read the ranges again where the file has changed, and forget names after a while."""
+        try:
+            facts = os.stat(self._subuid)
+            state: object = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        except OSError:
+            state = None
+        if state == self._read[1] and self._clock() - self._read[0] < _AGAIN:
+            return
+        self._read, self._names, self._ranges = (self._clock(), state), {}, []
+        if state is None:
+            return
+        with open(self._subuid, "rb") as stream:
+            text = decode(stream.read())
+        for one in parse_ranges(text):
+            if one.problem:
+                continue
+            found = self._lookup(one.owner)
+            owner = int(one.owner) if one.owner.isdecimal() else found[0] if found else _NOBODY
+            self._ranges.append((one.start, one.end, owner))
+
+    def name(self, uid: int) -> str | None:
+        if uid not in self._names:
+            if len(self._names) > 10_000:
+                self._names.clear()
+            self._names[uid] = self._name_of(uid)
+        return self._names[uid]
+
+    def of(self, uid: int) -> frozenset[int]:
+        """The people whose a uid may be: none for a system account's, more than one where ranges overlap."""
+        if uid < FIRST_HUMAN_UID:
+            return frozenset()
+        found = {owner for start, end, owner in self._ranges if start <= uid < end}
+        if self.name(uid) is not None:
+            found.add(uid)
+        return frozenset(found or {_NOBODY})
+
+    def attribute(self, uids: Iterable[int], session: int | None) -> int | None:
+        """Given a process's uids (real, effective, …) and whose slice it is in, return its owner, or None."""
+        numbers = list(uids)
+        people = frozenset().union(*(self.of(uid) for uid in numbers)) if numbers else frozenset({_NOBODY})
+        if session is not None:
+            # what runs as root in somebody's session (sudo) is theirs
+            return session if not people or session in people else None
+        if not people:
+            return numbers[0]
+        owner = next(iter(people))
+        return owner if len(people) == 1 and owner != _NOBODY else None
+
+
+def slice_owner(path: str) -> int | None:
+    """Whose slice a cgroup is in; None for one outside of all."""
+    found = _SLICE.match(path)
+    return int(found.group(1)) if found else None
+
+
+def container_of(path: str) -> str:
+    """The id of the container whose cgroup it is, the outermost where there are several; empty outside of any."""
+    found = _CONTAINER.search(path)
+    return found.group(1) if found else ""
+
+
+def cgroup_path(text: str) -> str | None:
+    """The path in /proc/PID/cgroup. The kernel lets nobody have a line feed in the name of a cgroup."""
+    for pattern in _LINES:
+        for line in text.split("\n"):
+            found = pattern.fullmatch(line)
+            if found:
+                return found.group(1)
+    return None
+
+
+def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:
+    """Whose a process is; None where it is gone. What was read is of one process: its start is read twice."""
+    base = f"{proc}/{pid}"
+    try:
+        started = _started(base)
+        status = _read(f"{base}/status")
+        path = cgroup_path(_read(f"{base}/cgroup")) or "/"
+        namespace = os.readlink(f"{base}/ns/pid")
+        if started != _started(base):
+            return None
+        line = next(line for line in status.splitlines() if line.startswith("Uid:"))
+        uids = [int(word) for word in line.split()[1:5]]
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    owner = owners.attribute(uids, slice_owner(path))
+    name = None if owner is None else owners.name(owner)
+    if owner is None or name is None:
+        return Process(pid, started, None, UNKNOWN, "", namespace)
+    return Process(pid, started, owner, name, container_of(path), namespace)
+
+
+def _started(base: str) -> float:
+    """Seconds since boot: field 22 of proc(5), after the name, which may have any character in it."""
+    return int(_read(f"{base}/stat").rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _read(path: str) -> str:
+    with open(path, "rb") as stream:
+        return stream.read(_MOST).decode("utf-8", "replace")

@@ -1,0 +1,76 @@
+"""What both of the collector's processes do: pass after pass on a period, files that are whole, and telling systemd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from ..files import write_atomic
+from ..root.guard import notify
+
+RUN = "/run/gpuadmin-metrics"
+SAMPLER, MAPPER = f"{RUN}/sampler", f"{RUN}/mapper"
+RECORD = "gpus.json"  # in the sampler's directory: what the mapper is told
+PERIOD = 10.0  # seconds
+POLL = 0.25
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def seconds_since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def tell(words: str) -> None:
+    """Tell systemd, whose watchdog ends a process that is silent. Where it does not hear, nothing is lost."""
+    try:
+        notify(words)
+    except OSError:
+        pass  # it restarts; it hears the next one, or ends us
+
+
+def write(directory: str, name: str, text: str) -> None:
+    """A file that others read, whole or not at all. It need not outlive a boot."""
+    write_atomic(os.path.join(directory, name), text.encode(), mode=0o644, sync=False)
+
+
+def remove(directory: str, *names: str) -> None:
+    for name in names:
+        try:
+            os.unlink(os.path.join(directory, name))
+        except FileNotFoundError:
+            pass
+
+
+def code_state() -> tuple[tuple[int, int], ...]:
+    """What there is of this code on disk: it is another after an update."""
+    found = []
+    for directory in ("metrics", "gpus"):
+        with os.scandir(os.path.join(_PACKAGE, directory)) as files:
+            found += [(one.stat().st_ino, one.stat().st_mtime_ns) for one in files if one.name.endswith(".py")]
+    return tuple(sorted(found))
+
+
+def repeat(
+    one_pass: Callable[[], None],
+    ended: threading.Event,
+    period: float = PERIOD,
+    early: Callable[[], bool] = lambda: False,
+) -> None:
+    """A pass each ``period`` seconds until somebody ends it, or as soon as ``early`` says that there is something new.
+
+    One that took longer is followed at once, and not made up for. It ends, too, when its code was replaced: systemd
+    starts the new one.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    tell("READY=1")
+    code = code_state()
+    while not ended.is_set() and code_state() == code:
+        due = time.monotonic() + period
+        one_pass()
+        tell("WATCHDOG=1")
+        while not ended.is_set() and time.monotonic() < due and not early():
+            ended.wait(min(POLL, max(due - time.monotonic(), 0)))

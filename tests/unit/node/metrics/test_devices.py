@@ -1,0 +1,203 @@
+"""Which processes have a GPU open: real processes, and device nodes that are another device's numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Scanner, by_name, nodes
+
+from tests.unit.node.metrics.host import Host, user_cgroup
+
+#: It opens what it is told to, says so, and waits.
+HOLDER = (
+    "import os, sys, time\nfor path in sys.argv[1:]:\n    os.open(path, os.O_RDONLY)\nprint(flush=True)\ntime.sleep(60)"
+)
+MOUNTS = "30 1 0:5 / /dev rw - devtmpfs udev rw\n"
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    """A /dev of two GPUs, a part of one, and unified memory's device: all with the numbers of /dev/null."""
+    at = tmp_path / "dev"
+    (at / "nvidia-caps").mkdir(parents=True)
+    for name in ("nvidia0", "nvidia1", "nvidia-uvm", "nvidiactl", "nvidia-caps/nvidia-cap12"):
+        os.mknod(at / name, 0o20666, os.makedev(1, 3))
+    (at / "nvidia7").write_text("an ordinary file")
+    return at
+
+
+@contextmanager
+def holder(*command: str) -> Iterator[int]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def held(dev: Path, tmp_path: Path) -> dict[int, frozenset[package.Key]]:
+    host_at = tmp_path / f"host{time.monotonic_ns()}"
+    host_at.mkdir()
+    scanner = Scanner(Host(host_at).owners())
+    found = nodes(str(dev))
+    scanner.step(found, 10)
+    scanner.step(found, 10)
+    assert scanner.rounds == 2
+    return scanner.held
+
+
+@pytest.mark.root
+def test_the_nodes_of_a_host(dev: Path) -> None:
+    keys = sorted(key for found in nodes(str(dev)).values() for _, key in found)
+    assert keys == [("cap", 12), ("gpu", 0), ("gpu", 1), UVM]
+    assert nodes(str(dev / "nothing")) == {}
+
+
+@pytest.mark.root
+def test_who_has_it_open(dev: Path, tmp_path: Path) -> None:
+    paths = [str(dev / name) for name in ("nvidia1", "nvidia-uvm", "nvidiactl")]
+    with (
+        holder(sys.executable, "-c", HOLDER, *paths) as pid,
+        holder(sys.executable, "-c", HOLDER, "/dev/null") as other,
+    ):
+        found = held(dev, tmp_path)
+        assert found[pid] == {("gpu", 1), UVM}
+        assert other not in found, "another device of the same numbers is none"
+
+
+@pytest.mark.root
+def test_another_name_in_a_namespace_of_ones_own_hides_nothing(dev: Path, tmp_path: Path) -> None:
+    """A device that is bound to an innocent name, the mount of which is then taken away."""
+    innocent = tmp_path / "innocent"
+    innocent.touch()
+    script = f"mount --bind {dev}/nvidia0 {innocent}; exec {sys.executable} -c '{HOLDER}' {innocent}"
+    with holder("unshare", "-m", "sh", "-c", script) as pid:
+        assert Path(f"/proc/{pid}/fd/3").readlink() == innocent
+        assert held(dev, tmp_path)[pid] == {("gpu", 0)}
+    script = f"mount --bind {dev}/nvidia0 {innocent}; exec 3<{innocent}; umount -l {innocent}; echo; exec sleep 60"
+    with holder("unshare", "-m", "sh", "-c", script) as pid:
+        assert held(dev, tmp_path)[pid] == {("gpu", 0)}
+
+
+@pytest.mark.root
+def test_a_file_that_is_called_like_a_device_is_none(dev: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    (mine / "dev").mkdir(parents=True)
+    (mine / "dev/nvidia0").touch()
+    script = f"mount --bind {mine}/dev {dev}; exec {sys.executable} -c '{HOLDER}' {dev}/nvidia0"
+    with holder("unshare", "-m", "sh", "-c", script) as pid:
+        assert pid not in held(dev, tmp_path)
+
+
+@pytest.mark.root
+def test_a_stopped_process_holds_it(dev: Path, tmp_path: Path) -> None:
+    with holder(sys.executable, "-c", HOLDER, str(dev / "nvidia0")) as pid:
+        os.kill(pid, 19)
+        assert held(dev, tmp_path)[pid] == {("gpu", 0)}
+
+
+@pytest.mark.root
+def test_it_is_seen_when_it_is_let_go(dev: Path, tmp_path: Path) -> None:
+    scanner, found = Scanner(Host(tmp_path).owners()), nodes(str(dev))
+    scanner.step(found, 10)
+    with holder(sys.executable, "-c", HOLDER, str(dev / "nvidia0")) as pid:
+        for _ in range(2):
+            scanner.step(found, 10)
+        assert pid in scanner.held
+    scanner.step(found, 0)
+    assert pid not in scanner.held
+
+
+def scanner_of(host: Host) -> Scanner:
+    return Scanner(host.owners(), str(host.proc))
+
+
+DEVICES = {5: [("0:5", ("gpu", 0))]}
+
+
+def test_no_file_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """stat(2) of an open file of a dead NFS server or of somebody's FUSE never returns."""
+    host = Host(tmp_path)
+    host.process(7, 1001, user_cgroup(1001), files={3: ("/nfs/dead", 9, 31), 4: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    real: Callable[..., os.stat_result] = os.stat
+
+    def stat(path: str, *given: object, **others: object) -> os.stat_result:
+        assert "/fd/" not in str(path)
+        return real(path, *given, **others)
+
+    monkeypatch.setattr(os, "stat", stat)
+    scanner = scanner_of(host)
+    for _ in range(3):
+        scanner.step(DEVICES, 10)
+    assert scanner.held == {7: {("gpu", 0)}}
+
+
+def test_the_same_inode_of_another_file_system_is_none(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.process(7, 1001, files={3: ("/tmp/x", 5, 40)}, mounts=MOUNTS + "40 1 8:1 / /tmp rw - ext4 x rw\n")
+    scanner = scanner_of(host)
+    for _ in range(2):
+        scanner.step(DEVICES, 10)
+    assert scanner.held == {}
+
+
+@pytest.mark.root
+def test_who_has_very_many_files_or_processes_costs_themselves_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "MOST_PROCESSES", 3)
+    monkeypatch.setattr(package, "MOST_FILES", 5)
+    host = Host(tmp_path)
+    card = {3: ("/dev/nvidia0", 5, 30)}
+    for pid in range(10, 20):
+        host.process(pid, 1001, files=card, mounts=MOUNTS)
+    host.process(20, 100005, files=card, mounts=MOUNTS)  # one in alice's container is one of hers
+    host.process(30, 1002, files=card, mounts=MOUNTS)
+    host.process(31, 1003, files=dict.fromkeys(range(9), ("/x", 1, 30)), mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(3):
+        scanner.step(DEVICES, 10)
+    assert 30 in scanner.held
+    assert len([pid for pid in scanner.held if pid < 30]) == 3
+    assert scanner.incomplete == {1001, 1003}
+
+
+@pytest.mark.root
+def test_people_take_turns(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    for pid in range(10, 40):
+        host.process(pid, 1001)
+    host.process(99, 1002, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    looked: list[int] = []
+    ticks = iter(range(10_000))
+    scanner = Scanner(host.owners(), str(host.proc), clock=lambda: float(next(ticks)))
+    real = scanner._look
+    scanner._look = lambda pid, devices: (looked.append(pid), real(pid, devices))[1]  # type: ignore[method-assign,assignment]
+    scanner.step(DEVICES, 10)
+    scanner.step(DEVICES, 5)
+    assert 99 in looked[:2]
+    assert len(looked) < 10, "what is left is looked at in the next step"
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/dev/nvidia3", ("gpu", 3)),
+        ("/dev/nvidia-uvm", UVM),
+        ("/dev/nvidia-caps/nvidia-cap4", ("cap", 4)),
+        ("/dev/nvidiactl", None),
+        ("/tmp/dev/nvidia0", None),
+    ],
+)
+def test_by_name_where_the_kernel_says_no_inode(path: str, key: package.Key | None) -> None:
+    assert by_name(path) == key

@@ -1,0 +1,117 @@
+"""Who holds which GPU, as a table: what the driver lists, what is open, and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Key
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Shown, holdings, pids_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import OTHERS, UNKNOWN
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.told import Device
+
+GPU0: Key = ("gpu", 0)
+GPU1: Key = ("gpu", 1)
+CAP: Key = ("cap", 12)
+
+
+def process(pid: int, user: str = "alice", started: float = 5.0, container: str = "") -> Process:
+    return Process(pid, started, 1001, user, container, "pid:[1]")
+
+
+def gpu(minor: int = 0, processes: dict[int, int | None] | None = None, **other: Any) -> Device:
+    whole = {"gi": None, "ci": None, "busy": True, "processes": processes, **other}
+    return Device(uuid=whole.pop("uuid", f"GPU-{minor}"), minor=minor, **whole)
+
+
+def mig(processes: dict[int, int | None] | None = None) -> Device:
+    return gpu(1, processes, uuid="MIG-1", gi=7, ci=0, busy=None)
+
+
+def found(
+    devices: list[Device],
+    held: dict[int, set[Key]],
+    processes: list[Process],
+    *,
+    uvm: bool = True,
+    until: float | None = 10.0,
+) -> dict[tuple[str, str, str], tuple[int, int | None]]:
+    result = holdings(
+        devices,
+        {pid: frozenset(keys) for pid, keys in held.items()},
+        {one.pid: one for one in processes},
+        caps=lambda device: CAP if device.gi == 7 else None,
+        uvm=uvm,
+        container=lambda one: one.container,
+        until=until,
+    )
+    return {key: (len(one.pids), one.memory) for key, one in result.items()}
+
+
+@pytest.mark.parametrize(
+    ("devices", "held", "processes", "expected"),
+    [
+        ([gpu(processes={7: 100})], {}, [process(7)], {("GPU-0", "alice", ""): (1, 100)}),
+        # held without a process that computes
+        ([gpu(processes={})], {7: {GPU0, UVM}}, [process(7)], {("GPU-0", "alice", ""): (0, 0)}),
+        # who watches does not hold
+        ([gpu(processes={})], {7: {GPU0, GPU1}}, [process(7)], {}),
+        # two people on one GPU, and two containers of one
+        (
+            [gpu(processes={7: 100, 8: 50, 9: 1})], {}, [process(7), process(8, "bob"), process(9, container="train")],
+            {("GPU-0", "alice", ""): (1, 100), ("GPU-0", "bob", ""): (1, 50), ("GPU-0", "alice", "train"): (1, 1)},
+        ),
+        # memory that the driver does not say is not zero
+        ([gpu(processes={7: 100, 8: None})], {}, [process(7), process(8)], {("GPU-0", "alice", ""): (2, None)}),
+        # one that has ended, and one whose number is another's by now
+        ([gpu(processes={7: 100})], {}, [], {("GPU-0", UNKNOWN, ""): (1, 100)}),
+        ([gpu(processes={7: 100})], {}, [process(7, "bob", started=11.0)], {("GPU-0", UNKNOWN, ""): (1, 100)}),
+        # who only has it open and has ended holds nothing
+        ([gpu(processes={})], {7: {GPU0, UVM}}, [], {}),
+        # a part of a GPU: by the driver's list, by what is open; the whole has it open as well
+        ([gpu(1, {}), mig({7: 5})], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
+        ([gpu(1, {}), mig({7: 5})], {7: {GPU1, UVM}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (0, 0)}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, UVM}}, [process(7)], {("GPU-1", "alice", ""): (0, 0)}),
+    ],
+)  # fmt: skip
+def test_who_holds_what(
+    devices: list[Device],
+    held: dict[int, set[Key]],
+    processes: list[Process],
+    expected: dict[tuple[str, str, str], tuple[int, int | None]],
+) -> None:
+    assert found(devices, held, processes) == expected
+
+
+def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
+    devices = [gpu(processes=None, busy=None)]
+    assert found(devices, {7: {GPU0, UVM}}, [process(7)], until=None) == {("GPU-0", "alice", ""): (0, 0)}
+
+
+def test_a_host_without_unified_memory() -> None:
+    assert found([gpu(processes={})], {7: {GPU0}}, [process(7)], uvm=False) == {("GPU-0", "alice", ""): (0, 0)}
+
+
+def test_the_first_process_says_since_when() -> None:
+    one = holdings(
+        [gpu(processes={7: 1, 8: 1})], {}, {7: process(7, started=5), 8: process(8, started=3)},
+        caps=lambda _: None, uvm=True, container=lambda _: "", until=10.0,
+    )["GPU-0", "alice", ""]  # fmt: skip
+    assert one.since == 3
+
+
+def test_all_processes_that_matter() -> None:
+    assert pids_of([gpu(processes={7: 1}), gpu(1, None)], {9: frozenset()}) == {7, 9}
+
+
+def test_so_many_containers_are_shown_within_an_hour() -> None:
+    now = [0.0]
+    shown = Shown(lambda: now[0])
+    assert [shown.label("alice", f"c{number}") for number in range(40)].count(OTHERS) == 8
+    assert shown.label("alice", "c0") == "c0"
+    assert shown.label("alice", "") == ""
+    assert shown.label("bob", "c39") == "c39"
+    now[0] = 3601
+    assert shown.label("alice", "c39") == "c39"

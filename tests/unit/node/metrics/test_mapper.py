@@ -1,0 +1,245 @@
+"""Sampler and mapper together: the fake driver, real processes of other accounts, device nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.mapper import TEXT, Mapper, Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import RECORD, seconds_since_boot
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import Places as SamplerPlaces
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import Sampler
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
+
+from tests import fake_nvml
+from tests.unit.node.gpus.conftest import Node
+from tests.unit.node.metrics.read import values
+
+pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
+FIRST, SECOND = "GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
+NAMES = {20001: "alice", 20002: "bob", 0: "root"}
+SUBUID = "alice:100000:65536\nbob:165536:65536\n"
+WAIT = "import os, sys, time\n[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\nprint(flush=True)\ntime.sleep(120)"
+
+
+class Cluster:
+    """One node: its sampler, its mapper, and what they wrote. ``clock``: seconds that are added to the boot's."""
+
+    def __init__(self, node: Node, at: Path) -> None:
+        self.node, self.at, self.clock = node, at, 0.0
+        node.whole(gpu=0)
+        for name in ("sampler", "mapper", "dev", "cgroups/user.slice"):
+            (at / name).mkdir(parents=True)
+        for name in ("nvidia0", "nvidia1", "nvidia-uvm"):
+            os.mknod(at / "dev" / name, 0o20666, os.makedev(1, 3))
+        (at / "subuid").write_text(SUBUID)
+        (at / "kmsg").touch()
+        self.sampler = Sampler(SamplerPlaces(str(at / "sampler"), str(node.root), str(node.bus), seconds=5.0), 2)
+        self.places = Places(
+            str(at / "mapper"), str(at / "sampler" / RECORD), str(at / "counters.json"), dev=str(at / "dev"),
+            cgroups=str(at / "cgroups"), log=str(at / "kmsg"), capabilities=str(at / "none"),
+        )  # fmt: skip
+        self.answers: dict[int, Any] = {}
+        self.mapper = self.started()
+
+    def started(self) -> Mapper:
+        known = {name: uid for uid, name in NAMES.items()}
+        owners = Owners(str(self.at / "subuid"), NAMES.get, lambda name: (known[name],) * 2 if name in known else None)
+        names = Names(lambda path, uid, question, seconds: self.answers[uid], lambda uid: uid in self.answers)
+        return Mapper(self.places, owners, names, lambda: seconds_since_boot() + self.clock)
+
+    def describe(self, *on: list[int], utilization: int = 50) -> None:
+        """Processes of the first GPU and of the second, as the driver lists them; the second one is not divided."""
+        text = fake_nvml.described(("utilization", str(utilization)), gpu=0)
+        text = text.partition("[mig]")[0].replace("mig = 1", "mig = 0")
+        first, second = text.split("[gpu]")[1:]
+        head = text.partition("[gpu]")[0]
+        parts = [head]
+        for section, pids in zip((first, second), (*on, [], []), strict=False):
+            parts.append("[gpu]" + section.partition("[process]")[0])
+            parts += [f"[process]\npid = {pid}\nmemory = 1000\n" for pid in pids]
+        self.node.description.write_text("".join(parts))
+
+    def look(self, *on: list[int], utilization: int = 50, sample: bool = True) -> dict[str, float]:
+        if on or sample:
+            self.describe(*on, utilization=utilization)
+        if sample:
+            assert self.sampler.sample() is None
+            at = self.at / "sampler" / RECORD
+            record = json.loads(at.read_text())
+            at.write_text(json.dumps({**record, "seconds": record["seconds"] + self.clock}))
+        self.mapper.map()
+        return values((self.at / "mapper" / TEXT).read_text())
+
+    def settle(self) -> None:
+        """Two rounds through all processes."""
+        before = self.mapper._scanner.rounds
+        while self.mapper._scanner.rounds < before + 2:
+            self.mapper._scanner.step(package.nodes(str(self.at / "dev")), 5)
+
+    @contextmanager
+    def process(self, uid: int, *devices: str) -> Iterator[int]:
+        paths = [str(self.at / "dev" / name) for name in devices]
+        script = f"import os\nos.setgid({uid}); os.setuid({uid})\n{WAIT}"
+        for above in self.at.parents:
+            above.chmod(above.stat().st_mode | 0o011)
+        with subprocess.Popen([sys.executable, "-c", script, *paths], stdout=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            running.stdout.readline()
+            try:
+                yield running.pid
+            finally:
+                running.kill()
+
+
+@pytest.fixture
+def cluster(node: Node, tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(node, tmp_path / "cluster")
+    yield found
+    found.sampler.close()
+
+
+def allocated(found: dict[str, float]) -> set[tuple[str, str]]:
+    names = [name for name in found if name.startswith("gpuadmin_gpu_allocated{")]
+    return {(name.split('uuid="')[1].split('"')[0], name.split('user="')[1].split('"')[0]) for name in names}
+
+
+def test_who_is_on_which_gpu(cluster: Cluster) -> None:
+    """The thin slice: a process of alice's, one in bob's container, and what is in the file."""
+    with cluster.process(20001) as one, cluster.process(165536 + 999) as two:
+        found = cluster.look([one, two], [two])
+    assert allocated(found) == {(FIRST, "alice"), (FIRST, "bob"), (SECOND, "bob")}
+    labels = f'uuid="{FIRST}",user="alice",container=""'
+    assert found[f"gpuadmin_gpu_processes{{{labels}}}"] == 1
+    assert found[f"gpuadmin_gpu_process_memory_bytes{{{labels}}}"] == 1000
+    assert abs(found[f"gpuadmin_gpu_allocated_since_timestamp_seconds{{{labels}}}"] - time.time()) < 60
+    assert all(found[f'gpuadmin_collector_success{{source="{name}"}}'] == 1 for name in ("processes", "people", "xids"))
+
+
+def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:
+    with cluster.process(20001, "nvidia1", "nvidia-uvm") as one, cluster.process(20002, "nvidia1", "nvidia0"):
+        cluster.settle()
+        found = cluster.look([], [])
+        assert allocated(found) == {(SECOND, "alice")}, "bob watches, and computes nothing"
+        assert found[f'gpuadmin_gpu_processes{{uuid="{SECOND}",user="alice",container=""}}'] == 0
+        os.kill(one, signal.SIGSTOP)
+        assert allocated(cluster.look([], [])) == {(SECOND, "alice")}, "a stopped process holds it as before"
+
+
+def test_a_process_of_nobody_is_nobodys(cluster: Cluster) -> None:
+    with cluster.process(999_999) as one:
+        assert allocated(cluster.look([one])) == {(FIRST, UNKNOWN)}
+
+
+def test_a_process_that_ended_is_seen_and_nobodys(cluster: Cluster) -> None:
+    with cluster.process(20001) as one:
+        pass
+    assert allocated(cluster.look([one])) == {(FIRST, UNKNOWN)}
+
+
+def seconds(found: dict[str, float], user: str, uuid: str = FIRST) -> list[float | None]:
+    return [
+        None if value is None else round(value)
+        for value in (
+            found.get(f'gpuadmin_gpu_{kind}_seconds_total{{uuid="{uuid}",user="{user}"}}')
+            for kind in ("held", "measured", "active")
+        )
+    ]
+
+
+def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
+    with cluster.process(20001) as one, cluster.process(20002, "nvidia0", "nvidia-uvm"):
+        cluster.settle()
+        cluster.look([one])
+        cluster.clock += 10
+        found = cluster.look([one], utilization=50)
+        assert seconds(found, "alice") == [10, 10, 10]
+        assert seconds(found, "bob") == [10, 10, 0], "held and idle, though the GPU is busy"
+        cluster.clock += 10
+        assert seconds(cluster.look([one], utilization=0), "alice") == [20, 20, 10]
+        cluster.mapper.close()
+        assert not (cluster.at / "mapper" / TEXT).exists()
+        cluster.mapper = cluster.started()
+        assert cluster.mapper.load() is None
+        cluster.clock += 3600
+        cluster.look([one])
+        cluster.clock += 10
+        assert seconds(cluster.look([one]), "alice") == [30, 30, 20], "nobody knows what was in between"
+
+
+def test_without_the_driver_nothing_is_repeated_and_what_is_open_is_held(cluster: Cluster) -> None:
+    with cluster.process(20001, "nvidia0", "nvidia-uvm") as one, cluster.process(20002) as two:
+        cluster.settle()
+        assert allocated(cluster.look([one, two])) == {(FIRST, "alice"), (FIRST, "bob")}
+        cluster.clock += 10
+        before = cluster.look([one, two])
+        (cluster.at / "sampler" / RECORD).unlink()
+        cluster.clock += 10
+        found = cluster.look(sample=False)
+    assert allocated(found) == {(FIRST, "alice")}
+    assert not any("gpu_processes" in name or "process_memory" in name for name in found)
+    held, measured, _active = (value or 0.0 for value in seconds(found, "alice"))
+    assert (held, measured) == ((seconds(before, "alice")[0] or 0) + 10, seconds(before, "alice")[1])
+
+
+def test_an_old_record_is_none(cluster: Cluster) -> None:
+    with cluster.process(20001) as one:
+        cluster.look([one])
+        cluster.clock += 100
+        assert allocated(cluster.look(sample=False)) == set()
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 99_999])
+def test_a_record_that_is_none_ends_nothing(cluster: Cluster, data: bytes) -> None:
+    (cluster.at / "sampler" / RECORD).write_bytes(data)
+    found = cluster.look(sample=False)
+    assert found['gpuadmin_collector_success{source="processes"}'] == 0
+    assert found['gpuadmin_collector_success{source="people"}'] == 1
+
+
+def test_a_daemon_that_does_not_answer_is_its_persons_matter(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = package.identify
+
+    def in_a_container(pid: int, owners: Owners, proc: str) -> Any:
+        found = real(pid, owners, proc)
+        return package.replace(found, container="ab" * 32) if found else None
+
+    monkeypatch.setattr(package, "identify", in_a_container)
+
+    def silent(path: str, uid: int, question: str, seconds: float) -> object:
+        raise NodeError("did not answer")
+
+    cluster.mapper._names = Names(silent, lambda uid: True)
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(cluster.process(uid)) for uid in (20001, 20002))
+        found = cluster.look([one, two])
+    assert found[f'gpuadmin_gpu_allocated{{uuid="{FIRST}",user="alice",container="{"ab" * 6}"}}'] == 1
+    assert found['gpuadmin_collector_incomplete{user="alice"}'] == 1
+    assert found['gpuadmin_collector_success{source="processes"}'] == 1
+
+
+@pytest.mark.needs("promtool")
+def test_prometheus_has_no_complaint(cluster: Cluster) -> None:
+    with cluster.process(20001) as one:
+        cluster.look([one])
+        cluster.clock += 10
+        cluster.look([one])
+    promtool = shutil.which("promtool")
+    assert promtool is not None
+    text = (cluster.at / "mapper" / TEXT).read_text()
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
