@@ -155,7 +155,7 @@ def _fresh(values: _Values, source: str, now: float) -> bool:
 
 
 def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
-    if not _fresh(values, "nvml", now):
+    if not _fresh(values, "nvml", now) or values.one("gpuadmin_gpu_driver_state", state="ok") == 0:
         return ()
     held = _holders(values) if _fresh(values, "processes", now) else None
     devices: list[tuple[tuple[int, int], Device]] = []
