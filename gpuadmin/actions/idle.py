@@ -44,7 +44,9 @@ def _show(rows: list[Idle], hours: int, unknown: list[str]) -> None:
         ]  # fmt: skip
         titles = ("Person", "Node", "GPU", "Model", "Container", "Held for", "Not used for", "Policy")
         console.print(plain_table(titles, table))
-        console.print("Nothing is stopped or sent by itself: ask them. gpuadmin.yml: metrics.idle_exempt names who may.")
+        console.print(
+            "Nothing is stopped or sent by itself: ask them. gpuadmin.yml: metrics.idle_exempt names who may."
+        )
     else:
         console.print(f"Nobody has held a GPU for {hours} h without using it, as far as it is known.")
     if unknown:

@@ -47,9 +47,10 @@ def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
 def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
     name, problem = session.site.settings.name, ""
     nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
-    with Live(console=make_console(json=False), screen=True, auto_refresh=False) as live:
+    console = make_console(json=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(screen(f"{name}{problem}", nodes, time.time(), user), refresh=True)
+            live.update(screen(f"{name}{problem}", nodes, time.time(), user, console.height), refresh=True)
             try:
                 time.sleep(every)
                 nodes, problem = look(prometheus, names), ""

@@ -42,7 +42,9 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
 def _groups(session: Session) -> dict[str, list[str]]:
     """Each node's groups of the site's own: racks, labs, whatever the inventory has besides those that every site has."""
     names = set(session.some("gpu"))
-    return {host.name: [one for one in host.groups if one not in GROUPS] for host in session.hosts if host.name in names}
+    return {
+        host.name: [one for one in host.groups if one not in GROUPS] for host in session.hosts if host.name in names
+    }
 
 
 def _document(row: Usage) -> dict[str, object]:

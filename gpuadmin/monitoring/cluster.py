@@ -159,7 +159,9 @@ def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
         return ()
     held = _holders(values) if _fresh(values, "processes", now) else None
     devices: list[tuple[tuple[int, int], Device]] = []
-    indices = {one.labels.get("uuid", ""): one.labels.get("index", "") for one in values.of.get("gpuadmin_gpu_info", ())}
+    indices = {
+        one.labels.get("uuid", ""): one.labels.get("index", "") for one in values.of.get("gpuadmin_gpu_info", ())
+    }
     for one in values.of.get("gpuadmin_gpu_info", ()):
         uuid, divided = one.labels.get("uuid", ""), one.labels.get("mig") == "true"
         device = _device(node, uuid, one.labels.get("index", "?"), one.labels.get("name", ""), values, "gpu", held)

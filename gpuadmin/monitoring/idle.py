@@ -42,7 +42,9 @@ def idle(nodes: Iterable[Node], found: Mapping[int, Sequence[Sample]], exempt: C
     hours: dict[tuple[str, str, str], int] = {}
     for span in sorted(found):
         for sample in found[span]:
-            hours[sample.labels.get("instance", ""), sample.labels.get("uuid", ""), sample.labels.get("user", "")] = span
+            hours[sample.labels.get("instance", ""), sample.labels.get("uuid", ""), sample.labels.get("user", "")] = (
+                span
+            )
     rows = []
     for node in nodes:
         for device in node.devices:

@@ -90,9 +90,7 @@ def _row(name: str, values: Mapping[str, float], available: float | None) -> Usa
     return Usage(name, values["held"] / HOUR, values["measured"] / HOUR, values["active"] / HOUR, available)
 
 
-def _available(
-    kind: str, name: str, there: Mapping[str, float], groups: Mapping[str, Sequence[str]]
-) -> float | None:
+def _available(kind: str, name: str, there: Mapping[str, float], groups: Mapping[str, Sequence[str]]) -> float | None:
     if kind == "user":
         return None
     nodes = [node for node in there if name in _names(kind, None, node, groups)]

@@ -42,16 +42,19 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
     }
 
 
-def screen(cluster: str, nodes: Sequence[Node], now: float, user: str | None = None) -> RenderableType:
-    """The whole screen. `user`: only what this person holds."""
+def screen(
+    cluster: str, nodes: Sequence[Node], now: float, user: str | None = None, most: int | None = None
+) -> RenderableType:
+    """The whole screen. `user`: only what this person holds. `most`: rows that there is room for; more cost time only."""
     parts: list[RenderableType] = [_headline(cluster, nodes)]
-    table = make_table("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since", right=("°C", "W"), fold=True)
+    titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
+    table = make_table(*titles, right=("°C", "W"), fold=True)
     for node in nodes:
-        rows = [device for device in node.devices if user is None or any(one.user == user for one in device.holders or ())]
-        first = True
-        for device in rows:
-            table.add_row(styled(node.name) if first else "", *_cells(device, now))
-            first = False
+        if most is not None and table.row_count >= most:
+            break
+        rows = [one for one in node.devices if user is None or any(held.user == user for held in one.holders or ())]
+        for number, device in enumerate(rows):
+            table.add_row("" if number else styled(node.name), *_cells(device, now))
         if not rows and user is None:
             table.add_row(node.name, *_silent(node))
     parts.append(table if table.row_count else Text("Nobody of that name holds a GPU." if user else "No node."))
@@ -63,7 +66,10 @@ def screen(cluster: str, nodes: Sequence[Node], now: float, user: str | None = N
 
 def _headline(cluster: str, nodes: Sequence[Node]) -> Text:
     sums = totals(nodes)
-    words = [f"{sums['up']} of {counted(sums['nodes'], 'node')} up", f"{sums['free']} of {counted(sums['devices'], 'GPU')} free"]
+    words = [
+        f"{sums['up']} of {counted(sums['nodes'], 'node')} up",
+        f"{sums['free']} of {counted(sums['devices'], 'GPU')} free",
+    ]
     if sums["unknown"]:
         words.append(f"{sums['unknown']} unknown")
     return styled((cluster, "bold"), "".join(f" · {word}" for word in words))

@@ -41,9 +41,7 @@ class Prometheus:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._close(patience=0)
 
     def ask(self, query: str) -> list[Sample]:
@@ -51,9 +49,7 @@ class Prometheus:
         try:
             connection = self._connected()
             body = urlencode({"query": query, "timeout": "30s"})
-            connection.request(
-                "POST", "/api/v1/query", body, {"Content-Type": "application/x-www-form-urlencoded"}
-            )
+            connection.request("POST", "/api/v1/query", body, {"Content-Type": "application/x-www-form-urlencoded"})
             answer = connection.getresponse()
             raw = answer.read(_LARGEST + 1)
         except (OSError, http.client.HTTPException) as error:
@@ -81,9 +77,7 @@ class Prometheus:
         ours, theirs = socket.socketpair()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the ssh
         with theirs:
-            self._ssh = subprocess.Popen(
-                [require_ssh(), *line[1:]], stdin=theirs, stdout=theirs, stderr=self._said
-            )
+            self._ssh = subprocess.Popen([require_ssh(), *line[1:]], stdin=theirs, stdout=theirs, stderr=self._said)
         ours.settimeout(_TIMEOUT)
         return ours
 

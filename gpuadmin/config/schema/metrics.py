@@ -55,7 +55,8 @@ class Metrics(Model):
         int, Field(ge=1, le=168, description="After how many hours an alert that still holds is sent again.")
     ] = 12
     idle_hours: Annotated[
-        int, Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it.")
+        int,
+        Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it."),
     ] = 2
     idle_exempt: Annotated[
         list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gpuadmin.actions.usage import _csv
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import GpuadminError
+from gpuadmin.monitoring.usage import Usage
 from tests.unit.monitoring.cluster import line, node
 from tests.unit.monitoring.server import blocks, free_port, prometheus
 
@@ -189,7 +191,9 @@ def test_the_monitor_host_is_away(tmp_path: Path) -> None:
     """Through ssh, to a port at which nobody listens: what ssh says is the reason."""
     directory = site(tmp_path / "site", 9090)
     inventory = directory / "inventory/hosts.yml"
-    text = inventory.read_text().replace('ansible_connection: "local"', f'ansible_host: "127.0.0.1"\n          ansible_port: {free_port()}', 1)
+    text = inventory.read_text().replace(
+        'ansible_connection: "local"', f'ansible_host: "127.0.0.1"\n          ansible_port: {free_port()}', 1
+    )
     inventory.write_text(text)
     code, words = failed(directory)
     assert code == 4
@@ -204,3 +208,8 @@ def test_a_site_without_a_monitor_host(tmp_path: Path, verb: str) -> None:
     code, words = failed(directory, verb)
     assert code == 2
     assert "no monitor host" in words
+
+
+def test_a_name_that_is_a_formula() -> None:
+    rows = [Usage(name, 1, 1, 1, None) for name in ("=cmd()", "minji")]
+    assert [row.split(",")[0] for row in _csv("user", rows).splitlines()] == ["user", "'=cmd()", "minji"]

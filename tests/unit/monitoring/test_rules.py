@@ -17,9 +17,7 @@ TESTS = sorted((Path(__file__).parent / "rules").glob("*.yml"))
 
 def alerts() -> dict[str, dict[str, Any]]:
     """Every alert, by its name."""
-    found = [
-        rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]
-    ]
+    found = [rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in found}) == len(found)
     return {rule["alert"]: rule for rule in found}
 

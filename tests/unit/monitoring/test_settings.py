@@ -208,7 +208,9 @@ def test_secrets_are_for_root_alone_and_in_no_diff() -> None:
     for role in ("monitoring", "metrics_tls"):
         tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/main.yml").read_text())
         files = next(task["gpuadmin.node.files"]["files"] for task in tasks if "gpuadmin.node.files" in task)
-        secret = [one for one in files if any(word in str(one["content"]) for word in ("_key ", "password", "alertmanager"))]
+        secret = [
+            one for one in files if any(word in str(one["content"]) for word in ("_key ", "password", "alertmanager"))
+        ]
         assert secret
         for one in secret:
             if "service.j2" in one["content"]:
@@ -221,3 +223,11 @@ def test_nothing_listens_on_the_network(name: str) -> None:
     text = rendered(f"{name}.service.j2")
     assert "--web.listen-address=127.0.0.1:" in text
     assert text.count("ExecStart=") == 2, "the distribution's own is taken back"
+
+
+def test_an_exporter_answers_to_prometheus_alone() -> None:
+    text = (ROOT / "roles/metrics_tls/templates/web.yml.j2").read_text()
+    settings = yaml.safe_load(text.replace("{{", "").replace("}}", ""))["tls_server_config"]
+    assert settings["client_auth_type"] == "RequireAndVerifyClientCert"
+    assert settings["client_ca_file"].endswith("authority.pem")
+    assert settings["min_version"] == "TLS13"
