@@ -4,8 +4,9 @@
 
 Method. A real Prometheus (Debian's) on the loopback interface, filled by promtool with what so many nodes write, is
 asked by the installed command, from the start of Python to its last line; the median of several runs. The ssh to the
-monitor host is not in it. the import alone is in the same run. What the command itself uses of a
-processor is beside it: on a machine that does other things, that is what can be compared. Leaves with 1 above the limit.
+monitor host is not in it; the import alone is in the same run. What the command itself uses of a
+processor is beside it: on a machine that does other things, that is what can be compared.
+Leaves with 1 above the limit.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gpuadmin.config.skeleton import SiteHost, write_site  # noqa: E402
-from tests.unit.monitoring.cluster import node  # noqa: E402
-from tests.unit.monitoring.server import blocks, prometheus  # noqa: E402
+from gpuadmin.config.skeleton import SiteHost, write_site  # noqa: E402  from the checkout
+from tests.unit.monitoring.cluster import node  # noqa: E402  from the checkout
+from tests.unit.monitoring.server import blocks, prometheus  # noqa: E402  from the checkout
 
 LIMIT = 1.0
 GPUS = 8

@@ -1,4 +1,4 @@
-"""Print the Debian packages that this machine lacks for `fast` (ssh, Prometheus), `demo` (the lab) or `test` (everything).
+"""Print the Debian packages that this machine lacks for `fast` (ssh, Prometheus), `demo` (the lab) or `test` (all).
 
 The lab's own table is the one home of what the lab needs; what only tests need is here.
 """

@@ -38,7 +38,8 @@ def _show(rows: list[Idle], hours: int, unknown: list[str]) -> None:
         table = [
             (
                 row.user, row.node, row.index, row.name, ", ".join(row.containers) or "—",
-                "unknown" if row.since is None else age(time.time() - row.since), f"{row.hours} h or longer", row.policy,
+                "unknown" if row.since is None else age(time.time() - row.since), f"{row.hours} h or longer",
+                row.policy,
             )
             for row in rows
         ]  # fmt: skip

@@ -52,7 +52,7 @@ def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: 
         while True:
             live.update(screen(f"{name}{problem}", nodes, time.time(), user, console.height), refresh=True)
             try:
-                time.sleep(every)
+                time.sleep(every)  # what is shown is as old as that at most
                 nodes, problem = look(prometheus, names), ""
             except KeyboardInterrupt:
                 return finish(session, 0, {})

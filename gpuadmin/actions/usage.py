@@ -27,8 +27,10 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
         groups = _groups(session)
         with Prometheus(session.site) as prometheus:
             found = Measured(
-                *(prometheus.ask(seconds_by_holder(what, days)) for what in ("held", "measured", "active")),
-                prometheus.ask(gpu_seconds(days)),
+                held=prometheus.ask(seconds_by_holder("held", days)),
+                measured=prometheus.ask(seconds_by_holder("measured", days)),
+                active=prometheus.ask(seconds_by_holder("active", days)),
+                available=prometheus.ask(gpu_seconds(days)),
             )
         rows, everything = usage(found, kind, groups), total(found, groups)
         if as_csv:
@@ -40,7 +42,7 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
 
 
 def _groups(session: Session) -> dict[str, list[str]]:
-    """Each node's groups of the site's own: racks, labs, whatever the inventory has besides those that every site has."""
+    """Each node's groups of the site's own: racks, labs, whatever the inventory has besides those of every site."""
     names = set(session.some("gpu"))
     return {
         host.name: [one for one in host.groups if one not in GROUPS] for host in session.hosts if host.name in names
@@ -69,7 +71,7 @@ def _cells(row: Usage) -> tuple[str, ...]:
 
 
 def _csv(kind: str, rows: list[Usage]) -> str:
-    """Numbers as they are, for a spreadsheet; a name that a spreadsheet would take for a formula begins with a quote."""
+    """Numbers as they are; a name that a spreadsheet would take for a formula begins with a quote."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((kind, "held_hours", "measured_hours", "active_hours", "available_hours"))

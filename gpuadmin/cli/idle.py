@@ -16,7 +16,8 @@ from gpuadmin.options import Options
 def command(options: Options, hours: int | None) -> int:
     """Show who holds a GPU and has not used it once for hours, and what the site's policy says of it.
 
-    Nothing is stopped and nobody is mailed. MIG devices, of which the driver does not say how busy they are, are left out.
+    Nothing is stopped and nobody is mailed. MIG devices are left out: the driver does not say
+    how busy they are.
     """
     from gpuadmin.actions.idle import show_idle
 

@@ -19,7 +19,8 @@ from gpuadmin.options import Options
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for a spreadsheet.")
 def command(options: Options, days: int, kind: str, as_csv: bool) -> int:
-    """Show how many GPU-hours were held and used: of what was bought, how much was taken, and how much of that computed.
+    """Show how many GPU-hours were held and used: of what was bought, how much was taken, and how much of that
+    computed.
 
     Held is a GPU that somebody's process has open; used is one on which something ran. Efficiency is used of held,
     where it is known.

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 SECRET_BYTES = 32
 _AUTHORITY = "gpuadmin metrics"
@@ -36,18 +37,18 @@ def authority(secret: bytes) -> str:
 
 
 def exporter(secret: bytes, name: str, address: str) -> Identity:
-    """Given a host's name and the address that it is asked at, return what its exporter shows. Good for that alone: with
-    it nobody can ask another host's exporter.
+    """Given a host's name and the address that it is asked at, return what its exporter shows. Good for that alone:
+    with it nobody can ask another host's exporter.
     """
     key = _key(secret, f"exporter {name}")
-    found = _sign(secret, name, key, usage=x509.ExtendedKeyUsageOID.SERVER_AUTH, alternative=address)
+    found = _sign(secret, name, key, usage=ExtendedKeyUsageOID.SERVER_AUTH, alternative=address)
     return Identity(_pem(key), found)
 
 
 def scraper(secret: bytes) -> Identity:
     """What Prometheus shows to exporters, which answer to nobody else."""
     key = _key(secret, "scraper")
-    found = _sign(secret, "gpuadmin scraper", key, usage=x509.ExtendedKeyUsageOID.CLIENT_AUTH, alternative=None)
+    found = _sign(secret, "gpuadmin scraper", key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternative=None)
     return Identity(_pem(key), found)
 
 

@@ -19,7 +19,7 @@ class Sample:
 
 
 def of_answer(document: Any) -> list[Sample]:
-    """Given the JSON of an instant query (https://prometheus.io/docs/prometheus/latest/querying/api/), return its
+    """Given the JSON of an instant query, as Prometheus' HTTP API has it, return its
     samples; what is no number (NaN, infinite) is left out. Raises ValueError where it is no such answer.
     """
     try:

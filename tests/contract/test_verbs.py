@@ -110,7 +110,7 @@ def plays(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_playbooks_hold_hosts_and_roles_and_nothing_else(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 45
+    assert len(path.read_text().splitlines()) <= 50
     for play in plays(path):
         if "ansible.builtin.import_playbook" in play:
             assert set(play) == {"name", "ansible.builtin.import_playbook"}

@@ -45,7 +45,7 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
 def screen(
     cluster: str, nodes: Sequence[Node], now: float, user: str | None = None, most: int | None = None
 ) -> RenderableType:
-    """The whole screen. `user`: only what this person holds. `most`: rows that there is room for; more cost time only."""
+    """The whole screen. `user`: only what this person holds. `most`: rows that there is room for."""
     parts: list[RenderableType] = [_headline(cluster, nodes)]
     titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
     table = make_table(*titles, right=("°C", "W"), fold=True)

@@ -35,7 +35,7 @@ class Prometheus:
         self._host = _monitor(site)
         self._site = site
         self._ssh: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
+        self._output: IO[bytes] | None = None
         self._connection: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> Self:
@@ -75,25 +75,25 @@ class Prometheus:
     def _through_ssh(self, port: int) -> socket.socket:
         line = command_line(self._site, self._host.name, ("-T", "-W", f"127.0.0.1:{port}"))
         ours, theirs = socket.socketpair()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the ssh
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the ssh
         with theirs:
-            self._ssh = subprocess.Popen([require_ssh(), *line[1:]], stdin=theirs, stdout=theirs, stderr=self._said)
+            self._ssh = subprocess.Popen([require_ssh(), *line[1:]], stdin=theirs, stdout=theirs, stderr=self._output)
         ours.settimeout(_TIMEOUT)
         return ours
 
     def _unreachable(self, error: Exception) -> GpuadminError:
-        name, said = self._host.name, self._close()
-        reason = said or (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        name, output = self._host.name, self._close()
+        reason = output or (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         return UnreachableError(
             f"{name}: Prometheus does not answer: {one_line(reason)}",
-            hint=f"gpuadmin status --limit {name}; on it, systemctl status prometheus. Without it: gpuadmin top --local",
+            hint=f"gpuadmin status --limit {name}; on it, systemctl status prometheus",
         )
 
     def _close(self, patience: float = 2) -> str:
         """End the connection; return the last line that ssh wrote, if there was one. `patience`: seconds that an ssh
         which is about to say why it failed is given.
         """
-        said = ""
+        output = ""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -104,13 +104,13 @@ class Prometheus:
                 self._ssh.terminate()
                 self._ssh.wait()
             self._ssh = None
-        if self._said is not None:
-            with contextlib.closing(self._said):
-                self._said.seek(0)
-                lines = self._said.read(10000).decode("utf-8", "replace").strip().splitlines()
-                said = lines[-1] if lines else ""
-            self._said = None
-        return said
+        if self._output is not None:
+            with contextlib.closing(self._output):
+                self._output.seek(0)
+                lines = self._output.read(10000).decode("utf-8", "replace").strip().splitlines()
+                output = lines[-1] if lines else ""
+            self._output = None
+        return output
 
 
 def _monitor(site: Site) -> Host:
@@ -119,6 +119,6 @@ def _monitor(site: Site) -> Host:
         raise ConfigError(
             "this site has no monitor host, so nothing is measured all the time",
             hint="put a host (it may be the storage host) into the group monitor, then gpuadmin provision; "
-            "gpuadmin top --local asks the nodes themselves",
+            "gpuadmin list-gpus asks the nodes themselves",
         )
     return hosts[0]

@@ -47,7 +47,7 @@ class Metrics(Model):
     heartbeat: Annotated[
         WebAddress | None,
         Field(
-            description="An address outside of the cluster that is posted to every five minutes while monitoring works; "
+            description="An address outside of the cluster that is posted to every 5 minutes while monitoring works; "
             "who watches it is told when it stays out."
         ),
     ] = None

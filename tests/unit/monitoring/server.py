@@ -63,9 +63,9 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             connection.request("GET", "/-/ready")
             if connection.getresponse().status == 200:
                 return
-        except OSError:
+        except OSError:  # it does not listen yet
             pass
         finally:
             connection.close()
-        time.sleep(0.1)
+        time.sleep(0.1)  # it says by nothing else that it is ready
     raise AssertionError(log.read_text())

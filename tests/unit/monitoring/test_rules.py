@@ -1,4 +1,4 @@
-"""The alerts: by promtool, with what is measured and what fires then; and what each says, with its place in the docs."""
+"""The alerts: by promtool, with what is measured and what fires then; and what each says."""
 
 from __future__ import annotations
 

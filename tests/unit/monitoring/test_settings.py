@@ -153,8 +153,9 @@ MAILED: Mapping[str, Any] = {
 @pytest.mark.needs("promtool")
 def test_prometheus_takes_its_settings(tmp_path: Path) -> None:
     targets = [
-        {"name": "nas1", "address": "10.0.0.10", "kind": "storage"}, {"name": "gpu1", "address": "fd00::1", "kind": "gpu"},
-    ]  # fmt: skip
+        {"name": "nas1", "address": "10.0.0.10", "kind": "storage"},
+        {"name": "gpu1", "address": "fd00::1", "kind": "gpu"},
+    ]
     (tmp_path / "rules").mkdir()
     for path in (ROLE / "files/rules").glob("*.yml"):
         (tmp_path / "rules" / path.name).write_text(path.read_text())
