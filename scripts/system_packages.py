@@ -1,4 +1,4 @@
-"""Print the Debian packages that this machine lacks for `fast` (ssh), `demo` (the lab) or `test` (everything).
+"""Print the Debian packages that this machine lacks for `fast` (ssh, Prometheus), `demo` (the lab) or `test` (all).
 
 The lab's own table is the one home of what the lab needs; what only tests need is here.
 """
@@ -15,7 +15,11 @@ from gpuadmin.lab.commands import OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-# tool -> Debian package
+# tool -> Debian package. What `make test-fast` needs as well: the alerts' own tests, and a Prometheus that is asked.
+FAST_TOOLS: Mapping[str, str] = {
+    "amtool": "prometheus-alertmanager",
+    "promtool": "prometheus",
+}
 TEST_TOOLS: Mapping[str, str] = {
     "btrfs": "btrfs-progs",
     "cpio": "cpio",
@@ -33,6 +37,8 @@ def missing_packages(purpose: str) -> list[str]:
     wanted = {tool: names[0] for tool, names in PACKAGES.items() if tool == "ssh" or purpose != "fast"}
     if purpose != "test":
         wanted = {tool: package for tool, package in wanted.items() if tool not in OPTIONAL}
+    if purpose != "demo":
+        wanted |= FAST_TOOLS
     if purpose == "test":
         wanted |= TEST_TOOLS
     return list(dict.fromkeys(package for tool, package in wanted.items() if not _is_there(tool)))

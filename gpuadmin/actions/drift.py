@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuadmin.actions.shared.metrics import metrics_variables, secret_of
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.console import echo
 from gpuadmin.errors import ExitCode
@@ -15,7 +16,8 @@ def drift(options: Options) -> int:
     """Compare the hosts with the site. Returns the exit code: 6 where some host differs."""
     with opened("drift", options, changes=False) as session:
         session.planned(plan_roles(session, f"Compare the hosts of {session.site.settings.name} with the site"))
-        run = session.run("drift", None, everybody(session), check=True)
+        given = everybody(session) | metrics_variables(session.site, secret_of(session.site))
+        run = session.run("drift", None, given, check=True)
         differing = [name for name, host in run.hosts.items() if host.changed]
         if differing:
             count = counted(len(differing), "host differs", "hosts differ")

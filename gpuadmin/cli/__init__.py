@@ -29,6 +29,10 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Hosts": {
         "status": "Show the whole cluster on one screen.",
         "list-gpus": "Show every GPU, and what is missing or wrong.",
+        "top": "Show what every GPU does now, and who holds it.",
+        "free": "Show where somebody can run now.",
+        "usage": "Show how many GPU-hours were held and used.",
+        "idle": "Show who holds a GPU without using it.",
         "diagnose": "Say why something does not work, and what to do.",
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",

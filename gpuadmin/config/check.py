@@ -41,6 +41,7 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_people(site, today),
         *_term(site, today),
         *_mail(site),
+        *_metrics(site),
     ]
 
 
@@ -251,3 +252,29 @@ def _mail(site: Site) -> Iterator[Finding]:
                 f"{file} is in the site, whose files are copied and put under version control",
                 "move it out, to ~/.config/gpuadmin/ for instance",
             )
+
+
+def _metrics(site: Site) -> Iterator[Finding]:
+    metrics, mail, where = site.settings.metrics, site.settings.mail, "gpuadmin.yml: metrics"
+    monitors = site.inventory.group("monitor")
+    if len(monitors) > 1:
+        names = ", ".join(host.name for host in monitors)
+        yield Finding("error", "inventory/hosts.yml: monitor", f"holds {names}", "one host watches; leave one of them")
+    if "gpu" in {group for host in monitors for group in host.groups}:
+        yield Finding(
+            "warning",
+            "inventory/hosts.yml: monitor",
+            "holds a node: people log in there, and can read what is measured of others",
+            "put the storage host, or one of its own, into the group monitor",
+        )
+    if metrics.mail_to and mail is None:
+        yield Finding("error", f"{where}.mail_to", "no mail can be sent", "say how under mail: host, sender")
+    if metrics.mail_to and mail is not None and mail.security == "tls" and mail.server[1] != 465:
+        yield Finding(
+            "error",
+            f"{where}.mail_to",
+            f"Alertmanager begins with TLS on port 465 alone, and mail.port is {mail.server[1]}",
+            "use port 465, or mail.security: starttls",
+        )
+    if monitors and not (metrics.mail_to or metrics.webhook):
+        yield Finding("warning", where, "alerts reach nobody", "name somebody in mail_to, or a webhook")

@@ -60,6 +60,11 @@ class Host:
         return int(value) if value.isdecimal() else 22
 
     @property
+    def local(self) -> bool:
+        """Whether it is this machine: Ansible needs no ssh for it."""
+        return self.variables.get("ansible_connection") == "local"
+
+    @property
     def gpus(self) -> int | None:
         """How many GPUs it should have; None: the inventory does not say."""
         value = self.variables.get("gpus")
@@ -157,7 +162,7 @@ def load_inventory(directory: Path) -> Inventory:
     def connection(host: Any) -> dict[str, Any]:
         # host_vars/ and group_vars/ count as well, so Ansible is asked rather than the inventory line
         known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
-        names = ("ansible_host", "ansible_port", "gpuadmin_address", *NAMES)
+        names = ("ansible_host", "ansible_port", "ansible_connection", "gpuadmin_address", *NAMES)
         return {name: known[name] for name in names if name in known}
 
     with _in_words(folder):

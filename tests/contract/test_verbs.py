@@ -16,10 +16,10 @@ from gpuadmin.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# These work on this machine alone.
+# These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "user-guide",
-    "call-for-applications",
+    "call-for-applications", "top", "free", "usage", "idle",
 }  # fmt: skip
 READ_ONLY = {"drift", "list-users", "status"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))

@@ -15,6 +15,7 @@ from gpuadmin.config.schema.applications import Applications, FormColumns, Membe
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
 from gpuadmin.config.schema.hosts import Admin, Docker, Homes, Images
+from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
 __all__ = [
@@ -47,6 +48,7 @@ class Settings(Model):
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
+    metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()
     protected: Annotated[
         list[Text],
         Field(description="Accounts that gpuadmin never locks, removes or wipes; root and the admin always are."),

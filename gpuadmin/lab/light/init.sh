@@ -56,6 +56,8 @@ hostname "$name"
 pivot_root . mnt
 cd /
 umount -l /mnt
+# As on a machine: systemd mounts credentials of units (LoadCredential) where only a shared mount brings them back to the host.
+mount --make-rshared /
 # The console: systemd's own words go where the launcher's output goes.
 exec env -i container=gpuadmin-light PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin \
 	/sbin/init --log-target=journal --show-status=false

@@ -1,0 +1,101 @@
+"""What the hosts are told about measurements: whom Prometheus asks, certificates, and where alerts go."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.config.load import Site
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.errors import ConfigError
+from gpuadmin.mail.smtp import read_password
+from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper
+from gpuadmin.reading import read_text
+
+SECRET = "metrics_secret"
+#: The groups whose hosts are measured; a host's kind is the first of them that it is in.
+MEASURED = ("gpu", "storage", "backup", "monitor")
+
+
+def secret_of(site: Site) -> bytes:
+    """The site's secret for certificates; a new one, which is not written, where there is none. Raises ConfigError."""
+    path = site.directory / SECRET
+    text = read_text(path).strip()
+    if not text:
+        return secrets.token_bytes(SECRET_BYTES)
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path}: others can read it", hint=f"chmod 600 {path}")
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) != SECRET_BYTES:
+        raise ConfigError(
+            f"{path}: must hold {SECRET_BYTES} bytes in hexadecimal",
+            hint="restore it; or delete it, and provision gives every host a new certificate",
+        )
+    return found
+
+
+def keep_secret(site: Site, secret: bytes) -> None:
+    """Write the site's secret where there is none, for its owner alone, and keep it from version control."""
+    path = site.directory / SECRET
+    if read_text(path).strip():
+        return
+    ignore = site.directory / ".gitignore"
+    text = read_text(ignore)
+    if f"/{SECRET}\n" not in text:  # first: there is no moment in which it could be added by mistake
+        write_atomically(ignore, f"{text}/{SECRET}\n", mode=0o644)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+        stream.write(f"{secret.hex()}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
+    """What provision and drift give to playbooks; nothing where no host is in the group monitor. Raises ConfigError."""
+    inventory = site.inventory
+    if not inventory.group("monitor"):
+        return {}
+    hosts = inventory.group(*MEASURED)
+    asking = scraper(secret)
+    identities = {host.name: exporter(secret, host.name, host.cluster_address) for host in hosts}
+    targets = [
+        {
+            "name": host.name,
+            "address": host.cluster_address,
+            "kind": next(group for group in MEASURED if group in host.groups),
+        }
+        for host in hosts
+    ]
+    return {
+        "gpuadmin_metrics": {
+            "targets": targets,
+            "authority": authority(secret),
+            "scraper": {"key": asking.key, "certificate": asking.certificate},
+            "hosts": {name: {"key": one.key, "certificate": one.certificate} for name, one in identities.items()},
+            **_mail(site),
+        }
+    }
+
+
+def _mail(site: Site) -> dict[str, Any]:
+    """How Alertmanager sends mail: as gpuadmin itself does, with the same server, login and password."""
+    mail = site.settings.mail
+    if mail is None or not site.settings.metrics.mail_to:
+        return {"mail": {}, "password": "", "ca": ""}
+    host, port = mail.server
+    ca = "" if mail.ca_file is None else read_text(Path(mail.ca_file).expanduser())
+    if mail.ca_file is not None and not ca:
+        raise ConfigError(f"mail.ca_file: {mail.ca_file} is missing or empty", hint="correct it in gpuadmin.yml")
+    given = {
+        "smarthost": f"{host}:{port}",
+        "starttls": mail.security == "starttls",
+        "user": mail.user,
+        "sender": mail.sender,
+    }
+    return {"mail": given, "password": read_password(mail) or "", "ca": ca}

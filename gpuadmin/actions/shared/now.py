@@ -1,0 +1,140 @@
+"""The screen of `gpuadmin top`: nodes, devices and who holds them, for people; and the same for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpuadmin.display import lines_of, make_table, styled
+from gpuadmin.monitoring.cluster import Device, Holder, Node
+from gpuadmin.text import counted, size_words
+
+_STYLES = {"up": "green", "down": "bold red", "silent": "bold red", "unknown": "yellow"}
+
+
+def document(nodes: Iterable[Node]) -> dict[str, Any]:
+    """The nodes for programs: bytes, ratios, °C, watts, seconds since 1970; null is what nobody knows."""
+    found = {}
+    for node in nodes:
+        entry = asdict(node)
+        for device, plain in zip(node.devices, entry["devices"], strict=True):
+            plain["free"] = device.free
+        found[node.name] = {key: value for key, value in entry.items() if key != "name"}
+    return {"nodes": found, "totals": totals(nodes)}
+
+
+def totals(nodes: Iterable[Node]) -> dict[str, int]:
+    """How many nodes are up, how many devices there are that people can be given, and what is known of them."""
+    nodes = list(nodes)
+    devices = [device for node in nodes for device in node.devices if device.usable]
+    return {
+        "nodes": len(nodes),
+        "up": sum(1 for node in nodes if node.state == "up"),
+        "devices": len(devices),
+        "free": sum(1 for device in devices if device.free),
+        "held": sum(1 for device in devices if device.holders),
+        "unknown": sum(1 for device in devices if device.holders is None),
+    }
+
+
+def screen(
+    cluster: str, nodes: Sequence[Node], now: float, user: str | None = None, most: int | None = None
+) -> RenderableType:
+    """The whole screen. `user`: only what this person holds. `most`: rows that there is room for."""
+    parts: list[RenderableType] = [_headline(cluster, nodes)]
+    titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
+    table = make_table(*titles, right=("°C", "W"), fold=True)
+    for node in nodes:
+        if most is not None and table.row_count >= most:
+            break
+        rows = [one for one in node.devices if user is None or any(held.user == user for held in one.holders or ())]
+        for number, device in enumerate(rows):
+            table.add_row("" if number else styled(node.name), *_cells(device, now))
+        if not rows and user is None:
+            table.add_row(node.name, *_silent(node))
+    parts.append(table if table.row_count else Text("Nobody of that name holds a GPU." if user else "No node."))
+    notes = [f"{node.name}: {node.problem}" for node in nodes if node.problem and (node.devices or node.state != "up")]
+    if notes and user is None:
+        parts.append(lines_of(notes))
+    return Group(*parts)
+
+
+def _headline(cluster: str, nodes: Sequence[Node]) -> Text:
+    sums = totals(nodes)
+    words = [
+        f"{sums['up']} of {counted(sums['nodes'], 'node')} up",
+        f"{sums['free']} of {counted(sums['devices'], 'GPU')} free",
+    ]
+    if sums["unknown"]:
+        words.append(f"{sums['unknown']} unknown")
+    return styled((cluster, "bold"), "".join(f" · {word}" for word in words))
+
+
+def _silent(node: Node) -> Iterator[RenderableType]:
+    """The row of a node of which no device is known."""
+    yield "—" if node.state == "up" and node.problem is None else "unknown"
+    yield styled((node.state if node.state != "up" else node.problem or "no GPU", _STYLES[node.state]))
+    for _ in range(6):
+        yield ""
+
+
+def _cells(device: Device, now: float) -> Iterator[RenderableType]:
+    yield device.index
+    yield device.name
+    if not device.usable:
+        yield "divided"
+    else:
+        yield "unknown" if device.utilization is None else f"{_bar(device.utilization)} {device.utilization:4.0%}"
+    yield memory_words(device)
+    yield "" if device.temperature is None else f"{device.temperature:.0f}"
+    yield "" if device.power is None else f"{device.power:.0f}"
+    if device.holders is None:
+        yield styled(("unknown", "yellow"))
+        yield ""
+    elif not device.holders:
+        yield styled(("free", "green")) if device.usable else ""
+        yield ""
+    else:
+        yield lines_of(holder_words(one) for one in device.holders)
+        yield lines_of("" if one.since is None else age(now - one.since) for one in device.holders)
+
+
+def holder_words(holder: Holder) -> str:
+    """`minji in train`, `minji, nothing runs`."""
+    where = f" in {holder.container}" if holder.container else ""
+    return f"{holder.user}{where}" + (", nothing runs" if holder.processes == 0 else "")
+
+
+def memory_words(device: Device) -> str:
+    """`12.0 of 80.0 GB`"""
+    if device.memory is None:
+        return "unknown"
+    if device.memory_used is None:
+        return f"of {size_words(device.memory)}"
+    return f"{size_words(device.memory_used)} of {size_words(device.memory)}"
+
+
+def age(seconds: float) -> str:
+    """Seconds as people read them at a glance: `3 min`, `5 h`, `2 d`."""
+    for unit, span in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * span or (unit == "min" and seconds >= 60):
+            return f"{seconds / span:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def _bar(ratio: float, width: int = 8) -> str:
+    full = round(min(max(ratio, 0.0), 1.0) * width)
+    return "█" * full + "░" * (width - full)
+
+
+def plain_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Table:
+    """A table of texts."""
+    table = make_table(*titles, right=right, fold=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,124 @@
+"""Asking the site's Prometheus, which listens on the monitor host's loopback interface alone (docs/decisions/0106).
+
+The way there is an ssh whose standard input and output are the connection (`ssh -W`): no port is opened on this
+machine that somebody else could use, and host keys are checked as ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import subprocess
+import tempfile
+from types import TracebackType
+from typing import IO, Self
+from urllib.parse import urlencode
+
+from gpuadmin.actions.ssh import command_line
+from gpuadmin.ansible.connections import require_ssh
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.load import Site
+from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
+from gpuadmin.monitoring.samples import Sample, of_answer
+from gpuadmin.text import one_line
+
+_TIMEOUT = 60.0  # seconds; Prometheus itself ends a query after 30
+_LARGEST = 256 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
+
+
+class Prometheus:
+    """An open way to a site's Prometheus. Within a `with` block; one question at a time."""
+
+    def __init__(self, site: Site) -> None:
+        self._host = _monitor(site)
+        self._site = site
+        self._ssh: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._close(patience=0)
+
+    def ask(self, query: str) -> list[Sample]:
+        """Given a query of monitoring/queries.py, return what holds now. Raises UnreachableError, HostFailedError."""
+        try:
+            connection = self._connected()
+            body = urlencode({"query": query, "timeout": "30s"})
+            connection.request("POST", "/api/v1/query", body, {"Content-Type": "application/x-www-form-urlencoded"})
+            answer = connection.getresponse()
+            raw = answer.read(_LARGEST + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        if len(raw) > _LARGEST:
+            raise HostFailedError(f"{self._host.name}: Prometheus' answer has more than {_LARGEST >> 20} MiB")
+        try:
+            return of_answer(json.loads(raw))
+        except ValueError as error:
+            raise HostFailedError(
+                f"{self._host.name}: Prometheus ({answer.status}): {one_line(str(error))}",
+                hint="is something else on the port metrics.port? systemctl status prometheus on that host",
+            ) from None
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            port = self._site.settings.metrics.port
+            self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
+            if not self._host.local:
+                self._connection.sock = self._through_ssh(port)
+        return self._connection
+
+    def _through_ssh(self, port: int) -> socket.socket:
+        line = command_line(self._site, self._host.name, ("-T", "-W", f"127.0.0.1:{port}"))
+        ours, theirs = socket.socketpair()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the ssh
+        with theirs:
+            self._ssh = subprocess.Popen([require_ssh(), *line[1:]], stdin=theirs, stdout=theirs, stderr=self._output)
+        ours.settimeout(_TIMEOUT)
+        return ours
+
+    def _unreachable(self, error: Exception) -> GpuadminError:
+        name, output = self._host.name, self._close()
+        reason = output or (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        return UnreachableError(
+            f"{name}: Prometheus does not answer: {one_line(reason)}",
+            hint=f"gpuadmin status --limit {name}; on it, systemctl status prometheus",
+        )
+
+    def _close(self, patience: float = 2) -> str:
+        """End the connection; return the last line that ssh wrote, if there was one. `patience`: seconds that an ssh
+        which is about to say why it failed is given.
+        """
+        output = ""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._ssh is not None:
+            try:
+                self._ssh.wait(patience)
+            except subprocess.TimeoutExpired:
+                self._ssh.terminate()
+                self._ssh.wait()
+            self._ssh = None
+        if self._output is not None:
+            with contextlib.closing(self._output):
+                self._output.seek(0)
+                lines = self._output.read(10000).decode("utf-8", "replace").strip().splitlines()
+                output = lines[-1] if lines else ""
+            self._output = None
+        return output
+
+
+def _monitor(site: Site) -> Host:
+    hosts = site.inventory.group("monitor")
+    if not hosts:
+        raise ConfigError(
+            "this site has no monitor host, so nothing is measured all the time",
+            hint="put a host (it may be the storage host) into the group monitor, then gpuadmin provision; "
+            "gpuadmin list-gpus asks the nodes themselves",
+        )
+    return hosts[0]

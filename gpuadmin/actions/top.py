@@ -1,0 +1,60 @@
+"""Show what every GPU does now, and who holds it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.live import Live
+
+from gpuadmin.actions.shared.now import document, screen
+from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.display import make_console
+from gpuadmin.errors import GpuadminError
+from gpuadmin.monitoring.cluster import Node, of_samples
+from gpuadmin.monitoring.queries import now as query_now
+from gpuadmin.options import Options
+from gpuadmin.outcome import finish
+from gpuadmin.session import Session, opened
+
+
+def top(options: Options, *, once: bool, user: str | None, every: int) -> int:
+    """Ask Prometheus, and show it; again and again on a terminal. Returns the exit code."""
+    with opened("top", options, changes=False) as session:
+        names = session.some("gpu")
+        with Prometheus(session.site) as prometheus:
+            if options.json or once or not sys.stdout.isatty():
+                nodes = look(prometheus, names)
+                if not options.json:
+                    make_console(json=False).print(screen(session.site.settings.name, nodes, time.time(), user))
+                return finish(session, 0, document(of_user(nodes, user)))
+            return _live(session, prometheus, names, user, every)
+
+
+def look(prometheus: Prometheus, names: Sequence[str]) -> tuple[Node, ...]:
+    """What the nodes of these names do now."""
+    return of_samples(prometheus.ask(query_now()), names, time.time())
+
+
+def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
+    """The nodes with only those devices that somebody holds; all of them where nobody is named."""
+    if user is None:
+        return tuple(nodes)
+    return tuple(node.held_by(user) for node in nodes)
+
+
+def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
+    name, problem = session.site.settings.name, ""
+    nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
+    console = make_console(json=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(screen(f"{name}{problem}", nodes, time.time(), user, console.height), refresh=True)
+            try:
+                time.sleep(every)  # what is shown is as old as that at most
+                nodes, problem = look(prometheus, names), ""
+            except KeyboardInterrupt:
+                return finish(session, 0, {})
+            except GpuadminError as error:
+                problem = f" (as of {time.strftime('%H:%M:%S')}; {error.message})"

@@ -1,0 +1,83 @@
+"""Show how much of the GPUs was held and used."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+
+from gpuadmin.actions.shared.now import plain_table
+from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.config.groups import GROUPS
+from gpuadmin.console import echo
+from gpuadmin.display import make_console
+from gpuadmin.monitoring.queries import gpu_seconds, seconds_by_holder
+from gpuadmin.monitoring.usage import Measured, Usage, total, usage
+from gpuadmin.options import Options
+from gpuadmin.outcome import finish
+from gpuadmin.session import Session, opened
+from gpuadmin.text import one_line
+
+_TITLES = ("GPU-hours held", "used", "idle", "efficiency", "of all there were")
+
+
+def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
+    """Ask Prometheus for the last days, and add up. Returns the exit code."""
+    with opened("usage", options, changes=False) as session:
+        groups = _groups(session)
+        with Prometheus(session.site) as prometheus:
+            found = Measured(
+                held=prometheus.ask(seconds_by_holder("held", days)),
+                measured=prometheus.ask(seconds_by_holder("measured", days)),
+                active=prometheus.ask(seconds_by_holder("active", days)),
+                available=prometheus.ask(gpu_seconds(days)),
+            )
+        rows, everything = usage(found, kind, groups), total(found, groups)
+        if as_csv:
+            echo(_csv(kind, rows), end=False)
+        elif not options.json:
+            _show(kind, rows, everything, days)
+        result = {"days": days, "by": kind, "rows": [_document(row) for row in rows], "total": _document(everything)}
+        return finish(session, 0, result)
+
+
+def _groups(session: Session) -> dict[str, list[str]]:
+    """Each node's groups of the site's own: racks, labs, whatever the inventory has besides those of every site."""
+    names = set(session.some("gpu"))
+    return {
+        host.name: [one for one in host.groups if one not in GROUPS] for host in session.hosts if host.name in names
+    }
+
+
+def _document(row: Usage) -> dict[str, object]:
+    return {**asdict(row), "efficiency": row.efficiency, "idle": row.idle, "share": row.share}
+
+
+def _show(kind: str, rows: list[Usage], everything: Usage, days: int) -> None:
+    console = make_console(json=False)
+    if not rows:
+        words = "no node is in a group of the site's own" if kind == "group" else "nothing was measured"
+        console.print(f"Nothing to show for the last {days} days: {words}.")
+        return
+    table = [(row.name, *_cells(row)) for row in [*rows, everything]]
+    console.print(plain_table((kind.capitalize(), *_TITLES), table, right=_TITLES))
+
+
+def _cells(row: Usage) -> tuple[str, ...]:
+    def ratio(value: float | None) -> str:
+        return "—" if value is None else f"{value:.0%}"
+
+    return f"{row.held:.1f}", f"{row.active:.1f}", f"{row.idle:.1f}", ratio(row.efficiency), ratio(row.share)
+
+
+def _csv(kind: str, rows: list[Usage]) -> str:
+    """Numbers as they are; a name that a spreadsheet would take for a formula begins with a quote."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((kind, "held_hours", "measured_hours", "active_hours", "available_hours"))
+    for row in rows:
+        name = one_line(row.name)
+        name = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
+        available = "" if row.available is None else f"{row.available:.3f}"
+        writer.writerow((name, f"{row.held:.3f}", f"{row.measured:.3f}", f"{row.active:.3f}", available))
+    return text.getvalue()

@@ -1,0 +1,63 @@
+"""What is measured, how long it is kept, and who is told. It is in force where the group `monitor` has a host."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from gpuadmin.config.fields import Email, UserName, plain_text
+from gpuadmin.config.schema.base import Model
+
+
+def _web_address(value: str) -> str:
+    plain_text(value, longest=1000)
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", value):
+        raise ValueError(f"{value[:60]!r} is no address: it begins with https:// or http://, and has no blanks")
+    return value
+
+
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+
+
+class Metrics(Model):
+    """Measurements and alerts: Prometheus on the host of group `monitor`. docs/monitoring.md explains all of it."""
+
+    interval: Annotated[int, Field(ge=10, le=300, description="Seconds between two looks at a host.")] = 30
+    keep_days: Annotated[int, Field(ge=1, le=3650, description="How many days of measurements are kept.")] = 180
+    keep_gb: Annotated[
+        int, Field(ge=1, le=100000, description="How many GB they may take on the monitor host; the oldest go first.")
+    ] = 50
+    exporter_port: Annotated[
+        int, Field(ge=1, le=65535, description="TCP port on every host that the monitor host asks.")
+    ] = 9100
+    port: Annotated[
+        int, Field(ge=1, le=65535, description="TCP port of Prometheus, on the monitor host's loopback interface.")
+    ] = 9090
+    mail_to: Annotated[
+        list[Email],
+        Field(description="Whom alerts are mailed to, by the server that `mail` names; without anybody no mail."),
+    ] = []
+    webhook: Annotated[
+        WebAddress | None, Field(description="Where alerts are posted to as well, as Alertmanager's webhook.")
+    ] = None
+    heartbeat: Annotated[
+        WebAddress | None,
+        Field(
+            description="An address outside of the cluster that is posted to every 5 minutes while monitoring works; "
+            "who watches it is told when it stays out."
+        ),
+    ] = None
+    repeat_hours: Annotated[
+        int, Field(ge=1, le=168, description="After how many hours an alert that still holds is sent again.")
+    ] = 12
+    idle_hours: Annotated[
+        int,
+        Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it."),
+    ] = 2
+    idle_exempt: Annotated[
+        list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")
+    ] = []

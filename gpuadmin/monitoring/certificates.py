@@ -1,0 +1,105 @@
+"""The certificates by which Prometheus and the hosts' exporters know each other (docs/decisions/0105).
+
+All of them follow from one secret of the site's: the same secret and name give the same key and the same certificate,
+byte for byte. So nothing but the secret is kept, a check shows exactly what a run would write, and a new secret
+replaces all.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+SECRET_BYTES = 32
+_AUTHORITY = "gpuadmin metrics"
+# A host's clock can be wrong, and a certificate that ends would end the alerts: RFC 5280, 4.1.2.5 (no end).
+_FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A private key and its certificate, both PEM."""
+
+    key: str = field(repr=False)
+    certificate: str
+
+
+def authority(secret: bytes) -> str:
+    """Given the site's secret, return the certificate (PEM) that signs all others."""
+    return _sign(secret, _AUTHORITY, _key(secret, "authority"), usage=None, alternative=None)
+
+
+def exporter(secret: bytes, name: str, address: str) -> Identity:
+    """Given a host's name and the address that it is asked at, return what its exporter shows. Good for that alone:
+    with it nobody can ask another host's exporter.
+    """
+    key = _key(secret, f"exporter {name}")
+    found = _sign(secret, name, key, usage=ExtendedKeyUsageOID.SERVER_AUTH, alternative=address)
+    return Identity(_pem(key), found)
+
+
+def scraper(secret: bytes) -> Identity:
+    """What Prometheus shows to exporters, which answer to nobody else."""
+    key = _key(secret, "scraper")
+    found = _sign(secret, "gpuadmin scraper", key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternative=None)
+    return Identity(_pem(key), found)
+
+
+def _key(secret: bytes, purpose: str) -> Ed25519PrivateKey:
+    if len(secret) != SECRET_BYTES:
+        raise ValueError(f"the secret has {len(secret)} bytes; {SECRET_BYTES} are wanted")
+    derived = HKDF(hashes.SHA256(), 32, salt=b"gpuadmin metrics", info=purpose.encode()).derive(secret)
+    return Ed25519PrivateKey.from_private_bytes(derived)
+
+
+def _pem(key: Ed25519PrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+
+def _sign(
+    secret: bytes,
+    name: str,
+    key: Ed25519PrivateKey,
+    *,
+    usage: x509.ObjectIdentifier | None,
+    alternative: str | None,
+) -> str:
+    """A certificate of a key, signed by the authority's; `usage` None: it is the authority's own."""
+    public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(f"{name} {alternative} ".encode() + public)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_named(name[:64]))
+        .issuer_name(_named(_AUTHORITY))
+        .public_key(key.public_key())
+        .serial_number(int.from_bytes(digest.finalize()[:16], "big") >> 1 | 1)
+        .not_valid_before(_FROM)
+        .not_valid_after(_UNTIL)
+        .add_extension(x509.BasicConstraints(ca=usage is None, path_length=0 if usage is None else None), critical=True)
+    )
+    if usage is not None:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+    if alternative is not None:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_address(alternative)]), critical=False)
+    return builder.sign(_key(secret, "authority"), None).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _address(address: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(address))
+    except ValueError:
+        return x509.DNSName(address)

@@ -1,0 +1,215 @@
+"""The cluster as it is now: nodes, their GPUs and MIG devices, and who holds them. From samples, purely.
+
+What is not known stays None, and is never taken for free: a node without measurements, a GPU of which nobody knows who
+holds it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpuadmin.monitoring.samples import Sample
+
+_OLD = 300  # seconds: what the collector wrote before that says nothing of now
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a device. `processes` 0: held, and nothing computes. None: the driver does not say."""
+
+    user: str
+    container: str
+    since: float | None
+    processes: int | None
+    memory: float | None  # bytes
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU, or a MIG device of one. `usable`: somebody can be given it as a whole; a divided GPU cannot."""
+
+    node: str
+    uuid: str
+    index: str
+    name: str
+    usable: bool
+    utilization: float | None  # ratio
+    memory: float | None  # bytes
+    memory_used: float | None
+    power: float | None  # watts
+    temperature: float | None  # °C
+    holders: tuple[Holder, ...] | None  # None: not known
+
+    @property
+    def free(self) -> bool:
+        """Whether it is known that nobody holds it."""
+        return self.usable and self.holders == ()
+
+    @property
+    def memory_free(self) -> float | None:
+        """Bytes; None where it is not known."""
+        return None if self.memory is None or self.memory_used is None else self.memory - self.memory_used
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node. `state`: up, down (it does not answer a ping), silent (it does, but nothing is measured) or unknown."""
+
+    name: str
+    state: str
+    problem: str | None
+    expected: int | None
+    answering: int | None
+    load: float | None
+    memory: float | None  # bytes
+    memory_available: float | None
+    devices: tuple[Device, ...]
+
+    @property
+    def free(self) -> tuple[Device, ...]:
+        """The devices that nobody holds."""
+        return tuple(device for device in self.devices if device.free)
+
+    def held_by(self, user: str) -> Node:
+        """The same node with those devices alone that somebody holds."""
+        return replace(
+            self, devices=tuple(one for one in self.devices if any(held.user == user for held in one.holders or ()))
+        )
+
+
+class _Values:
+    """The samples of one node, by name and by the value of a label."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Sample]] = defaultdict(list)
+
+    def one(self, name: str, **labels: str) -> float | None:
+        for sample in self.of.get(name, ()):
+            if all(sample.labels.get(key) == value for key, value in labels.items()):
+                return sample.value
+        return None
+
+    @functools.cached_property
+    def indexed(self) -> Mapping[tuple[str, str], float]:
+        """By name and uuid, for what there is once for a device."""
+        return {(name, one.labels.get("uuid", "")): one.value for name, found in self.of.items() for one in found}
+
+
+def of_samples(samples: Iterable[Sample], names: Sequence[str], now: float) -> tuple[Node, ...]:
+    """Given samples with the label `instance`, the names of the site's nodes, and the time (seconds since 1970), return
+    the nodes in that order. What is measured of others is left out.
+    """
+    found = {name: _Values() for name in names}
+    for sample in samples:
+        node = found.get(sample.labels.get("instance", ""))
+        if node is not None:
+            node.of[sample.name].append(sample)
+    return tuple(_node(name, values, now) for name, values in found.items())
+
+
+def _node(name: str, values: _Values, now: float) -> Node:
+    state, problem = _state(values)
+    expected, answering = (values.one(f"gpuadmin_gpus_{what}") for what in ("expected", "answering"))
+    if state == "up" and problem is None:
+        problem = _gpu_problem(values, expected, answering, now)
+    return Node(
+        name, state, problem, _whole(expected), _whole(answering), values.one("node_load1"),
+        values.one("node_memory_MemTotal_bytes"), values.one("node_memory_MemAvailable_bytes"),
+        _devices(name, values, now) if state == "up" else (),
+    )  # fmt: skip
+
+
+def _state(values: _Values) -> tuple[str, str | None]:
+    ping, up = values.one("probe_success", job="ping"), values.one("up", job="node")
+    if up == 1:
+        return "up", None
+    if ping == 0:
+        return "down", "does not answer a ping"
+    if ping == 1 or up == 0:
+        return "silent", "its measurements cannot be fetched"
+    return "unknown", "nothing is measured of it: gpuadmin provision"
+
+
+def _gpu_problem(values: _Values, expected: float | None, answering: float | None, now: float) -> str | None:
+    if not values.of.get("gpuadmin_collector_success"):
+        return "nothing is known of its GPUs: the collector has written nothing"
+    for state in ("missing", "broken"):
+        if values.one("gpuadmin_gpu_driver_state", state=state) == 1 and expected != 0:
+            return f"the GPU driver is {state}"
+    if not _fresh(values, "nvml", now) and values.one("gpuadmin_gpu_driver_state", state="none") != 1:
+        return "the GPU driver has not answered for a while"
+    if expected is not None and answering is not None and answering < expected:
+        return f"{int(answering)} of {int(expected)} GPUs answer"
+    if not _fresh(values, "processes", now):
+        return "who holds its GPUs is not known"
+    return None
+
+
+def _fresh(values: _Values, source: str, now: float) -> bool:
+    """Whether a source has answered, and lately."""
+    then = values.one("gpuadmin_collector_sample_timestamp_seconds", source=source)
+    return values.one("gpuadmin_collector_success", source=source) == 1 and then is not None and now - then < _OLD
+
+
+def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
+    if not _fresh(values, "nvml", now) or values.one("gpuadmin_gpu_driver_state", state="ok") == 0:
+        return ()
+    held = _holders(values) if _fresh(values, "processes", now) else None
+    devices: list[tuple[tuple[int, int], Device]] = []
+    indices = {
+        one.labels.get("uuid", ""): one.labels.get("index", "") for one in values.of.get("gpuadmin_gpu_info", ())
+    }
+    for one in values.of.get("gpuadmin_gpu_info", ()):
+        uuid, divided = one.labels.get("uuid", ""), one.labels.get("mig") == "true"
+        device = _device(node, uuid, one.labels.get("index", "?"), one.labels.get("name", ""), values, "gpu", held)
+        devices.append((_order(device.index), replace(device, usable=not divided)))
+    for one in values.of.get("gpuadmin_mig_info", ()):
+        index = f"{indices.get(one.labels.get('gpu', ''), '?')}.{one.labels.get('index', '?')}"
+        device = _device(node, one.labels.get("uuid", ""), index, one.labels.get("name", ""), values, "mig", held)
+        devices.append((_order(index), device))
+    return tuple(device for _, device in sorted(devices, key=lambda pair: pair[0]))
+
+
+def _device(
+    node: str, uuid: str, index: str, name: str, values: _Values, kind: str, held: Mapping[str, Sequence[Holder]] | None
+) -> Device:
+    def value(what: str) -> float | None:
+        return values.indexed.get((f"gpuadmin_{kind}_{what}", uuid))
+
+    return Device(
+        node, uuid, index, name, True, value("utilization_ratio"), value("memory_size_bytes"),
+        value("memory_used_bytes"), value("power_watts"), value("temperature_celsius"),
+        None if held is None else tuple(held.get(uuid, ())),
+    )  # fmt: skip
+
+
+def _holders(values: _Values) -> dict[str, list[Holder]]:
+    def keyed(name: str) -> dict[tuple[str, str, str], float]:
+        return {_key(one): one.value for one in values.of.get(name, ())}
+
+    since = keyed("gpuadmin_gpu_allocated_since_timestamp_seconds")
+    processes, memory = keyed("gpuadmin_gpu_processes"), keyed("gpuadmin_gpu_process_memory_bytes")
+    found: dict[str, list[Holder]] = defaultdict(list)
+    for one in values.of.get("gpuadmin_gpu_allocated", ()):
+        key = _key(one)
+        if one.value:
+            holder = Holder(key[1], key[2], since.get(key), _whole(processes.get(key)), memory.get(key))
+            found[key[0]].append(holder)
+    return {uuid: sorted(holders, key=lambda one: (one.user, one.container)) for uuid, holders in found.items()}
+
+
+def _key(sample: Sample) -> tuple[str, str, str]:
+    labels = sample.labels
+    return labels.get("uuid", ""), labels.get("user", "(unknown)"), labels.get("container", "")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _order(index: str) -> tuple[int, int]:
+    first, _, second = index.partition(".")
+    return (int(first) if first.isdecimal() else 1 << 30, int(second) + 1 if second.isdecimal() else 0)

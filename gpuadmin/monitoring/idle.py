@@ -1,0 +1,67 @@
+"""Who holds a GPU and does not use it, for how long, and what the site's policy says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuadmin.monitoring.cluster import Device, Node
+from gpuadmin.monitoring.samples import Sample
+
+#: Hours for which is asked whether something was used at all, so that one sees for how long it was not.
+SPANS = (6, 12, 24, 72, 168)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Somebody holds a device now, and has not used it once in the last `hours` hours (or longer). `policy`: what the
+    site's settings say: tell, or exempt.
+    """
+
+    user: str
+    node: str
+    uuid: str
+    index: str
+    name: str
+    containers: tuple[str, ...]
+    since: float | None
+    hours: int
+    policy: str
+
+
+def spans(hours: int) -> tuple[int, ...]:
+    """Given after how many hours somebody counts as idle, return the spans to ask for, the shortest first."""
+    return (hours, *(span for span in SPANS if span > hours))
+
+
+def idle(nodes: Iterable[Node], found: Mapping[int, Sequence[Sample]], exempt: Collection[str]) -> list[Idle]:
+    """Given the cluster now, and for each span (hours) who was idle all that time, return who is, longest first.
+
+    Who has let go since is left out. Of nodes where nobody knows who holds what, nothing is said.
+    """
+    hours: dict[tuple[str, str, str], int] = {}
+    for span in sorted(found):
+        for sample in found[span]:
+            hours[sample.labels.get("instance", ""), sample.labels.get("uuid", ""), sample.labels.get("user", "")] = (
+                span
+            )
+    rows = []
+    for node in nodes:
+        for device in node.devices:
+            users = dict.fromkeys(holder.user for holder in device.holders or ())
+            rows += [
+                _row(device, user, hours[node.name, device.uuid, user], exempt)
+                for user in users
+                if (node.name, device.uuid, user) in hours
+            ]
+    return sorted(rows, key=lambda row: (-row.hours, row.user, row.node, row.index))
+
+
+def _row(device: Device, user: str, hours: int, exempt: Collection[str]) -> Idle:
+    mine = [holder for holder in device.holders or () if holder.user == user]
+    since = [holder.since for holder in mine if holder.since is not None]
+    return Idle(
+        user, device.node, device.uuid, device.index, device.name,
+        tuple(holder.container for holder in mine if holder.container), min(since, default=None), hours,
+        "exempt" if user in exempt else "tell",
+    )  # fmt: skip

@@ -1,0 +1,41 @@
+"""Every question that gpuadmin asks Prometheus. Nothing that a person types is ever a part of one."""
+
+from __future__ import annotations
+
+# What `of_samples` (cluster.py) reads, in one answer.
+NOW_NAMES = (
+    "gpuadmin_gpus_expected", "gpuadmin_gpus_answering", "gpuadmin_gpus_on_bus", "gpuadmin_gpu_driver_state",
+    "gpuadmin_gpu_info", "gpuadmin_gpu_silent", "gpuadmin_gpu_utilization_ratio", "gpuadmin_gpu_memory_size_bytes",
+    "gpuadmin_gpu_memory_used_bytes", "gpuadmin_gpu_power_watts", "gpuadmin_gpu_temperature_celsius",
+    "gpuadmin_mig_info", "gpuadmin_mig_memory_size_bytes", "gpuadmin_mig_memory_used_bytes",
+    "gpuadmin_gpu_allocated", "gpuadmin_gpu_allocated_since_timestamp_seconds", "gpuadmin_gpu_processes",
+    "gpuadmin_gpu_process_memory_bytes", "gpuadmin_collector_success", "gpuadmin_collector_sample_timestamp_seconds",
+    "probe_success", "up", "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes", "node_load1",
+)  # fmt: skip
+
+
+def now() -> str:
+    """What every node and GPU does now, and who holds what."""
+    return f'{{__name__=~"{"|".join(NOW_NAMES)}"}}'
+
+
+def seconds_by_holder(kind: str, days: int) -> str:
+    """Seconds of the last days by person, node and device. `kind`: held, measured or active."""
+    if kind not in ("held", "measured", "active"):
+        raise ValueError(kind)
+    return f"sum by (user, instance, uuid) (increase(gpuadmin_gpu_{kind}_seconds_total[{int(days)}d]))"
+
+
+def gpu_seconds(days: int) -> str:
+    """Seconds in which GPUs were there, by node: what could have been used."""
+    return f"sum by (instance) (sum_over_time(gpuadmin_gpus_on_bus[{int(days)}d:5m]) * 300)"
+
+
+def idle(hours: int) -> str:
+    """Who has held a device all these hours and has not used it once: as the alert GpuHeldIdle."""
+    span, most = f"{int(hours)}h", int(hours) * 3600 * 0.95
+    return (
+        f"sum by (user, instance, uuid) (increase(gpuadmin_gpu_held_seconds_total[{span}])) > {most}"
+        f" and sum by (user, instance, uuid) (increase(gpuadmin_gpu_measured_seconds_total[{span}])) > {most}"
+        f" unless sum by (user, instance, uuid) (increase(gpuadmin_gpu_active_seconds_total[{span}])) > 0"
+    )

@@ -1,0 +1,97 @@
+"""How much of the GPUs was held, and how much of that was used, by person, node or group of nodes. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuadmin.monitoring.samples import Sample, by
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Hours of GPUs. `measured`: those held hours of which it is known whether they were used. `available`: hours in
+    which the GPUs were there; None where a row is not of nodes.
+    """
+
+    name: str
+    held: float
+    measured: float
+    active: float
+    available: float | None
+
+    @property
+    def efficiency(self) -> float | None:
+        """Used, of what was held and measured; None where nothing was."""
+        return None if self.measured <= 0 else min(self.active / self.measured, 1.0)
+
+    @property
+    def idle(self) -> float:
+        """Hours held and surely not used."""
+        return max(self.measured - self.active, 0.0)
+
+    @property
+    def share(self) -> float | None:
+        """Held, of what was there: how much of what was bought is taken at all."""
+        return None if not self.available else self.held / self.available
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The answers to the queries of `queries.py`: seconds by person, node and device; GPU seconds by node."""
+
+    held: Sequence[Sample]
+    measured: Sequence[Sample]
+    active: Sequence[Sample]
+    available: Sequence[Sample]
+
+
+def usage(found: Measured, kind: str, groups: Mapping[str, Sequence[str]]) -> list[Usage]:
+    """Given what was measured and by what to add it up (user, node or group), return a row for each, most held first.
+
+    `groups`: the groups of each node of the site; what was measured of others is left out.
+    """
+    seconds = {what: by(getattr(found, what), "user", "instance", "uuid") for what in ("held", "measured", "active")}
+    there = {node: value for (node,), value in by(found.available, "instance").items()}
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(("held", "measured", "active"), 0.0))
+    for what, values in seconds.items():
+        for (user, node, _uuid), value in values.items():
+            for name in _names(kind, user, node, groups):
+                sums[name][what] += value
+    for node in there:
+        for name in _names(kind, None, node, groups):
+            sums[name]["held"] += 0.0
+    rows = [_row(name, values, _available(kind, name, there, groups)) for name, values in sums.items()]
+    return sorted(rows, key=lambda row: (-row.held, row.name))
+
+
+def total(found: Measured, groups: Mapping[str, Sequence[str]]) -> Usage:
+    """All nodes of the site together."""
+    rows = usage(found, "node", groups)
+    there = [row.available for row in rows if row.available is not None]
+    return Usage(
+        "all", sum(row.held for row in rows), sum(row.measured for row in rows), sum(row.active for row in rows),
+        sum(there) if there else None,
+    )  # fmt: skip
+
+
+def _names(kind: str, user: str | None, node: str, groups: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    if node not in groups:
+        return ()
+    if kind == "user":
+        return () if user is None else (user,)
+    return (node,) if kind == "node" else groups[node]
+
+
+def _row(name: str, values: Mapping[str, float], available: float | None) -> Usage:
+    return Usage(name, values["held"] / HOUR, values["measured"] / HOUR, values["active"] / HOUR, available)
+
+
+def _available(kind: str, name: str, there: Mapping[str, float], groups: Mapping[str, Sequence[str]]) -> float | None:
+    if kind == "user":
+        return None
+    nodes = [node for node in there if name in _names(kind, None, node, groups)]
+    return sum(there[node] for node in nodes) / HOUR if nodes else None

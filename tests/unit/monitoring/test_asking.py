@@ -1,0 +1,215 @@
+"""top, free, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuadmin.actions.usage import _csv
+from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.errors import GpuadminError
+from gpuadmin.monitoring.usage import Usage
+from tests.unit.monitoring.cluster import line, node
+from tests.unit.monitoring.server import blocks, free_port, prometheus
+
+pytestmark = pytest.mark.needs("promtool", "prometheus")
+LOCAL = {"ansible_connection": "local"}
+
+
+def site(directory: Path, port: int) -> Path:
+    hosts = [
+        SiteHost("nas1", ("storage", "monitor"), LOCAL),
+        *(SiteHost(name, ("gpu",), {"ansible_host": "127.0.0.1"}) for name in ("gpu1", "gpu2", "gpu3", "gpu4")),
+    ]
+    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
+    with (directory / "gpuadmin.yml").open("a", encoding="utf-8") as stream:
+        stream.write(f"metrics: {{port: {port}, mail_to: []}}\n")
+    return directory
+
+
+def used(name: str, index: int, user: str, now: float, *, active: bool) -> Iterator[str]:
+    """Three hours in which somebody holds a GPU, and uses it in the last hour or not at all."""
+    labels = {"instance": name, "job": "node", "uuid": f"GPU-{name}-{index}", "user": user}
+    for step in range(0, 10801, 60):
+        when = now - 10800 + step
+        yield line("gpuadmin_gpu_held_seconds_total", labels, step, when)
+        yield line("gpuadmin_gpu_measured_seconds_total", labels, step, when)
+        yield line("gpuadmin_gpu_active_seconds_total", labels, max(step - 7200, 0) if active else 0, when)
+
+
+def there(name: str, now: float) -> Iterator[str]:
+    for step in range(0, 10801, 60):
+        labels = {"instance": name, "job": "node", "kind": "gpu"}
+        if step < 10800:  # `node` writes the last one
+            yield line("gpuadmin_gpus_on_bus", labels, 2, now - 10800 + step)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A site whose Prometheus knows two nodes that are well, one that is down, and nothing of gpu4."""
+    base = tmp_path_factory.mktemp("prometheus")
+    now = time.time()
+    lines = [*there("gpu1", now), *there("gpu2", now)]  # first: samples of one series are in the order of their times
+    lines += [*node("gpu1", now, held={0: ("minji", "train")}), *node("gpu2", now, held={1: ("junho", "x\x1b[31my")})]
+    lines += [
+        line("probe_success", {"instance": "gpu3", "job": "ping"}, 0, now),
+        line("up", {"instance": "gpu3", "job": "node"}, 0, now),
+        line("up", {"instance": "gpu9", "job": "node"}, 1, now),  # no host of this site any more
+    ]
+    lines += [*used("gpu1", 0, "minji", now, active=False), *used("gpu2", 1, "junho", now, active=True)]
+    with prometheus(base, blocks(base, lines)) as port:
+        yield site(base / "site", port)
+
+
+def run(server: Path, verb: str, *arguments: str) -> str:
+    command = importlib.import_module(f"gpuadmin.cli.{verb}").command
+    done = CliRunner().invoke(command, ["--site", str(server), *arguments], standalone_mode=False)
+    assert done.exception is None, done.output
+    assert done.return_value == 0
+    return str(done.stdout)
+
+
+def test_the_document(server: Path) -> None:
+    found = json.loads(run(server, "top", "--once", "--json"))["result"]
+    assert {name: entry["state"] for name, entry in found["nodes"].items()} == {
+        "gpu1": "up", "gpu2": "up", "gpu3": "down", "gpu4": "unknown",
+    }  # fmt: skip
+    first, second = found["nodes"]["gpu1"]["devices"]
+    assert (first["index"], first["free"], first["utilization"]) == ("0", False, 0.5)
+    (holder,) = first["holders"]
+    assert (holder["user"], holder["container"], holder["processes"]) == ("minji", "train", 1)
+    assert 7100 < time.time() - holder["since"] < 7500
+    assert (second["free"], second["holders"]) == (True, [])
+    assert found["totals"] == {"nodes": 4, "up": 2, "devices": 4, "free": 2, "held": 2, "unknown": 0}
+
+
+def test_the_screen(server: Path) -> None:
+    shown = run(server, "top", "--once")
+    assert "2 of 4 nodes up · 2 of 4 GPUs free" in shown
+    rows = [line for line in shown.splitlines() if "NVIDIA" in line]
+    assert len(rows) == 4
+    assert "minji in train" in rows[0]
+    assert "2 h" in rows[0]
+    assert "free" in rows[1]
+    assert "gpu3: does not answer a ping" in shown
+    assert "gpu4: nothing is measured of it" in shown
+    assert "\x1b" not in shown
+    assert "gpu9" not in shown
+
+
+def test_one_person_alone(server: Path) -> None:
+    found = json.loads(run(server, "top", "--once", "--json", "--user", "minji"))["result"]
+    assert {name: len(entry["devices"]) for name, entry in found["nodes"].items()} == {
+        "gpu1": 1, "gpu2": 0, "gpu3": 0, "gpu4": 0,
+    }  # fmt: skip
+    assert "junho" not in run(server, "top", "--once", "--user", "minji")
+
+
+def test_some_hosts_alone(server: Path) -> None:
+    assert set(json.loads(run(server, "top", "--json", "--limit", "gpu2"))["result"]["nodes"]) == {"gpu2"}
+
+
+def test_free(server: Path) -> None:
+    found = json.loads(run(server, "free", "--json"))["result"]
+    assert {name: [one["index"] for one in devices] for name, devices in found["nodes"].items()} == {
+        "gpu1": ["1"], "gpu2": ["0"],
+    }  # fmt: skip
+    assert set(found["unknown"]) == {"gpu3", "gpu4"}
+    assert "No node has 2 free GPUs of 40 GiB." in run(server, "free", "--gpus", "2", "--memory", "40")
+    shown = run(server, "free", "--memory", "80")
+    assert "gpu1" in shown
+    assert "gpu3, gpu4" in shown
+
+
+def test_idle(server: Path) -> None:
+    (row,) = json.loads(run(server, "idle", "--json"))["result"]["idle"]
+    assert (row["user"], row["node"], row["index"], row["containers"]) == ("minji", "gpu1", "0", ["train"])
+    assert (row["hours"], row["policy"]) == (2, "tell")
+    assert "minji" in run(server, "idle")
+    assert "Nobody has held a GPU for 6 h" in run(server, "idle", "--hours", "6")
+
+
+def test_usage(server: Path) -> None:
+    found = json.loads(run(server, "usage", "--since", "1", "--json"))["result"]
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["minji"]["held"] == pytest.approx(3, abs=0.1)
+    assert rows["minji"]["active"] == pytest.approx(0, abs=0.01)
+    assert rows["junho"]["active"] == pytest.approx(1, abs=0.1)
+    assert found["total"]["available"] == pytest.approx(12, abs=1)
+    by_node = json.loads(run(server, "usage", "--since", "1", "--by", "node", "--json"))["result"]["rows"]
+    assert {row["name"] for row in by_node} == {"gpu1", "gpu2"}
+    assert "no node is in a group" in run(server, "usage", "--by", "group")
+
+
+def test_usage_as_csv(server: Path) -> None:
+    first, *rows = run(server, "usage", "--since", "1", "--csv").splitlines()
+    assert first == "user,held_hours,measured_hours,active_hours,available_hours"
+    assert sorted(row.split(",")[0] for row in rows) == ["junho", "minji"]
+
+
+def failed(site_directory: Path, verb: str = "top") -> tuple[int, str]:
+    command = importlib.import_module(f"gpuadmin.cli.{verb}").command
+    done = CliRunner().invoke(command, ["--site", str(site_directory), "--json"], standalone_mode=False)
+    assert isinstance(done.exception, GpuadminError), done.output
+    return done.exception.exit_code, f"{done.exception.message} {done.exception.hint}"
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    code, words = failed(site(tmp_path / "site", free_port()))
+    assert code == 4
+    assert "nas1: Prometheus does not answer: Connection refused" in words
+
+
+def test_something_else_listens(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            connection.recv(10000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        code, words = failed(site(tmp_path / "site", listener.getsockname()[1]))
+        thread.join(10)
+    assert code == 3
+    assert "metrics.port" in words
+
+
+def test_the_monitor_host_is_away(tmp_path: Path) -> None:
+    """Through ssh, to a port at which nobody listens: what ssh says is the reason."""
+    directory = site(tmp_path / "site", 9090)
+    inventory = directory / "inventory/hosts.yml"
+    text = inventory.read_text().replace(
+        'ansible_connection: "local"', f'ansible_host: "127.0.0.1"\n          ansible_port: {free_port()}', 1
+    )
+    inventory.write_text(text)
+    code, words = failed(directory)
+    assert code == 4
+    assert "Connection refused" in words
+
+
+@pytest.mark.parametrize("verb", ["top", "free", "usage", "idle"])
+def test_a_site_without_a_monitor_host(tmp_path: Path, verb: str) -> None:
+    directory = site(tmp_path / "site", 9090)
+    inventory = directory / "inventory/hosts.yml"
+    inventory.write_text(inventory.read_text().partition("    monitor:")[0])
+    code, words = failed(directory, verb)
+    assert code == 2
+    assert "no monitor host" in words
+
+
+def test_a_name_that_is_a_formula() -> None:
+    rows = [Usage(name, 1, 1, 1, None) for name in ("=cmd()", "minji")]
+    assert [row.split(",")[0] for row in _csv("user", rows).splitlines()] == ["user", "'=cmd()", "minji"]

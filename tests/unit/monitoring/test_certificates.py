@@ -1,0 +1,92 @@
+"""Certificates: the same bytes from the same secret, and who can speak to whom with them."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.monitoring.certificates import SECRET_BYTES, Identity, authority, exporter, scraper
+
+SECRET, OTHER = bytes(SECRET_BYTES), bytes([1]) * SECRET_BYTES
+
+
+def test_the_same_secret_gives_the_same_bytes() -> None:
+    assert exporter(SECRET, "gpu1", "10.1.0.1") == exporter(SECRET, "gpu1", "10.1.0.1")
+    assert (authority(SECRET), scraper(SECRET)) == (authority(SECRET), scraper(SECRET))
+
+
+def test_every_host_has_a_key_of_its_own() -> None:
+    keys = {
+        exporter(SECRET, "gpu1", "10.1.0.1").key, exporter(SECRET, "gpu2", "10.1.0.1").key,
+        exporter(OTHER, "gpu1", "10.1.0.1").key, scraper(SECRET).key, scraper(OTHER).key,
+    }  # fmt: skip
+    assert len(keys) == 5
+    assert "PRIVATE" not in repr(scraper(SECRET))
+
+
+def test_a_secret_of_another_length_is_none() -> None:
+    with pytest.raises(ValueError, match="31 bytes"):
+        authority(bytes(31))
+
+
+def context(side: ssl._SSLMethod, identity: Identity | None, ca: str, directory: Path) -> ssl.SSLContext:
+    found = ssl.SSLContext(side)
+    found.minimum_version = ssl.TLSVersion.TLSv1_3
+    found.load_verify_locations(cadata=ca)
+    if identity is not None:
+        path = directory / f"{len(list(directory.iterdir()))}.pem"
+        path.write_text(identity.key + identity.certificate)
+        found.load_cert_chain(path)
+    return found
+
+
+def speak(directory: Path, server: Identity, client: Identity | None, *, asked: str, ca: str | None = None) -> bool:
+    """Whether a client that asks an address gets an answer of a server that wants a certificate of the site's."""
+    theirs = context(ssl.PROTOCOL_TLS_SERVER, server, authority(SECRET), directory)
+    theirs.verify_mode = ssl.CERT_REQUIRED
+    ours = context(ssl.PROTOCOL_TLS_CLIENT, client, ca or authority(SECRET), directory)
+    one, two = socket.socketpair()
+
+    def serve() -> None:
+        try:
+            with theirs.wrap_socket(one, server_side=True) as connection:
+                connection.sendall(b"answer")
+        except OSError:
+            one.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with ours.wrap_socket(two, server_hostname=asked) as connection:
+            return connection.recv(100) == b"answer"
+    except OSError:
+        return False
+    finally:
+        two.close()
+        thread.join(10)
+
+
+GPU1, GPU2 = exporter(SECRET, "gpu1", "10.1.0.1"), exporter(SECRET, "gpu2", "gpu2.example.org")
+CASES = {
+    "prometheus asks a host": (GPU1, scraper(SECRET), "10.1.0.1", True),
+    "prometheus asks a host by name": (GPU2, scraper(SECRET), "gpu2.example.org", True),
+    "a host answers for another": (GPU2, scraper(SECRET), "10.1.0.1", False),
+    "a host asks another": (GPU1, GPU2, "10.1.0.1", False),
+    "nobody asks a host": (GPU1, None, "10.1.0.1", False),
+    "prometheus of another site asks": (GPU1, scraper(OTHER), "10.1.0.1", False),
+    "prometheus' own certificate answers for a host": (scraper(SECRET), scraper(SECRET), "10.1.0.1", False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_speaks_to_whom(case: str, tmp_path: Path) -> None:
+    server, client, asked, answered = CASES[case]
+    assert speak(tmp_path, server, client, asked=asked) is answered
+
+
+def test_a_host_of_another_site_is_not_believed(tmp_path: Path) -> None:
+    assert not speak(tmp_path, GPU1, scraper(SECRET), asked="10.1.0.1", ca=authority(OTHER))

@@ -1,0 +1,203 @@
+"""Free, idle, used: decided from samples, as tables. What is not known is never free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuadmin.monitoring.cluster import Device, Holder, Node, of_samples
+from gpuadmin.monitoring.free import GIB, rooms
+from gpuadmin.monitoring.idle import idle, spans
+from gpuadmin.monitoring.queries import idle as query_idle
+from gpuadmin.monitoring.queries import seconds_by_holder
+from gpuadmin.monitoring.samples import Sample, of_answer, of_text
+from gpuadmin.monitoring.usage import Measured, total, usage
+from tests.unit.monitoring.cluster import node as lines_of_node
+
+NOW = 1_800_000_000.0
+
+
+def samples(*names: str, without: tuple[str, ...] = (), **more: Any) -> list[Sample]:
+    found = []
+    for name in names:
+        for line in lines_of_node(name, NOW, **more):
+            text = line.rpartition(" ")[0]
+            found += [one for one in of_text(text, {}) if one.name not in without]
+    return found
+
+
+def changed(found: list[Sample], name: str, value: float, **labels: str) -> list[Sample]:
+    return [
+        replace(one, value=value)
+        if one.name == name and all(one.labels.get(key) == text for key, text in labels.items())
+        else one
+        for one in found
+    ]
+
+
+def one_node(found: list[Sample]) -> Node:
+    (node,) = of_samples(found, ["gpu1"], NOW)
+    return node
+
+
+def test_a_node_that_is_well() -> None:
+    node = one_node(samples("gpu1", held={0: ("minji", "train")}))
+    assert (node.state, node.problem, node.expected, node.answering) == ("up", None, 2, 2)
+    assert [device.free for device in node.devices] == [False, True]
+    assert node.devices[0].holders == (Holder("minji", "train", NOW - 7200, 1, 20 * GIB),)
+
+
+#: What is measured → the state, a word of the problem, and how many GPUs are free.
+STATES: dict[str, tuple[Any, str, str, int]] = {
+    "down": (lambda found: changed(changed(found, "up", 0), "probe_success", 0), "down", "ping", 0),
+    "silent": (lambda found: changed(found, "up", 0), "silent", "fetched", 0),
+    "a ping that is lost alone": (lambda found: changed(found, "probe_success", 0), "up", "", 2),
+    "never measured": (lambda found: [], "unknown", "provision", 0),
+    "no collector": (
+        lambda found: [one for one in found if not one.name.startswith("gpuadmin_")], "up", "collector", 0,
+    ),
+    "nobody knows who holds": (
+        lambda found: changed(found, "gpuadmin_collector_success", 0, source="processes"), "up", "who holds", 0,
+    ),
+    "who holds is old": (
+        lambda found: changed(
+            found, "gpuadmin_collector_sample_timestamp_seconds", NOW - 3600, source="processes"
+        ), "up", "who holds", 0,
+    ),
+    "the driver is old": (
+        lambda found: changed(found, "gpuadmin_collector_sample_timestamp_seconds", NOW - 3600, source="nvml"),
+        "up", "answered", 0,
+    ),
+    "a broken driver": (
+        lambda found: changed(
+            changed(found, "gpuadmin_gpu_driver_state", 1, state="broken"), "gpuadmin_gpu_driver_state", 0, state="ok"
+        ), "up", "broken", 0,
+    ),
+    "one is lost": (lambda found: changed(found, "gpuadmin_gpus_answering", 1), "up", "1 of 2", 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_what_is_not_known_is_not_free(case: str) -> None:
+    change, state, word, free = STATES[case]
+    node = one_node(change(samples("gpu1")))
+    assert (node.state, len(node.free)) == (state, free)
+    assert word in (node.problem or "")
+    assert (node.problem is None) == (word == "")
+
+
+def test_a_divided_gpu_is_its_devices() -> None:
+    found = [
+        replace(one, labels={**one.labels, "mig": "true"}) if one.name == "gpuadmin_gpu_info" else one
+        for one in samples("gpu1", gpus=1)
+    ]
+    where = {"instance": "gpu1"}
+    for index in ("0", "1"):
+        labels = {**where, "uuid": f"MIG-{index}", "gpu": "GPU-gpu1-0", "index": index, "name": "1g.10gb"}
+        found.append(Sample("gpuadmin_mig_info", labels, 1))
+    found.append(Sample("gpuadmin_gpu_allocated", {**where, "uuid": "MIG-1", "user": "minji", "container": ""}, 1))
+    node = one_node(found)
+    assert [(device.index, device.usable, device.free) for device in node.devices] == [
+        ("0", False, False), ("0.0", True, True), ("0.1", True, False),
+    ]  # fmt: skip
+
+
+def device(node: str, index: int, *, memory: float | None = 80 * GIB, used: float = 0, held: bool = False) -> Device:
+    holders = (Holder("minji", "", None, 0, None),) if held else ()
+    return Device(node, f"{node}-{index}", str(index), "H100", True, 0.0, memory, used, None, None, holders)
+
+
+def nodes(*of: Device) -> list[Node]:
+    names = dict.fromkeys(one.node for one in of)
+    return [
+        Node(name, "up", None, None, None, None, None, None, tuple(one for one in of if one.node == name))
+        for name in names
+    ]
+
+
+def test_where_somebody_can_run() -> None:
+    found = nodes(
+        *(device("a", index) for index in range(4)), device("b", 0), device("b", 1, held=True),
+        device("c", 0, used=70 * GIB), device("c", 1, memory=None),
+    )  # fmt: skip
+    assert [room.node.name for room in rooms(found, 1, 0)] == ["b", "c", "a"], "what is filled best comes first"
+    assert [(room.node.name, len(room.devices)) for room in rooms(found, 1, 40)] == [("b", 1), ("a", 4)]
+    assert [room.node.name for room in rooms(found, 2, 40)] == ["a"]
+    assert rooms(found, 5, 0) == []
+
+
+def test_who_is_idle_and_for_how_long() -> None:
+    def held(uuid: str, user: str) -> Sample:
+        return Sample("", {"instance": "a", "uuid": uuid, "user": user}, 9000)
+
+    found = nodes(device("a", 0, held=True), device("a", 1, held=True), device("a", 2))
+    asked = {
+        2: [held("a-0", "minji"), held("a-1", "minji"), held("a-2", "junho")],  # who has let go is not idle
+        6: [held("a-0", "minji")],
+        12: [],
+    }
+    rows = idle(found, asked, ())
+    assert [(row.uuid, row.user, row.hours, row.policy) for row in rows] == [
+        ("a-0", "minji", 6, "tell"), ("a-1", "minji", 2, "tell"),
+    ]  # fmt: skip
+    assert {row.policy for row in idle(found, asked, ["minji"])} == {"exempt"}
+    assert spans(2) == (2, 6, 12, 24, 72, 168)
+    assert spans(24) == (24, 72, 168)
+
+
+def hours(node: str, user: str, count: float, uuid: str = "0") -> Sample:
+    return Sample("", {"instance": node, "user": user, "uuid": uuid}, count * 3600)
+
+
+USED = Measured(
+    held=[hours("a", "minji", 10), hours("a", "junho", 4, "1"), hours("b", "minji", 6), hours("gone", "minji", 99)],
+    measured=[hours("a", "minji", 10), hours("a", "junho", 4, "1")],
+    active=[hours("a", "minji", 5), hours("a", "junho", 4, "1")],
+    available=[Sample("", {"instance": "a"}, 40 * 3600), Sample("", {"instance": "b"}, 40 * 3600)],
+)
+GROUPS = {"a": ["rack1"], "b": ["rack1", "vision"]}
+
+
+def test_usage() -> None:
+    by_user = {row.name: row for row in usage(USED, "user", GROUPS)}
+    assert (by_user["minji"].held, by_user["minji"].active, by_user["minji"].efficiency) == (16, 5, 0.5)
+    assert by_user["minji"].share is None
+    by_node = {row.name: row for row in usage(USED, "node", GROUPS)}
+    assert set(by_node) == {"a", "b"}
+    assert (by_node["a"].held, by_node["a"].share, by_node["a"].idle) == (14, 14 / 40, 5)
+    assert by_node["b"].efficiency is None, "it is not known whether anything ran"
+    by_group = {row.name: row for row in usage(USED, "group", GROUPS)}
+    assert (by_group["rack1"].held, by_group["rack1"].available, by_group["vision"].held) == (20, 80, 6)
+    assert (total(USED, GROUPS).held, total(USED, GROUPS).share) == (20, 0.25)
+
+
+def test_queries_are_fixed() -> None:
+    with pytest.raises(ValueError, match="or"):
+        seconds_by_holder("held[1d]) or up", 1)
+    assert "[3h]" in query_idle(3)
+
+
+ANSWERS: dict[str, Any] = {
+    "an error": {"status": "error", "error": "too many samples"},
+    "another type": {"status": "success", "data": {"resultType": "matrix", "result": []}},
+    "a list": [],
+    "no value": {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}}]}},
+    "no number": {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "x"]}]}},
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answer_that_is_none(case: str) -> None:
+    with pytest.raises(ValueError, match=r"answer of another|could not convert"):
+        of_answer(ANSWERS[case])
+
+
+def test_numbers_that_are_none_are_left_out() -> None:
+    result = [{"metric": {"__name__": "up", "a": "b"}, "value": [1, text]} for text in ("1", "NaN", "+Inf")]
+    document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    assert of_answer(document) == [Sample("up", {"a": "b"}, 1.0)]
+    assert list(of_text('# HELP x\nx{a="q\\"\\\\n"} 2\ny NaN\nbroken{\nz 3 1700', {"i": "n"})) == [
+        Sample("x", {"a": 'q"\\n', "i": "n"}, 2.0), Sample("z", {"i": "n"}, 3.0),
+    ]  # fmt: skip

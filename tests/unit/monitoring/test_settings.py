@@ -1,0 +1,234 @@
+"""What provision tells the hosts about measurements, and the files that Prometheus and Alertmanager are given."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+
+from gpuadmin.actions.shared.metrics import SECRET, keep_secret, metrics_variables, secret_of
+from gpuadmin.config.check import findings
+from gpuadmin.config.load import Site, load_site
+from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.errors import ConfigError
+from gpuadmin.monitoring.certificates import scraper
+from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+
+__all__ = ["ansible"]
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLE = ROOT / "roles/monitoring"
+
+
+def make(directory: Path, settings: str = "", monitor: tuple[str, ...] = ("storage", "monitor")) -> Site:
+    hosts = [
+        SiteHost("nas1", monitor, {"ansible_host": "10.0.0.10"}),
+        SiteHost("gpu1", ("gpu",), {"ansible_host": "10.0.0.1", "gpuadmin_address": "fd00::1"}),
+    ]
+    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
+    with (directory / "gpuadmin.yml").open("a", encoding="utf-8") as stream:
+        stream.write(settings)
+    return load_site(str(directory))
+
+
+MAIL = "mail: {host: mail.example.org, sender: gpu@example.org, user: gpu, password_file: %s}\n"
+
+
+def with_mail(directory: Path) -> Site:
+    password = directory.parent / "password"
+    password.write_text("hunter2\n")
+    password.chmod(0o600)
+    return make(directory, MAIL % password + "metrics: {mail_to: [admins@example.org]}\n")
+
+
+def test_the_secret_is_kept_once_and_for_its_owner(tmp_path: Path) -> None:
+    site = make(tmp_path / "site")
+    first = secret_of(site)
+    assert secret_of(site) != first, "a look writes nothing"
+    assert not (site.directory / SECRET).exists()
+    keep_secret(site, first)
+    assert secret_of(site) == first
+    assert (site.directory / SECRET).stat().st_mode & 0o777 == 0o600
+    assert f"/{SECRET}\n" in (site.directory / ".gitignore").read_text()
+    keep_secret(site, secret_of(make(tmp_path / "other")))
+    assert secret_of(site) == first, "what is there is never replaced"
+
+
+@pytest.mark.parametrize("text", ["zz", "00", "0" * 63])
+def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    site = make(tmp_path / "site")
+    path = site.directory / SECRET
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="32 bytes"):
+        secret_of(site)
+    path.write_text("00" * 32)
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="others can read it"):
+        secret_of(site)
+
+
+def test_what_hosts_are_told(tmp_path: Path) -> None:
+    site = with_mail(tmp_path / "site")
+    given = metrics_variables(site, bytes(32))["gpuadmin_metrics"]
+    assert {one["name"]: (one["address"], one["kind"]) for one in given["targets"]} == {
+        "nas1": ("10.0.0.10", "storage"), "gpu1": ("fd00::1", "gpu"),
+    }  # fmt: skip
+    assert set(given["hosts"]) == {"nas1", "gpu1"}
+    assert given["scraper"]["certificate"] == scraper(bytes(32)).certificate
+    assert given["mail"] == {
+        "smarthost": "mail.example.org:587", "starttls": True, "user": "gpu", "sender": "gpu@example.org",
+    }  # fmt: skip
+    assert given["password"] == "hunter2"
+    assert metrics_variables(make(tmp_path / "none", monitor=("storage",)), bytes(32)) == {}
+
+
+def test_provision_gives_it_and_keeps_the_secret(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    inventory = ansible.site / "inventory/hosts.yml"
+    inventory.write_text(inventory.read_text().replace("monitor: {hosts: {}}", "monitor: {hosts: {storage1: {}}}"))
+    code, _, err = cli("provision", "--check")
+    assert code == 0, err
+    assert not (ansible.site / SECRET).exists()
+    code, _, err = cli("provision", "--yes")
+    assert code == 0, err
+    kept = secret_of(load_site(str(ansible.site)))
+    cli("drift")
+    checked, done, drift = (one.variables["gpuadmin_metrics"] for one in ansible.asked)
+    assert done == drift
+    assert done["scraper"]["certificate"] == scraper(kept).certificate
+    assert checked != done, "a check has no secret yet, and says that all would be written"
+
+
+FINDINGS = {
+    "mail without mail": ("metrics: {mail_to: [a@example.org]}\n", ("storage", "monitor"), "no mail can be sent"),
+    "nobody is told": ("", ("storage", "monitor"), "alerts reach nobody"),
+    "a node watches": ("", ("gpu", "monitor"), "people log in there"),
+    "TLS on another port": (
+        "mail: {host: m, security: tls, port: 4650, sender: a@example.org}\nmetrics: {mail_to: [a@example.org]}\n",
+        ("storage", "monitor"), "port 465 alone",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FINDINGS)
+def test_what_check_finds(tmp_path: Path, case: str) -> None:
+    settings, monitor, words = FINDINGS[case]
+    found = [one for one in findings(make(tmp_path / "site", settings, monitor)) if words in one.message]
+    assert len(found) == 1
+    assert found[0].hint
+
+
+@pytest.mark.parametrize("address", ["ftp://example.org/x", "example.org", "https://", "https://a b", "https://{{x}}"])
+def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.webhook"):
+        make(tmp_path / "site", f"metrics: {{webhook: {json.dumps(address)}}}\n")
+
+
+def rendered(name: str, **given: Any) -> str:
+    """A template of the role, as Ansible renders it: its filters that are used here, and its settings of blocks."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROLE / "templates"), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        keep_trailing_newline=True, autoescape=False,
+    )  # fmt: skip
+    environment.filters["to_json"] = json.dumps
+    values: dict[str, Any] = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    values |= yaml.safe_load((ROLE / "vars/main.yml").read_text()) | {"_monitoring_mailed": False}
+    return environment.get_template(name).render(**(values | given))
+
+
+MAILED: Mapping[str, Any] = {
+    "_monitoring_mailed": True, "monitoring_mail_to": ["a@example.org", "b@example.org"],
+    "monitoring_mail": {"smarthost": "m:587", "starttls": True, "user": "gpu", "sender": "gpu@example.org"},
+    "monitoring_webhook": "https://example.org/a'b\"c", "monitoring_heartbeat": "https://example.org/beat",
+}  # fmt: skip
+
+
+@pytest.mark.needs("promtool")
+def test_prometheus_takes_its_settings(tmp_path: Path) -> None:
+    targets = [
+        {"name": "nas1", "address": "10.0.0.10", "kind": "storage"},
+        {"name": "gpu1", "address": "fd00::1", "kind": "gpu"},
+    ]
+    (tmp_path / "rules").mkdir()
+    for path in (ROLE / "files/rules").glob("*.yml"):
+        (tmp_path / "rules" / path.name).write_text(path.read_text())
+    (tmp_path / "targets").mkdir()
+    for kind, port in (("node", 9100), ("ping", None)):
+        text = rendered("targets.json.j2", monitoring_targets=targets, __port=port)
+        (tmp_path / f"targets/{kind}.json").write_text(text)
+    for name in ("authority.pem", "prometheus.pem", "key"):
+        (tmp_path / name).touch()
+    text = rendered(
+        "prometheus.yml.j2", _monitoring_directory=str(tmp_path), monitoring_cluster='a "name": #1',
+        _monitoring_credentials={"prometheus": str(tmp_path)},
+    )  # fmt: skip
+    (tmp_path / "prometheus.yml").write_text(text)
+    done = subprocess.run(
+        ["promtool", "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    node, ping = (json.loads((tmp_path / f"targets/{kind}.json").read_text()) for kind in ("node", "ping"))
+    assert [one["targets"] for one in node] == [["10.0.0.10:9100"], ["[fd00::1]:9100"]]
+    assert [one["targets"] for one in ping] == [["10.0.0.10"], ["fd00::1"]]
+    assert ping[1]["labels"] == {"instance": "gpu1", "kind": "gpu"}
+    settings = yaml.safe_load(text)
+    job = settings["scrape_configs"][0]
+    assert job["honor_labels"] is False
+    assert settings["global"]["external_labels"]["cluster"] == 'a "name": #1'
+
+
+@pytest.mark.needs("amtool")
+@pytest.mark.parametrize("given", [{}, MAILED], ids=["nobody is told", "mail, webhook, heartbeat"])
+def test_alertmanager_takes_its_settings(tmp_path: Path, given: Mapping[str, Any]) -> None:
+    (tmp_path / "mail.tmpl").write_text((ROLE / "files/mail.tmpl").read_text())
+    path = tmp_path / "alertmanager.yml"
+    path.write_text(rendered("alertmanager.yml.j2", _monitoring_directory=str(tmp_path), **given))
+    done = subprocess.run(["amtool", "check-config", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 templates" in done.stdout
+    route = subprocess.run(
+        ["amtool", "config", "routes", "test", f"--config.file={path}", "alertname=Heartbeat"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert route.stdout.strip() == "heartbeat"
+    if given:
+        (admins, heartbeat) = yaml.safe_load(path.read_text())["receivers"]
+        assert [one["to"] for one in admins["email_configs"]] == ["a@example.org", "b@example.org"]
+        assert admins["webhook_configs"][0]["url"] == "https://example.org/a'b\"c"
+        assert heartbeat["webhook_configs"][0]["url"] == "https://example.org/beat"
+
+
+def test_secrets_are_for_root_alone_and_in_no_diff() -> None:
+    for role in ("monitoring", "metrics_tls"):
+        tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/main.yml").read_text())
+        files = next(task["gpuadmin.node.files"]["files"] for task in tasks if "gpuadmin.node.files" in task)
+        secret = [
+            one for one in files if any(word in str(one["content"]) for word in ("_key ", "password", "alertmanager"))
+        ]
+        assert secret
+        for one in secret:
+            if "service.j2" in one["content"]:
+                continue
+            assert (one["mode"], one["show_diff"]) == ("0600", False), one["path"]
+
+
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager", "blackbox"])
+def test_nothing_listens_on_the_network(name: str) -> None:
+    text = rendered(f"{name}.service.j2")
+    assert "--web.listen-address=127.0.0.1:" in text
+    assert text.count("ExecStart=") == 2, "the distribution's own is taken back"
+
+
+def test_an_exporter_answers_to_prometheus_alone() -> None:
+    text = (ROOT / "roles/metrics_tls/templates/web.yml.j2").read_text()
+    settings = yaml.safe_load(text.replace("{{", "").replace("}}", ""))["tls_server_config"]
+    assert settings["client_auth_type"] == "RequireAndVerifyClientCert"
+    assert settings["client_ca_file"].endswith("authority.pem")
+    assert settings["min_version"] == "TLS13"
