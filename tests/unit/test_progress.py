@@ -92,5 +92,5 @@ def test_what_is_slow_before_there_is_a_log_says_so(capsys: pytest.CaptureFixtur
         pass
     assert capsys.readouterr().err == ""
     with slow("reading the site", seconds=0.02):
-        time.sleep(0.2)
+        time.sleep(0.2)  # until its clock has spoken
     assert capsys.readouterr().err.startswith("… reading the site takes long: 0 s so far\n")

@@ -127,7 +127,7 @@ def test_each_look_mounts_the_disk_for_itself(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_login_manager_that_is_frozen_holds_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where Python itself waits in the kernel, as for a file server or a disk that is gone."""
-    monkeypatch.setattr(occupants, "people", lambda *_: time.sleep(60))
+    monkeypatch.setattr(occupants, "people", lambda *_: time.sleep(60))  # what hangs
     monkeypatch.setattr(occupants, "gpu_users", lambda first: [])
     monkeypatch.setattr(status, "gpus", lambda: [])
     begun = time.monotonic()

@@ -74,7 +74,7 @@ def test_a_look_that_is_killed_leaves_nothing_mounted(places: Places, monkeypatc
     top = Path(places.top).with_name("look-1000000000")
     top.mkdir()  # of another one that was killed
     child = os.fork()
-    if not child:  # pragma: no cover
+    if not child:
         own = replace(places, top=str(top.with_name(f"look-{os.getpid()}")), own=True)
         with mounting.mounted(own, ImageSettings(), store=None):
             os.kill(os.getpid(), signal.SIGKILL if os.path.ismount(own.top) else signal.SIGABRT)
