@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
+from rich.console import RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +19,8 @@ from gpuadmin.report import alike, shortened
 from gpuadmin.results import HostResult
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import one_line
+
+_UNBOUND = 10_000  # columns: a table is as wide as its cells
 
 
 def make_console(*, json: bool) -> SafeConsole:
@@ -27,6 +31,9 @@ def make_console(*, json: bool) -> SafeConsole:
     stream = sys.stderr if json else sys.stdout
     # In a pipe a line of output stays a line, whatever its length, so that grep works and no name is cut.
     return SafeConsole(file=stream, highlight=False, emoji=False, markup=False, width=None if stream.isatty() else 4000)
+
+
+_MANY_ROWS = 200  # above them a table is laid out line by line
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
@@ -45,6 +52,40 @@ def make_table(*titles: str, right: Sequence[str] = (), fold: bool = False) -> T
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold" if fold else "ellipsis")
     return table
+
+
+def has_room(console: SafeConsole, table: Table) -> bool:
+    """Whether a table has no line that the terminal is too narrow for."""
+    return Measurement.get(console, console.options.update(width=_UNBOUND), table).maximum <= console.width
+
+
+def show_table(console: SafeConsole, table: Table) -> None:
+    """Print a table. One of many rows is laid out here, a line each: rich takes a second for a thousand of them."""
+    if table.row_count <= _MANY_ROWS:
+        console.print(table)
+        return
+    columns = [[_text(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    widths = [max(cell.cell_len for cell in column) for column in columns]
+    right = [column.justify == "right" for column in table.columns]
+    lines = [_row(list(row), widths, right) for row in zip(*columns, strict=True)]
+    lines[0].stylize("bold")
+    lines.insert(1, Text(" " + "─" * (sum(widths) + 3 * len(widths) - 3)))
+    if console.is_terminal:
+        for line in lines:
+            line.truncate(console.width, overflow="ellipsis")
+    console.print(Text("\n").join([Text(), *lines, Text()]), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _text(cell: RenderableType) -> Text:
+    assert isinstance(cell, str | Text)
+    return Text(one_line(cell)) if isinstance(cell, str) else cell.copy()
+
+
+def _row(cells: list[Text], widths: Sequence[int], right: Sequence[bool]) -> Text:
+    for cell, width, left_blank in zip(cells, widths, right, strict=True):
+        blanks = width - cell.cell_len
+        cell.pad_left(blanks) if left_blank else cell.pad_right(blanks)
+    return Text(" ") + Text("   ").join(cells)
 
 
 def show_plan(console: SafeConsole, plan: Plan, *, check: bool) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpuadmin.console import echo
 from gpuadmin.display import lines_of, styled
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import listed
@@ -158,6 +160,24 @@ class Progress:
         else:
             self._console.print(f"  {'working':<11} {host}: {detail}")
             self._spoke = time.monotonic()
+
+
+@contextmanager
+def slow(what: str, *, seconds: float = Progress.SPARING) -> Iterator[None]:
+    """Say on standard error what goes on while the block runs, every so many seconds: for what is before any log."""
+    begun, over = time.monotonic(), threading.Event()
+
+    def say() -> None:
+        while not over.wait(seconds):
+            echo(f"… {what} takes long: {time.monotonic() - begun:.0f} s so far", err=True)
+
+    clock = threading.Thread(target=say, daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        over.set()
+        clock.join()
 
 
 def _clock(seconds: float) -> str:

@@ -82,7 +82,10 @@ def shortened(lines: Sequence[str], most: int = 12, *, run: str | None = None) -
         found += [about.format(len(members))] if len(members) > 3 else members
     if len(found) <= most:
         return found
-    return [*found[: most - 1], f"… and {len(found) - most + 1} more: with -v, or gpuadmin runs{f' {run}' if run else ''}"]
+    return [
+        *found[: most - 1],
+        f"… and {len(found) - most + 1} more: with -v, or gpuadmin runs{f' {run}' if run else ''}",
+    ]
 
 
 def _in_directory(line: str) -> str | None:

@@ -38,7 +38,7 @@ from gpuadmin.errors import (
 from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.plan import Plan
-from gpuadmin.progress import Progress
+from gpuadmin.progress import Progress, slow
 from gpuadmin.records import Record, prune_runs
 from gpuadmin.report import document, status_of
 from gpuadmin.results import RunResult, with_all
@@ -140,9 +140,10 @@ class Session:
         """The record of this verb, made when the first thing is done."""
         if self.record is None:
             plan = self._plan or Plan(self.verb)
-            self.record = Record.begin(
-                self.site.runs, self.verb, arguments=sys.argv[1:], check=self.check, plan=plan.document()
-            )
+            with slow(f"writing the record of this run, {self.site.runs},"):  # it waits for the disk
+                self.record = Record.begin(
+                    self.site.runs, self.verb, arguments=sys.argv[1:], check=self.check, plan=plan.document()
+                )
         return self.record
 
     def run(
@@ -270,10 +271,11 @@ def opened(
         directory = find_site(options.site)
         if exclusive and not check:
             stack.enter_context(site_lock(directory / "runs", verb))
-        site = load_site(str(directory))
-        if exclusive and changes:
-            found = recall(directory).contradictions(site.registry.registry, but=forget)
-            refuse_contradictions(found, "users.yml")
+        with slow(f"reading the site {directory}"):
+            site = load_site(str(directory))
+            if exclusive and changes:
+                found = recall(directory).contradictions(site.registry.registry, but=forget)
+                refuse_contradictions(found, "users.yml")
         session = Session(verb, options, site, check, make_console(json=options.json))
         try:
             yield session

@@ -11,11 +11,13 @@ from gpuadmin.accounts.importing import read_keys, read_people
 from gpuadmin.actions.shared.accounts import Change, account_result, converge, perform, uids_elsewhere
 from gpuadmin.actions.shared.mails import Post, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.welcome import Welcomes, mail_those_with_account, welcomes
+from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, nothing, report
 from gpuadmin.plan import PlanBuilder
+from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
@@ -42,17 +44,33 @@ def add_user(
         post = Post.of(session, mail) if (_by_setting(site.settings) if send is None else send) else None
         registry = accounts.add(site.registry, site.settings, requests)
         new = [request.name for request in requests if site.registry.find(request.name) is None]
+        title = f"Add {counted(len(requests), 'account')} to {site.settings.name}"
+
+        def changed(registry: RegistryFile) -> Change:
+            people = accounts.known(registry, [request.name for request in requests])
+            return converge(session, registry, people, title=title)
+
+        change, looked = changed(registry), None
         if new and not mail.preview:
-            registry = accounts.add(site.registry, site.settings, requests, uids_elsewhere(session))
+            # a check asks once: with uids that are free by what is known here, and again where a host knows better
+            looked = session.look(session.verb, None, change.variables) if _asks_all(session) else None
+            taken = uids_elsewhere(session, looked)
+            if taken.keys() & {user.uid for user in accounts.known(registry, new)}:
+                registry = accounts.add(site.registry, site.settings, requests, taken)
+                change, looked = changed(registry), None
         people = accounts.known(registry, [request.name for request in requests])
-        title = f"Add {counted(len(people), 'account')} to {site.settings.name}"
-        change = converge(session, registry, people, title=title)
         if post is None:
-            return perform(session, change)
+            return perform(session, change, looked)
         found = welcomes(session, people, new, post, mail, asked=send is True)
         if mail.preview:
             return _preview(session, found, post, mail)
-        return _perform(session, change, people, found, post)
+        return _perform(session, change, people, found, post, looked)
+
+
+def _asks_all(session: Session) -> bool:
+    """Whether a look at all that is concerned answers, too, which uids are taken."""
+    storage = [host.name for host in session.site.inventory.group("storage")]
+    return session.check and bool(storage) and set(storage) <= set(session.named("storage"))
 
 
 def _by_setting(settings: Settings) -> bool:
@@ -70,7 +88,9 @@ def _preview(session: Session, found: Welcomes, post: Post, mail: MailOptions) -
     return finish(session, ExitCode.DONE, {**preview_document(letters, post.renderer), "stuck": stuck})
 
 
-def _perform(session: Session, change: Change, people: Sequence[User], found: Welcomes, post: Post) -> int:
+def _perform(
+    session: Session, change: Change, people: Sequence[User], found: Welcomes, post: Post, looked: RunResult | None
+) -> int:
     """What `perform` does, and then mail those who have their account. Returns the exit code."""
     builder = PlanBuilder(change.plan.title, steps=list(change.plan.steps), warnings=list(change.plan.warnings))
     plan_letters(builder, list(found.letters.values()))
@@ -86,7 +106,7 @@ def _perform(session: Session, change: Change, people: Sequence[User], found: We
         # owed before anybody is registered: a run that is cut off is not to forget them
         post.ledger.owe(list(found.letters.values()))
     session.save(change.registry, forget=change.forget)
-    run = session.run(session.verb, None, change.variables, check=session.check)
+    run = looked or session.run(session.verb, None, change.variables, check=session.check)
     mails, good = mail_those_with_account(session, run, people, found.letters, post)
     code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
     stuck = [entry.document() for entry in found.stuck]

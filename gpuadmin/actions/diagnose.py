@@ -12,15 +12,15 @@ from typing import Any
 
 from gpuadmin.answers import Answers
 from gpuadmin.config.fields import USER_NAME
-from gpuadmin.config.registry import RegistryFile
 from gpuadmin.console import agree
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding, Severity
+from gpuadmin.diagnosis.restarting import restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console, styled
 from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
-from gpuadmin.outcome import report
+from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.records import history
 from gpuadmin.results import RunResult
@@ -31,31 +31,60 @@ GROUPS = ("gpu", "storage", "monitor", "backup")
 _STYLES = {Severity.STOPS: "bold red", Severity.HINDERS: "yellow", Severity.UNKNOWN: "magenta", Severity.NOTE: "dim"}
 
 
-def diagnose(options: Options, name: str | None, hosts: tuple[str, ...], bundle: str | None = None) -> int:
+def diagnose(
+    options: Options,
+    name: str | None,
+    hosts: tuple[str, ...],
+    bundle: str | None = None,
+    restart: bool = False,
+) -> int:
     """Look at a person on all hosts, or at hosts alone, and show what is wrong. Returns the exit code.
 
-    `bundle`: a file to write the evidence to, redacted.
+    `bundle`: a file to write the evidence to, redacted. `restart`: then restart the person's Docker daemon.
     """
     if name is not None and not USER_NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a login name", hint="gpuadmin list-users shows them")
     if bundle is not None and Path(bundle).exists():
         raise ConfigError(f"{bundle} is there already", hint="name another file; nothing is replaced")
-    with opened("diagnose", options, changes=False) as session:
+    with opened("diagnose", options, changes=restart) as session:
         chosen = session.site.inventory.limited(",".join(hosts)) if hosts else session.hosts
         on = [host.name for host in chosen if set(GROUPS) & set(host.groups)]
         if not on:
             raise ConfigError("no host of this site is named by that", hint="gpuadmin status shows its hosts")
+        if restart:
+            session.require_confirmation_possible()
         builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
         builder.add_all(on, ["look for what is wrong"])
         session.planned(builder.build())
-        run = session.run("diagnose", on, {"gpuadmin_person": _person(name, session.site.registry)}, check=True)
-        result, found = _result(session, run, on, name)
+        asked = _asked(session, name)
+        run = session.run("diagnose", on, {"gpuadmin_person": asked.person}, check=True)
+        result, found = _result(session, run, on, asked)
         if not options.json:
             _show(result["verdict"], found)
         if bundle is not None:
             result["bundle"] = _bundle(session, Path(bundle), name, found, result["facts"])
+        if restart:
+            return _restart(session, asked, run, result)
         # what some hosts said is an answer; the exit code says the rest
         return report(session, run, result, show=lambda: None)  # it is shown, before anybody is asked
+
+
+def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str, Any]) -> int:
+    """Restart the person's Docker daemon where they have one, as shown and confirmed, and look again."""
+    answers = Answers.of(looked.hosts, list(looked.hosts), "diagnosis")
+    wanted = restarts(str(asked.name), answers.known)
+    builder = PlanBuilder(f"Restart {asked.name}'s Docker")
+    for host, action in wanted.items():
+        builder.add(host, action)
+    if not session.plan(builder.build()):
+        return nothing(session, [answers])
+    session.confirm()
+    variables = {"gpuadmin_person": asked.person, "gpuadmin_restart_docker": True}
+    run = session.run("diagnose", list(wanted), variables, check=session.check)
+    again, found = _result(session, run, list(wanted), asked)
+    if not session.check and not session.options.json:
+        _show(again["verdict"], found)
+    return report(session, run, {**result, "restarted": list(wanted), "after": again}, unknown=[answers])
 
 
 def _bundle(session: Session, path: Path, name: str | None, found: list[Finding], facts: Mapping[str, Any]) -> Any:
@@ -73,25 +102,23 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Finding]
     return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
 
 
-def _person(name: str | None, registry: RegistryFile) -> dict[str, Any]:
-    if name is None:
-        return {}
-    user = registry.find(name)
-    return {"name": name} | ({} if user is None or user.uid is None else {"uid": user.uid})
+def _asked(session: Session, name: str | None) -> Asked:
+    """Who is asked about, and where this site has homes."""
+    site = session.site
+    storage = next((one.name for one in site.inventory.group("storage")), None)
+    directory = site.settings.accounts.source == "directory"
+    return Asked(
+        name, site.registry.registry, date.today(), site.settings.homes.server or storage or "STORAGE",
+        site.settings.homes.export, directory,
+    )  # fmt: skip
 
 
-def _result(session: Session, run: RunResult, on: list[str], name: str | None) -> tuple[dict[str, Any], list[Finding]]:
+def _result(session: Session, run: RunResult, on: list[str], asked: Asked) -> tuple[dict[str, Any], list[Finding]]:
     answers = Answers.of(run.hosts, on, "diagnosis")
-    storage = session.site.settings.homes.server or next(
-        (one.name for one in session.site.inventory.group("storage")), "STORAGE"
-    )
-    homes = session.site.settings.homes
-    directory = session.site.settings.accounts.source == "directory"
-    asked = Asked(name, session.site.registry.registry, date.today(), storage, homes.export, directory)
     times = dict.fromkeys(answers.known, time.time())
     found = verdict(asked, answers.known, answers.unknown, times, _drift(session.site.runs, on))
     return {
-        "person": name,
+        "person": asked.name,
         "verdict": first_line(asked, found, answers.known),
         "findings": [one.document() for one in found],
         "facts": dict(answers.known),

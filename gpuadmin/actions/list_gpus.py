@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from gpuadmin.answers import Answers
-from gpuadmin.display import make_console, make_table
+from gpuadmin.display import has_room, make_console, make_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
+from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import counted, listed, size_words
 
 COLUMNS = ("Node", "GPU", "Model", "Memory", "UUID", "Serial", "Driver", "CUDA", "MIG", "PCIe", "ECC")
@@ -31,7 +30,6 @@ NARROWER: tuple[tuple[str, ...], ...] = (
 )
 #: What may have several lines where nothing else helps; all else is short.
 FOLDED = ("Node", "GPU", "Model")
-UNBOUND = 10_000  # columns: as wide as the table would be
 
 
 def list_gpus(options: Options) -> int:
@@ -46,7 +44,13 @@ def list_gpus(options: Options) -> int:
         expected = {host.name: host.gpus for host in session.hosts}
         nodes = {name: {"expected": expected[name], **answers.known[name]} for name in asked if name in answers.known}
         result = {"nodes": nodes, "unknown": dict(answers.unknown)}
-        return report(session, run, result, show=lambda: show(nodes, answers.unknown, whole=bool(options.verbose)), unknown=[answers])
+        return report(
+            session,
+            run,
+            result,
+            show=lambda: show(nodes, answers.unknown, whole=bool(options.verbose)),
+            unknown=[answers],
+        )
 
 
 def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], *, whole: bool = False) -> None:
@@ -54,7 +58,7 @@ def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], *, 
     console = make_console(json=False)
     found = [(name, *row) for name, node in nodes.items() for row in rows(node)]
     if found:
-        left_out = next(names for names in NARROWER if names is NARROWER[-1] or _fits(console, _table(found, names)))
+        left_out = next(names for names in NARROWER if names is NARROWER[-1] or has_room(console, _table(found, names)))
         console.print(_table(found, left_out))
         names = [name for name in left_out if name not in OF_NODES]
         if whole:
@@ -81,11 +85,11 @@ def _table(found: Sequence[Sequence[str]], left_out: Collection[str]) -> Table:
     return table
 
 
-def _parts(console: Console, found: Sequence[Sequence[str]], names: Iterable[str]) -> list[list[str]]:
+def _parts(console: SafeConsole, found: Sequence[Sequence[str]], names: Iterable[str]) -> list[list[str]]:
     """What has no room, in as few further tables as have room for it."""
     parts: list[list[str]] = []
     for name in names:
-        if parts and _fits(console, _table(found, _others([*parts[-1], name]))):
+        if parts and has_room(console, _table(found, _others([*parts[-1], name]))):
             parts[-1].append(name)
         else:
             parts.append([name])
@@ -95,10 +99,6 @@ def _parts(console: Console, found: Sequence[Sequence[str]], names: Iterable[str
 def _others(names: Sequence[str]) -> list[str]:
     """What a table leaves out that has these columns, and which GPU it is."""
     return [name for name in COLUMNS if name not in ("Node", "GPU", *names)]
-
-
-def _fits(console: Console, table: Table) -> bool:
-    return Measurement.get(console, console.options.update(width=UNBOUND), table).maximum <= console.width
 
 
 def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -11,7 +11,7 @@ from gpuadmin.accounts.ids import subid_range
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.roles import everybody
 from gpuadmin.answers import Answers
-from gpuadmin.display import make_console, make_table
+from gpuadmin.display import make_console, make_table, show_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
@@ -86,7 +86,7 @@ def _show(result: dict[str, Any]) -> None:
             str(len(row["keys"])),
             _hosts_summary(row["hosts"], everywhere=not result["not_asked"]),
         )
-    console.print(table)
+    show_table(console, table)
     if not result["users"]:
         console.print("Nobody is registered yet: gpuadmin add-user NAME")
     for name, hosts in result["unregistered"].items():

@@ -25,16 +25,23 @@ from gpuadmin.options import Options
     shell_complete=paths("file"),
     help="Write the evidence to an archive for whoever helps, without keys, mails, names and command lines.",
 )
-@run_options(changes=False)
-def command(name: str | None, hosts: tuple[str, ...], bundle: str | None, options: Options) -> int:
+@click.option(
+    "--restart-docker",
+    "restart",
+    is_flag=True,
+    help="Then restart NAME's Docker daemon where it is set up, through their own user manager; containers end.",
+)
+@run_options()
+def command(name: str | None, hosts: tuple[str, ...], bundle: str | None, restart: bool, options: Options) -> int:
     """Say why something does not work for somebody, or on a host: the cause, what to do, and where it was seen.
 
-    It changes nothing and starts nothing. What is not known is called unknown.
+    It changes nothing and starts nothing, except what you ask it to restart. What is not known is called unknown.
 
     \b
     gpuadmin diagnose minji
     gpuadmin diagnose minji --host node3
     gpuadmin diagnose --host node3
+    gpuadmin diagnose minji --host node3 --restart-docker
     """
     from gpuadmin.actions.diagnose import diagnose
 
@@ -42,4 +49,6 @@ def command(name: str | None, hosts: tuple[str, ...], bundle: str | None, option
         raise click.UsageError("name somebody, or a host: gpuadmin diagnose NAME, gpuadmin diagnose --host HOST")
     if hosts and options.limit is not None:
         raise click.UsageError("--host and --limit say the same; give one of them")
-    return diagnose(options, name, hosts, bundle)
+    if restart and (name is None or bundle is not None):
+        raise click.UsageError("--restart-docker needs NAME, and no --bundle")
+    return diagnose(options, name, hosts, bundle, restart)

@@ -1,4 +1,8 @@
-"""What a diagnosis finds. The order of the table below decides which cause comes first."""
+"""What a diagnosis finds. The order of the table below decides which cause comes first.
+
+Most causes are found on their host, by the node's code in module_utils/causes; those that need the site or the
+controller's clock, by verdict.py.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,17 @@ _STOPS = (
     "host-silent", "nologin", "shell", "not-allowed", "homes-late", "homes-stale", "homes-not-mounted", "no-key",
     "home-missing", "home-kind", "home-owner", "home-mode", "homes-full", "homes-inodes", "homes-read-only", "manager",
     "tasks", "docker-not-given", "docker-missing", "docker-disk", "docker-subids", "docker-data", "docker-daemon",
-    "docker-socket", "gpu-driver", "disk-full", "disk-inodes", "disk-read-only", "names",
+    "docker-socket", "gpu-versions", "gpu-driver", "gpu-silent", "gpu-broken", "disk-full", "disk-inodes",
+    "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "container-oom", "container-killed", "container-architecture", "container-program", "memory-limit", "memory",
-    "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "gpu-lost", "gpu-cdi", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture",
+    "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
 )  # fmt: skip
-_NOTES = ("sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "container")
+_NOTES = (
+    "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
+    "container",
+)  # fmt: skip
 #: Code → how bad it is, in the order in which causes are named: who is locked out has no use for what Docker lacks.
 CODES: Mapping[str, Severity] = {
     **dict.fromkeys(_STOPS, Severity.STOPS),
@@ -51,6 +59,14 @@ class Finding:
     remedy: str
     evidence: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, host: str, cause: Mapping[str, Any], storage: str, export: str) -> Finding:
+        """What a host found by itself. Its storage host and the directory of the homes there are filled in."""
+        code = str(cause["code"]) if cause["code"] in CODES else "unknown"
+        remedy = str(cause["remedy"]).replace("STORAGE", storage).replace("EXPORT", export)
+        evidence = tuple(f"{host}: {line}" for line in cause["evidence"])
+        return cls(code, str(cause["cause"]), remedy, evidence, (host,))
 
     @property
     def severity(self) -> Severity:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 from gpuadmin.config.schema import Registry, User
-from gpuadmin.diagnosis import homes, machine, people, running
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
+from gpuadmin.text import counted
 
-#: Parts whose failure another finding explains, by its code.
-_EXPLAINED = {
-    "homes-late": {"homes", "home"}, "homes-stale": {"homes", "home"}, "homes-not-mounted": {"homes", "home"},
-    "docker-daemon": {"containers"}, "names": {"names"},
-}  # fmt: skip
+SKEW = 30.0  # seconds: with more, Kerberos, TLS and make go wrong; what ssh and Ansible take is far below
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,23 @@ class Asked:
         known = next((one for one in self.registry.users if one.name == self.name), None)
         return User(name=self.name) if known is None and self.directory and self.name is not None else known
 
+    @property
+    def person(self) -> dict[str, Any]:
+        """The person as hosts are told of them; nothing where only hosts are asked about."""
+        user = self.user
+        if self.name is None or user is None:
+            return {} if self.name is None else {"name": self.name, "registered": False}
+        known = {
+            "name": self.name,
+            "registered": True,
+            "locked": user.locked,
+            "keys": bool(user.keys),
+            "docker": user.docker,
+        }
+        if user.uid is not None:
+            known["uid"] = user.uid
+        return known if user.expires is None else {**known, "expires": user.expires.isoformat()}
+
 
 def verdict(
     asked: Asked, known: Mapping[str, Mapping[str, Any]], silent: Mapping[str, str], times: Mapping[str, float],
@@ -49,7 +62,7 @@ def verdict(
     """
     found: list[Finding] = []
     if asked.name is not None:
-        found += people.registered(asked.name, asked.user, asked.registry, asked.today)
+        found += registered(asked)
     for host, why in silent.items():
         remedy = "look at its power and its network; then: gpuadmin status"
         found.append(Finding("host-silent", f"it cannot be asked: {why}", remedy, (), (host,)))
@@ -61,21 +74,33 @@ def verdict(
     return ordered(found)
 
 
-def _of_host(asked: Asked, host: str, facts: Mapping[str, Any], now: float) -> list[Finding]:
-    name = asked.name
-    found: list[Finding] = list(homes.server(host, facts))
-    if name is not None:
-        user = asked.user
-        found += people.account(name, user, host, facts)
-        found += homes.home(name, user, host, facts, asked.storage, asked.export)
-        if facts["node"]:
-            found += people.keys(name, user, host, facts)
-            found += running.sessions(name, host, facts)
-            found += running.docker(name, user, host, facts)
-            found += running.containers(name, host, facts)
-    found += machine.machine(host, facts, now)
-    explained = {part for one in found for part in _EXPLAINED.get(one.code, ())}
-    return [*found, *machine.unknown(host, facts, frozenset(explained))]
+def _of_host(asked: Asked, host: str, facts: Mapping[str, Any], now: float) -> Iterator[Finding]:
+    clock = facts.get("clock")
+    off = 0.0 if clock is None else clock["seconds"] - now
+    if abs(off) > SKEW:
+        cause = f"the clock is {counted(round(abs(off)), 'second')} {'ahead' if off > 0 else 'behind'}"
+        fix = "gpuadmin run HOSTS -- systemctl restart systemd-timesyncd chrony"
+        yield Finding("clock", cause, fix, (f"{host}: compared with this machine",), (host,))
+    for one in facts["causes"]:
+        if one["code"] != "clock-free" or abs(off) <= SKEW:
+            yield Finding.of(host, one, asked.storage, asked.export)
+
+
+def registered(asked: Asked) -> Iterator[Finding]:
+    """What users.yml says of the person: with this no host has to be asked."""
+    name, user = asked.name, asked.user
+    if user is None:
+        gone = next((one for one in asked.registry.retired if one.name == name), None)
+        if gone is not None:
+            yield Finding("removed", f"{name}'s account was removed on {gone.removed}", f"gpuadmin add-user {name}")
+        else:
+            yield Finding("not-registered", f"nobody called {name} is in users.yml", f"gpuadmin add-user {name}")
+        return
+    if user.locked:
+        yield Finding("locked", f"{name}'s account is locked in users.yml", f"gpuadmin unlock-user {name}")
+    if user.expires is not None and user.expires < asked.today:
+        remedy = f"gpuadmin extend-user {name} --expires YYYY-MM-DD"
+        yield Finding("expired", f"{name}'s account expired: it was valid until {user.expires}", remedy)
 
 
 def first_line(asked: Asked, found: list[Finding], known: Mapping[str, Any]) -> str:

@@ -103,3 +103,26 @@ def test_a_daemon_is_asked_where_it_runs_and_not_started(minji: Cluster) -> None
     assert done.returncode == 127, done.stderr
     line, codes = diagnose(minji, "minji")
     assert "minji's container typo has no such program" in line, codes
+
+
+@pytest.mark.slow
+def test_people_ask_for_themselves_and_docker_is_restarted(minji: Cluster) -> None:
+    shown = minji.person("minji", "node1", "gpuadmin-me")
+    assert shown.startswith("minji@node1\n")
+    assert "node2 (10.77.0.12)" in shown
+    assert "home: /home/minji: " in shown
+    assert "account: without an end" in shown
+    assert minji.person("minji", "node1", "gpuadmin-me check").startswith("node1: nothing is wrong")
+    # a socket that is gone: systemd holds it, and nobody reaches it any more
+    done = minji.ssh("minji", "node1", "docker info >/dev/null; rm $XDG_RUNTIME_DIR/docker.sock; gpuadmin-me check")
+    assert done.stdout.startswith("* systemctl --user restart docker.socket\n"), done.stdout + done.stderr
+    assert done.returncode == 1
+    korean = minji.ssh("minji", "node1", "LANG=ko_KR.UTF-8 gpuadmin-me check")
+    assert "이유: Docker 소켓이 없습니다" in korean.stdout
+    assert diagnose(minji, "minji")[0] == "node1: minji's Docker socket is missing"
+    predicted = minji.gpuadmin("diagnose", "minji", "--restart-docker", "--check")["result"]
+    assert predicted["restarted"] == ["node1"]
+    assert diagnose(minji, "minji")[0] == "node1: minji's Docker socket is missing"
+    after = minji.gpuadmin("diagnose", "minji", "--restart-docker", "--yes")["result"]["after"]
+    assert after["verdict"].startswith("nothing is wrong on node1"), after["findings"]
+    minji.person("minji", "node1", "docker info >/dev/null")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from rich.text import Text
 
-from gpuadmin.display import make_console, show_hosts, show_plan
+from gpuadmin.display import make_console, make_table, show_hosts, show_plan, show_table
 from gpuadmin.plan import Plan, PlanBuilder, Step
 from gpuadmin.progress import Progress
 from gpuadmin.report import alike, shortened
@@ -105,3 +106,18 @@ def test_a_plan_in_a_record() -> None:
     }  # fmt: skip
     assert not plan.empty
     assert Plan("x").empty
+
+
+def test_a_table_of_many_rows_looks_like_a_small_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table("Name", "uid", "State", right=("uid",))
+    for name, uid, state in (("minji", "20000", "active"), ("이름", "1", "locked"), ("a\nb\x1b", "—", "x" * 30)):
+        table.add_row(name, uid, Text(state, style="green"))
+    shown = []
+    for many in (200, 2):
+        monkeypatch.setattr("gpuadmin.display._MANY_ROWS", many)
+        show_table(make_console(json=False), table)
+        shown.append([line.rstrip() for line in capsys.readouterr().out.splitlines()])
+    assert shown[0] == shown[1]
+    assert any("a\\nb\\x1b" in line for line in shown[0])

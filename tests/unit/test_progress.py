@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gpuadmin.display import make_console
-from gpuadmin.progress import Progress
+from gpuadmin.progress import Progress, slow
 
 AT = r"\d\d:\d\d:\d\d"
 
@@ -85,3 +85,12 @@ def test_a_task_that_every_host_passes_over_is_not_what_goes_on() -> None:
         assert "Send" in progress.waiting()
         progress.host("storage2", "done", "")
         assert progress.waiting() == "Send the backup to the host of the second copies"
+
+
+def test_what_is_slow_before_there_is_a_log_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with slow("reading the site"):
+        pass
+    assert capsys.readouterr().err == ""
+    with slow("reading the site", seconds=0.02):
+        time.sleep(0.2)
+    assert capsys.readouterr().err.startswith("… reading the site takes long: 0 s so far\n")

@@ -106,13 +106,16 @@ def converge(
     return Change(registry, builder.build(), variables(registry, settings, users, absent) | (extra or {}), forget)
 
 
-def perform(session: Session, change: Change) -> int:
-    """Show the plan, ask, write users.yml and bring the hosts to it. Returns the exit code."""
+def perform(session: Session, change: Change, found: RunResult | None = None) -> int:
+    """Show the plan, ask, write users.yml and bring the hosts to it. Returns the exit code.
+
+    `found`: in a check, what the hosts say of this very change, where they were asked already.
+    """
     if not session.plan(change.plan):
         return nothing(session)
     session.confirm()
     session.save(change.registry, forget=change.forget)
-    run = session.run(session.verb, None, change.variables, check=session.check)
+    run = found or session.run(session.verb, None, change.variables, check=session.check)
     return report(session, run, account_result(run))
 
 
@@ -137,17 +140,17 @@ def update(
         return perform(session, change)
 
 
-def ask_uids(session: Session) -> dict[str, Any]:
+def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]:
     """Ask the storage hosts which uids they remember and see: host → `{"memory": …, "seen": …}`.
 
-    Raises UnreachableError or HostFailedError where one does not say. Nobody is asked where a site has no storage host,
-    and where a directory gives the uids.
+    `found`: a look at accounts that asked them already. Raises UnreachableError or HostFailedError where one does not
+    say. Nobody is asked where a site has no storage host, and where a directory gives the uids.
     """
     site = session.site
     storage = [host.name for host in site.inventory.group("storage")]
     if not storage or site.settings.accounts.source != "registry":
         return {}
-    run = session.look("list-users", storage, variables(site.registry, site.settings, ()))
+    run = found or session.look("list-users", storage, variables(site.registry, site.settings, ()))
     answers = Answers.of(run.hosts, storage, "uids")
     answers.require("which uids are taken")
     for host, answer in answers.known.items():
@@ -157,11 +160,11 @@ def ask_uids(session: Session) -> dict[str, Any]:
     return dict(answers.known)
 
 
-def uids_elsewhere(session: Session) -> dict[int, str]:
+def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int, str]:
     """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it.
 
-    Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host remembers, and ConfigError where
-    --limit leaves out the storage host: it would not learn whose the uid is.
+    `found`: as in `ask_uids`. Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host
+    remembers, and ConfigError where --limit leaves out the storage host: it would not learn whose the uid is.
     """
     storage = [host.name for host in session.site.inventory.group("storage")]
     if storage and session.site.settings.accounts.source == "registry" and not session.named("storage"):
@@ -170,9 +173,9 @@ def uids_elsewhere(session: Session) -> dict[int, str]:
             hint=f"--limit {session.options.limit},{','.join(storage)}",
         )
     taken: dict[int, str] = {}
-    for host, answer in ask_uids(session).items():
-        found = Memory.parse(answer["memory"]).contradictions(session.site.registry.registry)
-        refuse_contradictions(found, f"users.yml and what {host} remembers")
+    for host, answer in ask_uids(session, found).items():
+        wrong = Memory.parse(answer["memory"]).contradictions(session.site.registry.registry)
+        refuse_contradictions(wrong, f"users.yml and what {host} remembers")
         taken |= {int(uid): f"{host}: {carrier}" for uid, carrier in answer["seen"].items()}
     return taken
 

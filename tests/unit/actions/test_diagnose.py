@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Person
+from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.actions.test_verbs import Ansible, Cli, ansible
@@ -29,7 +31,9 @@ def node(**changes: Any) -> dict[str, Any]:
                     "others": [], "groups": ["gpuusers"]},
         "keys": {"site": {"path": "/k", "problem": None, "keys": [KEY]}, "settings": {}},
     }  # fmt: skip
-    return sound | changes
+    facts = sound | changes
+    who = None if changes.get("nobody") else Person("minji", 20000, keys=True)
+    return {**facts, "causes": [cause.document() for cause in judge(facts, who)]}
 
 
 def answer(**hosts: dict[str, Any]) -> RunResult:
@@ -38,25 +42,30 @@ def answer(**hosts: dict[str, Any]) -> RunResult:
     return RunResult({name: known.get(name, gone) for name in ("storage1", "node1", "node2")})
 
 
-SOUND = {"storage1": node(node=False), "node1": node(), "node2": node()}
+def sound() -> dict[str, dict[str, Any]]:
+    """All hosts, asked just now: their clocks are compared."""
+    return {"storage1": node(node=False), "node1": node(), "node2": node()}
 
 
 def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
-    ansible.answer = answer(**SOUND)
+    ansible.answer = answer(**sound())
     code, out, err = cli("diagnose", "minji")
     assert code == 0, err
     assert out.splitlines()[0] == "nothing is wrong on node1, node2, storage1 as far as gpuadmin sees: minji can log in"
     (invocation,) = ansible.asked
     assert (invocation.playbook, invocation.check) == ("diagnose", True)
-    assert invocation.variables["gpuadmin_person"] == {"name": "minji", "uid": 20000}
+    assert invocation.variables["gpuadmin_person"] == {
+        "name": "minji", "uid": 20000, "registered": True, "locked": False, "keys": True, "docker": True,
+        "expires": "2027-02-28",
+    }  # fmt: skip
 
 
 def test_the_cause_and_the_remedy_are_the_first_two_lines(ansible: Ansible, cli: Cli) -> None:
-    bad = node(account=node()["account"] | {"nologin": "down"})
-    ansible.answer = answer(**SOUND | {"node1": bad, "node2": bad})
+    bad = node(account=node()["account"] | {"nologin": {"file": "/etc/nologin", "words": "down"}})
+    ansible.answer = answer(**sound() | {"node1": bad, "node2": bad})
     out = cli("diagnose", "minji")[1].splitlines()
     assert out[0] == "node1, node2: nobody but root may log in: down"
-    assert out[1] == "  do: gpuadmin run node1,node2 -- rm -f /run/nologin /etc/nologin"
+    assert out[1] == "  do: gpuadmin run node1,node2 -- rm -f /etc/nologin"
     document = json.loads(cli("diagnose", "minji", "--json")[1])["result"]
     assert (document["verdict"], document["findings"][0]["code"]) == (out[0], "nologin")
 
@@ -70,7 +79,7 @@ def test_who_is_locked_in_the_registry_is_told_so_first(ansible: Ansible, cli: C
 
 def test_what_is_not_known_is_not_taken_for_nothing(ansible: Ansible, cli: Cli) -> None:
     facts = node(unknown={"docker": "died"})
-    ansible.answer = answer(**SOUND | {"node1": facts})
+    ansible.answer = answer(**sound() | {"node1": facts})
     out = cli("diagnose", "minji")[1]
     assert "(1 parts are not known)" in out.splitlines()[0]
     assert "unknown: node1: docker: not known, died" in out
@@ -82,6 +91,7 @@ def test_what_is_not_known_is_not_taken_for_nothing(ansible: Ansible, cli: Cli) 
         ((), "name somebody, or a host"),
         (("--host", "node1", "--limit", "node2"), "say the same"),
         (("a;b",), "is not a login name"),
+        (("--host", "node1", "--restart-docker"), "needs NAME"),
     ],
 )
 def test_what_cannot_be_asked(ansible: Ansible, cli: Cli, arguments: tuple[str, ...], words: str) -> None:
@@ -91,8 +101,56 @@ def test_what_cannot_be_asked(ansible: Ansible, cli: Cli, arguments: tuple[str, 
     assert ansible.asked == []
 
 
+DOCKER = {
+    "place": "/local/.docker", "data": {"path": "/local/.docker/minji", "directory": True, "uid": 20000},
+    "subids": {"subuid": 65536, "subgid": 65536}, "socket": "missing", "daemon": True, "words": [], "installed": True,
+    "free": 10**12, "bytes": 10**13, "inodes_free": None,
+}  # fmt: skip
+SESSIONS = {"manager": "active", "words": [], "slice": {}}
+RUNNING = {"asked": True, "ended": [], "running": 1}
+
+
+def test_docker_is_restarted_where_it_is_and_as_confirmed(ansible: Ansible, cli: Cli) -> None:
+    broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
+    ansible.answer = answer(**sound() | {"node1": broken})
+    code, out, err = cli("diagnose", "minji", "--restart-docker")
+    assert (code != 0, "no terminal" in err, ansible.asked) == (True, True, [])
+    code, out, err = cli("diagnose", "minji", "--restart-docker", "--yes")
+    assert "node1: minji's Docker socket is missing" in out
+    assert "restart minji's Docker daemon: 1 running container ends" in out
+    looked, done = ansible.asked
+    assert "gpuadmin_restart_docker" not in looked.variables
+    assert (done.limit, done.check, done.variables["gpuadmin_restart_docker"]) == ("node1", False, True)
+
+
+def test_a_refusal_restarts_nothing(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
+    ansible.answer = answer(**sound() | {"node1": broken})
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"gpuadmin.session.sys.{stream}.isatty", lambda: True)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    code, _, err = cli("diagnose", "minji", "--restart-docker")
+    assert (code != 0, "nothing was changed" in err) == (True, True)
+    assert [one.check for one in ansible.asked] == [True]
+
+
+def test_a_check_restarts_nothing(ansible: Ansible, cli: Cli) -> None:
+    broken = node(docker=DOCKER, sessions=SESSIONS, containers=RUNNING)
+    ansible.answer = answer(**sound() | {"node1": broken})
+    cli("diagnose", "minji", "--restart-docker", "--check")
+    assert [one.check for one in ansible.asked] == [True, True]
+
+
+def test_nothing_to_restart(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answer(**sound())
+    code, out, _ = cli("diagnose", "minji", "--restart-docker", "--yes")
+    assert (code, "Nothing to do." in out, len(ansible.asked)) == (0, True, 1)
+
+
 def test_hosts_alone(ansible: Ansible, cli: Cli) -> None:
-    ansible.answer = RunResult({"node1": HostResult("ok", reports={"diagnosis": node(units=["x.service"])})})
+    ansible.answer = RunResult(
+        {"node1": HostResult("ok", reports={"diagnosis": node(units=["x.service"], nobody=True)})}
+    )
     out = cli("diagnose", "--host", "node1")[1]
     assert out.splitlines()[0] == "nothing is wrong on node1 as far as gpuadmin sees: they work"
     assert "note: node1: 1 unit of the system failed: x.service" in out
@@ -101,7 +159,7 @@ def test_hosts_alone(ansible: Ansible, cli: Cli) -> None:
 
 
 def test_a_bundle_is_listed_asked_for_and_replaces_nothing(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
-    ansible.answer = answer(**SOUND)
+    ansible.answer = answer(**sound())
     path = tmp_path / "bundle.tar.gz"
     code, out, err = cli("diagnose", "minji", "--bundle", str(path))
     assert (code != 0, path.exists(), "not confirmed" in err) == (True, False, True)
@@ -118,7 +176,7 @@ def test_a_bundle_is_listed_asked_for_and_replaces_nothing(ansible: Ansible, cli
 
 def test_what_sshd_wrote_is_said(ansible: Ansible, cli: Cli) -> None:
     line = "2026-11-23T01:00:00+0000 node1 sshd[1]: User minji from 10.0.0.1 not allowed because account is locked"
-    ansible.answer = answer(**SOUND | {"node1": node(sshd={"lines": [line, "Accepted publickey for minji"]})})
+    ansible.answer = answer(**sound() | {"node1": node(sshd={"lines": [line, "Accepted publickey for minji"]})})
     out = cli("diagnose", "minji")[1]
     assert f"note: node1: sshd refused minji lately: {line}" in out
     assert "  node1: sshd: Accepted publickey for minji" in out

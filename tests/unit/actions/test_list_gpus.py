@@ -130,7 +130,12 @@ def test_a_narrow_terminal(
         list_gpus, "make_console", lambda json: SafeConsole(width=width, highlight=False, emoji=False, markup=False)
     )
     gpu = GPU | {"name": "NVIDIA H100 80GB HBM3", "uuid": UUID, "serial": "1650522000001", "pcie_width": 8}
-    worst = gpu | {"index": 1, "mig": True, "mig_pending": True, "mig_devices": [GPU | {"name": f"{gpu['name']} MIG 1g"}]}
+    worst = gpu | {
+        "index": 1,
+        "mig": True,
+        "mig_pending": True,
+        "mig_devices": [GPU | {"name": f"{gpu['name']} MIG 1g"}],
+    }
     found = {"gpu10": node(gpu, worst) | {"expected": 2}}
     list_gpus.show(found, {})
     plain = capsys.readouterr().out

@@ -59,6 +59,8 @@ class Ansible:
         self.asked.append(invocation)
         assert self.site is not None
         self.users_yml.append((self.site / "users.yml").read_text())
+        if invocation.check and invocation.playbook == "add-user":  # a check asks all at once
+            return RunResult({**self.answer.hosts, "storage1": self.uids}, error=self.answer.error)
         return self.answer
 
 
@@ -158,6 +160,25 @@ def test_the_uid_of_somebody_who_was_removed_is_not_given_out_again(ansible: Ans
     code, _, err = cli("add-user", "dana", "--uid", "20003", "--yes")
     assert code == 5
     assert "uid 20003 was yuna's" in err
+
+
+def test_a_check_asks_once_and_again_where_a_host_knows_better(ansible: Ansible, cli: Cli) -> None:
+    def asked() -> list[int]:
+        return [one.variables["gpuadmin_users"][0]["uid"] for one in ansible.asked]
+
+    code, out, err = cli("add-user", "yuna", "--check")
+    assert (code, ansible.looked, asked()) == (0, 0, [20003]), err
+    ansible.uids = HostResult("ok", reports={"uids": {**UIDS, "seen": {"20003": "/srv/homes/ghost"}}})
+    code, out, err = cli("add-user", "yuna", "--check")
+    assert (code, ansible.looked, asked()) == (0, 0, [20003, 20003, 20004]), err
+    assert "account yuna, uid 20004" in out
+    assert "uid 20003" not in out
+
+
+def test_a_check_that_hears_of_no_uids_knows_nothing(ansible: Ansible, cli: Cli) -> None:
+    ansible.uids = HostResult("unreachable", message="no route")
+    code, _, err = cli("add-user", "yuna", "--check")
+    assert (code, "which uids are taken is not known: storage1 (no route)" in err) == (4, True), err
 
 
 def test_archiving_a_home_is_asked_for_by_name_and_uid(ansible: Ansible, cli: Cli) -> None:

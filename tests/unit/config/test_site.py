@@ -169,8 +169,8 @@ CHECKS = {
         {"inventory/hosts.yml": hosts_yml(gpu=["n1"])}, "error", "inventory/hosts.yml: storage", "no host is in it",
     ),
     "a slip in a group": (
-        {"inventory/hosts.yml": hosts_yml(storge=["s"], gpu=["n"])}, "warning", "hosts.yml: s",
-        "in no group that gpuadmin knows: 'storge'; did you mean 'storage'?",
+        {"inventory/hosts.yml": hosts_yml(storages=["s"], gpu=["n"])}, "warning", "hosts.yml: s",
+        "in no group that gpuadmin knows: 'storages'; did you mean 'storage'?",
     ),
     "no node": ({"inventory/hosts.yml": hosts_yml(storage=["s"])}, "error", "hosts.yml: gpu", "no host is in it"),
     "two golden": (

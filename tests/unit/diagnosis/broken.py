@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,18 +18,30 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, docker, home, host, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
+    collect,
+    docker,
+    gpus,
+    home,
+    host,
+    sessions,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.account import account, sshd_keys
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, person
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
 
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
+from tests import fake_nvml
 from tests.unit.support import public_key
 
 UID, NAME, NODE = 20000, "minji", "node1"
 TODAY = date(2026, 11, 23)
 DAY = 10**6  # of shadow(5): later than any day on which this runs
 SERVER = "storage1:/srv/storage/homes"
+VERSION = "550.163.01"
 SLICE = f"sys/fs/cgroup/user.slice/user-{UID}.slice"
 
 
@@ -46,6 +59,7 @@ class Broken:
     manager: str = "active"
     mounted: str = f"1 0 0:1 / / rw - btrfs /dev/vda2 rw\n2 1 0:2 / /home rw - nfs4 {SERVER} rw\n"
     seconds: float = 20.0
+    expected: int | None = None  # GPUs, by the inventory
     parts: dict[str, Callable[[Subject], object]] = field(default_factory=dict)
     clean: list[Callable[[], object]] = field(default_factory=list)
 
@@ -87,7 +101,15 @@ class Broken:
         listener.listen(8)
         self.clean.append(listener.close)
         if answers is not None:
-            threading.Thread(target=_answering, args=(listener, answers), daemon=True).start()
+            thread = threading.Thread(target=_answering, args=(listener, answers), daemon=True)
+            thread.start()
+
+            def end() -> None:
+                # a thread that waits for a number which is closed would take whatever has that number next
+                listener.shutdown(socket.SHUT_RDWR)
+                thread.join()
+
+            self.clean.append(end)
 
     def container(self, **state: Any) -> None:
         """Have a container that ended: its State, as Docker's API has it."""
@@ -102,11 +124,51 @@ class Broken:
             }
         )
 
+    def gpu(self, address: str = "0000:01:00.0", driver: str | None = "nvidia") -> None:
+        """Have a GPU of NVIDIA's on the bus."""
+        at = self.root / "sys/bus/pci/devices" / address
+        for name, value in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200")):
+            self.write(f"sys/bus/pci/devices/{address}/{name}", f"{value}\n")
+        if driver is not None:
+            drivers = self.root / "sys/bus/pci/drivers" / driver
+            drivers.mkdir(parents=True, exist_ok=True)
+            (at / "driver").symlink_to(drivers)
+
+    def gpus(self, *changes: tuple[str, str | None], gpu: int | None = None, libraries: str = VERSION) -> None:
+        """Have two GPUs with NVIDIA's driver, its management library, and names for containers (CDI)."""
+        for address in ("0000:01:00.0", "0000:41:00.0"):
+            self.gpu(address)
+        self.write("sys/module/nvidia/version", f"{VERSION}\n")
+        (self.root / "dev").mkdir()
+        for name in ("nvidiactl", "nvidia0", "nvidia1"):
+            os.mknod(self.root / "dev" / name, stat.S_IFCHR, os.makedev(1, 3))
+            (self.root / "dev" / name).chmod(0o666)
+        directory = self.root / "usr/lib/x86_64-linux-gnu"
+        directory.mkdir(parents=True)
+        # a copy: the file that the link leads to has the version in its name
+        (directory / f"libnvidia-ml.so.{libraries}").write_bytes(fake_nvml.library().read_bytes())
+        (directory / fake_nvml.NAME).symlink_to(f"libnvidia-ml.so.{libraries}")
+        described = self.write("nvml", fake_nvml.described(*changes, gpu=gpu))
+        os.environ[fake_nvml.VARIABLE] = str(described)
+        self.clean.append(lambda: os.environ.pop(fake_nvml.VARIABLE))
+        self.write(cdi.UNIT, "")
+        answering = look(
+            Places(str(self.root), str(self.root / "sys/bus/pci/devices"), lock=f"{self.root}/run/gpus/l")
+        ).gpus
+        edits = {"deviceNodes": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidia1"}]}
+        devices = [{"name": name, "containerEdits": {}} for name in sorted({*cdi.wanted(answering), cdi.ALL})]
+        self.write(cdi.SPEC, json.dumps({"kind": cdi.KIND, "devices": devices, "containerEdits": edits}))
+
+    def process(self, pid: int, uid: int) -> None:
+        """Have a process in somebody's session."""
+        self.write(f"proc/{pid}/cgroup", f"0::/user.slice/user-{uid}.slice/session-1.scope\n")
+
     def facts(self) -> dict[str, Any]:
-        """What the node's code finds, each part in a process of its own as on a node."""
+        """What the node's code finds, each part in a process of its own as on a node, and what it makes of that."""
+        asked = person(self.asked().person)
         subject = Subject(
             name=self.name, uid=None if self.user is None else self.user.uid, homes="/home", docker="/local/.docker",
-            servers=self.servers, root=str(self.root),
+            servers=self.servers, gpus=self.expected, root=str(self.root),
         )  # fmt: skip
         mounted = self.mounted
         parts: dict[str, Callable[[Subject], object]] = {
@@ -117,14 +179,19 @@ class Broken:
             "sessions": lambda one: {
                 "manager": self.manager, "words": [], "slice": sessions.slice_of(UID, one.path(sessions.CGROUP)),
             },
+            "gpus": gpus.gpus,
         } | self.parts  # fmt: skip
-        return collect.collect(subject, seconds=self.seconds, chosen=parts)
+        facts = collect.collect(subject, seconds=self.seconds, chosen=parts)
+        return {**facts, "causes": [cause.document() for cause in judge(facts, asked)]}
+
+    def asked(self) -> Asked:
+        users = [] if self.user is None else [self.user.model_dump()]
+        registry = Registry.model_validate({"users": users, "retired": self.retired})
+        return Asked(self.name, registry, TODAY, "storage1", "/srv/storage/homes")
 
     def says(self) -> tuple[str, str]:
         """The first line, and what to do."""
-        users = [] if self.user is None else [self.user.model_dump()]
-        registry = Registry.model_validate({"users": users, "retired": self.retired})
-        asked = Asked(self.name, registry, TODAY, "storage1", "/srv/storage/homes")
+        asked = self.asked()
         known = {} if NODE in self.silent else {NODE: self.facts()}
         times = {NODE: known[NODE]["clock"]["seconds"] - self.ahead} if known else {}
         found = [one for one in verdict(asked, known, self.silent, times) if one.code != "clock-free"]

@@ -86,6 +86,16 @@ def _(broken: Broken) -> None:
     broken.write("etc/nologin", "maintenance until Monday\n")
 
 
+@fault("a shutdown is planned, and /run/nologin is there")
+def _(broken: Broken) -> None:
+    broken.write("run/nologin", "System is going down. Unprivileged users are not permitted to log in anymore.\n")
+
+
+@fault("somebody's login shell is nologin")
+def _(broken: Broken) -> None:
+    broken.edit("etc/passwd", f"/home/{NAME}:/bin/bash", f"/home/{NAME}:/usr/sbin/nologin")
+
+
 @fault("the login shell is not installed")
 def _(broken: Broken) -> None:
     broken.edit("etc/passwd", f"/home/{NAME}:/bin/bash", f"/home/{NAME}:/usr/bin/zsh")
@@ -205,6 +215,53 @@ def _(broken: Broken) -> None:
     broken.container(ExitCode=127, Error='exec: "no-such-thing": executable file not found in $PATH')
 
 
+@fault("an upgrade replaced the GPU driver's libraries under a running module")
+def _(broken: Broken) -> None:
+    broken.gpus(libraries="560.35.03")
+
+
+@fault("a new kernel, and no GPU driver built for it")
+def _(broken: Broken) -> None:
+    broken.gpu(driver=None)
+
+
+@fault("nouveau took the GPU")
+def _(broken: Broken) -> None:
+    broken.gpu(driver="nouveau")
+
+
+@fault("the GPU driver hangs")
+def _(broken: Broken) -> None:
+    broken.gpus(("fault.nvmlDeviceGetCount", "hang"))
+
+
+@fault("a GPU has fallen off the bus")
+def _(broken: Broken) -> None:
+    broken.gpus(("lost", "yes"), gpu=1)
+
+
+@fault("a GPU has memory errors that ECC could not correct")
+def _(broken: Broken) -> None:
+    broken.gpus(("ecc_uncorrected", "3"), gpu=0)
+
+
+@fault("no names of GPUs for containers (CDI)")
+def _(broken: Broken) -> None:
+    broken.gpus()
+    (broken.root / "run/cdi/nvidia.yaml").unlink()
+
+
+@fault("people may not open a GPU's device file")
+def _(broken: Broken) -> None:
+    broken.gpus()
+    (broken.root / "dev/nvidia1").chmod(0o660)
+
+
+@fault("a container asked for a GPU that has no name")
+def _(broken: Broken) -> None:
+    broken.container(ExitCode=128, Error="CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=9")
+
+
 @fault("the node's clock is wrong")
 def _(broken: Broken) -> None:
     broken.ahead = -400.0
@@ -239,7 +296,7 @@ def test_of_a_sound_node_nothing_is_said(broken: Broken) -> None:
 @pytest.mark.parametrize("words", FAULTS)
 def test_the_first_line_names_the_cause(broken: Broken, words: str) -> None:
     FAULTS[words](broken)
-    line, todo = broken.says()
+    line, todo = (text.replace("`", "'").replace(os.uname().release, "KERNEL") for text in broken.says())
     assert todo
     if os.environ.get("GPUADMIN_WRITE_TABLE"):
         write(words, line, todo)

@@ -51,4 +51,4 @@ def test_nologin(tmp_path: Path) -> None:
     assert account.nologin(subject) is None
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nologin").write_text("until \x1b[2JMonday\n")
-    assert account.nologin(subject) == "until ?[2JMonday"
+    assert account.nologin(subject) == {"file": "/etc/nologin", "words": "until ?[2JMonday"}

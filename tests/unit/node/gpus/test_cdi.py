@@ -66,7 +66,7 @@ def test_the_toolkit_names_what_is_wanted() -> None:
      b'{"kind": "nvidia.com/gpu", "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{}]}}]}', b"\xff"],
 )  # fmt: skip
 def test_what_is_no_specification(data: bytes) -> None:
-    with pytest.raises(NodeError, match="/run/cdi/nvidia.yaml is not as gpuadmin writes it"):
+    with pytest.raises(NodeError, match=r"/run/cdi/nvidia\.yaml is not as gpuadmin writes it"):
         cdi.parse(data)
 
 
@@ -128,7 +128,8 @@ def test_everybody_can_open_what_computing_needs(tmp_path: Path) -> None:
         os.mknod(path, 0o020000, device)
         path.chmod(mode)
     (tmp_path / "dev/nvidia2").touch()
-    names = ["nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2", "dri/card0"]
+    names = [f"nvidia{number}" for number in range(4)]
+    names += ["nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2", "dri/card0"]
     assert list(cdi.closed([f"/dev/{name}" for name in names], str(tmp_path))) == [
         "/dev/nvidia1 has mode 0660, and people cannot open it",
         "/dev/nvidia2 is no device",

@@ -1,5 +1,7 @@
-"""The specification for containers is made, stays, shrinks and goes with the GPUs. The toolkit is a script that writes
-what NVIDIA's wrote."""
+"""The specification for containers is made, stays, shrinks and goes with the GPUs.
+
+The toolkit is a script that writes what NVIDIA's wrote.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi, devices
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, judge
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
 
 from tests import fake_nvml
 from tests.unit.node.gpus.conftest import Node
@@ -22,7 +26,8 @@ case "$1" in cdi) ;; *) exit 0 ;; esac
 while [ "$1" != --output ]; do shift; done
 cp {written} "$2"
 """
-LOST = 'level=warning msg="x"\ntime="t" level=error msg="failed: error getting device handle for index \'0\': GPU_IS_LOST"\n'
+REASON = "failed: error getting device handle for index '0': GPU_IS_LOST"
+LOST = f'level=warning msg="x"\ntime="t" level=error msg="{REASON}"\n'
 
 
 class Host(Node):
@@ -53,9 +58,6 @@ class Host(Node):
         return len(self.log_of_tool.read_text().splitlines()) if self.log_of_tool.exists() else 0
 
     def wrong(self) -> list[str]:
-        from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, judge
-        from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
-
         return [one for one in judge(look(self.places), Expected(2)).worse if "PCIe" not in one]
 
 
@@ -72,7 +74,7 @@ def test_it_is_made_once(host: Host) -> None:
     assert host.names() == {"0", "1:0", "all", "GPU-11111111-2222-3333-4444-555555555555",
                             "MIG-aaaaaaaa-1111-2222-3333-444444444444"}  # fmt: skip
     assert stat.S_IMODE((host.root / cdi.SPEC).stat().st_mode) == 0o644
-    assert os.listdir(host.root / "run/cdi") == ["nvidia.yaml"]
+    assert [path.name for path in (host.root / "run/cdi").iterdir()] == ["nvidia.yaml"]
     assert host.wrong() == []
     before = host.calls()
     assert host.run() == 0
@@ -82,7 +84,8 @@ def test_it_is_made_once(host: Host) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["dev/nvidia-caps/nvidia-cap75", "proc/driver/nvidia/capabilities/gpu1/mig/gi9/ci0/access",
+    ["dev/nvidia-caps/nvidia-cap75", "proc/driver/nvidia/capabilities/gpu1/mig/gi9/access",
+     "proc/driver/nvidia/capabilities/gpu1/mig/gi7/ci1/access",
      "proc/driver/nvidia/gpus/0000:81:00.0/information"],
 )  # fmt: skip
 def test_it_is_made_again_when_something_changed(host: Host, change: str) -> None:
@@ -167,9 +170,7 @@ def test_with_one_lost_from_the_start_it_says_why(host: Host) -> None:
     host.fail.write_text(LOST)
     assert host.run() == 1
     assert not (host.root / cdi.SPEC).exists()
-    assert host.wrong() == [
-        f"containers get no GPU: {host.root}/nvidia-ctk: failed: error getting device handle for index '0': GPU_IS_LOST"
-    ]
+    assert host.wrong() == [f"containers get no GPU: {host.root}/nvidia-ctk: {REASON}"]
     host.fail.unlink()
     assert host.run() == 0, "what went wrong is tried again, though nothing looks different"
     assert host.wrong() == []

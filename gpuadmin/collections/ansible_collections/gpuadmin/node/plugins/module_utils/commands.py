@@ -15,6 +15,7 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
     "       cli.py announcements | gpu-devices\n"
+    "       cli.py me [check] [--language ko|en]\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -58,6 +59,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
                 print("this command takes no arguments: it acts on the account that asks", file=sys.stderr)
                 return 2
             return docker_self.main(host)
+        if command == "me":
+            from .me import command as me
+
+            return me.main(rest)
         if command == "announcements" and not rest:
             return announcements.main(host.path(host.state))
         if command == "gpu-devices" and not rest:

@@ -1,6 +1,6 @@
 """What an admin wants to know of a host every day: people, GPUs, disks, newest backup, image. It only looks.
 
-Each part is looked at in a process of its own: one that cannot be known, or hangs, says so, and the others are answered.
+Each part is looked at in a process of its own: one that hangs or is not known says so, and the others answer.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Given a number and the word for one, return both as people write them: `1 home`, `2 homes`."""
@@ -15,3 +17,8 @@ def size_words(count: float) -> str:
             return counted(round(count), "byte") if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Given names, return the first of them and how many more there are: `minji, jiho and 4998 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
@@ -42,7 +43,7 @@ class Place:
     gid: int = 0
     mode: int = stat.S_IFDIR | 0o755
 
-    def others(self, uid: int, gid: int) -> str | None:
+    def others(self, uid: int, gid: int | None) -> str | None:
         """Who else than root and an account can put something into this directory, in words; None for nobody."""
         if self.uid not in (0, uid):
             return f"belongs to {owner(self.uid)}"
@@ -62,7 +63,7 @@ class Observed:
     elsewhere: bool = False
     holder: str | None = None
     keys: bytes | None = None
-    gid: int = -1
+    gid: int | None = None
     comment: str = ""
     above: tuple[Place, ...] = ()
     there: Place | None = None
@@ -141,7 +142,7 @@ def _refuse_service(wanted: Wanted, observed: Observed) -> None:
 
 def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
     """Whoever can write into the home, or exchange it, could put a key of theirs into it, and with it gets sudo."""
-    uid, gid = (wanted.uid, -1) if observed.uid is None else (observed.uid, observed.gid)
+    uid, gid = (wanted.uid, None) if observed.uid is None else (observed.uid, observed.gid)
     way_out = "give --home with another" if observed.uid is None else "choose another admin.user"
     for place in observed.above:
         if below(os.path.realpath(place.path), wanted.homes):
@@ -154,9 +155,7 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
     if observed.uid is None:
         # the home of the same account from before, which was removed, or of which another root did not know
         if there is not None and (there.uid != uid or not stat.S_ISDIR(there.mode) or there.others(uid, gid)):
-            raise NodeError(
-                f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}"
-            )
+            raise NodeError(f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}")
     elif there is None or not stat.S_ISDIR(there.mode):
         raise NodeError(f"the home of {wanted.name}, {home}, is no directory; make it, or choose another admin.user")
     elif reason := there.others(uid, gid):
@@ -181,11 +180,7 @@ def observe(wanted: Wanted) -> Observed:
 
 def _above(home: str) -> tuple[Place, ...]:
     """The directories that exist above a path, as it is written and where links lead."""
-    paths = []
-    for path in dict.fromkeys((os.path.normpath(home), os.path.realpath(home))):
-        while path != "/":
-            path = os.path.dirname(path)
-            paths.append(path)
+    paths = [str(one) for path in (os.path.normpath(home), os.path.realpath(home)) for one in PurePath(path).parents]
     found = (_place(path, os.stat) for path in dict.fromkeys(paths))
     return tuple(place for place in found if place is not None)
 

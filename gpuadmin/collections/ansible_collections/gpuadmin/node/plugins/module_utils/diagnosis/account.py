@@ -17,7 +17,7 @@ from ..unit import logged
 from . import keys
 from .subject import LARGEST_FILE, Subject, read_small, short
 
-NOLOGIN = ("run/nologin", "etc/nologin", "var/run/nologin")
+NOLOGIN = ("etc/nologin", "run/nologin")
 #: What `sshd -T` says that decides who may log in.
 ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthentication", "authorizedkeysfile", "usepam")
 SSHD_LINES = 200
@@ -26,7 +26,10 @@ SINCE = "-3days"
 
 
 def account(subject: Subject) -> dict[str, Any]:
-    """``passwd`` None: this host does not know the name. ``shadow`` None: it has no line there (a directory)."""
+    """``passwd`` None: this host does not know the name.
+
+    ``shadow`` None: it has no line there (a directory), or may not be read by who asks.
+    """
     name = subject.name or ""
     found: dict[str, Any] = {"passwd": None, "today": int(time.time() // 86400), "nologin": nologin(subject)}
     try:
@@ -43,9 +46,9 @@ def account(subject: Subject) -> dict[str, Any]:
             "shell_runs": os.path.isfile(shell) and os.access(shell, os.X_OK),
             "shell_lets_in": not entry.pw_shell.endswith(("/nologin", "/false")),
         }
-    found["shadow"] = _shadow(subject, name)
     found["others"] = _others(subject, name)
-    found["wanted"] = _wanted(subject, name)
+    found["shadow"] = None if subject.own else _shadow(subject, name)
+    found["wanted"] = None if subject.own else _wanted(subject, name)
     found["groups"] = _groups(entry) if entry is not None and subject.root == "/" else []
     return found
 
@@ -95,15 +98,16 @@ def _groups(entry: pwd.struct_passwd) -> list[str]:
     return names
 
 
-def nologin(subject: Subject) -> str | None:
-    """What keeps everybody but root out (pam_nologin(8)), in its own words; None: nothing does."""
+def nologin(subject: Subject) -> dict[str, str] | None:
+    """What keeps everybody but root out (pam_nologin(8)): the file, and its own words; None: nothing does."""
     for name in NOLOGIN:
         try:
-            return short(read_small(subject.path(name), most=4096).decode("utf-8", "replace") or "(without a reason)")
+            words = short(read_small(subject.path(name), most=4096).decode("utf-8", "replace"))
         except FileNotFoundError:
             continue
         except (OSError, NodeError) as error:
-            return short(error)
+            words = short(error)
+        return {"file": f"/{name}", "words": words or "(without a reason)"}
     return None
 
 

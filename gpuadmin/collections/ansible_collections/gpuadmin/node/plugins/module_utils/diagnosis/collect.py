@@ -9,7 +9,7 @@ from typing import Any
 
 from ..backups.each import Failed, each
 from ..errors import NodeError
-from . import account, docker, home, host, sessions
+from . import account, docker, gpus, home, host, sessions
 from .subject import Subject, confine
 
 SECONDS = 3.0  # the whole answer is to be there within five, Ansible's own time included
@@ -26,7 +26,7 @@ HOST: Mapping[str, Part] = {
     "units": host.units,
     "reboot": host.reboot,
     "image": host.image,
-    "gpus": host.gpus,
+    "gpus": gpus.gpus,
 }
 #: What it is asked about a person, where people log in.
 PERSON: Mapping[str, Part] = {
@@ -40,6 +40,8 @@ PERSON: Mapping[str, Part] = {
 }
 #: What a host is asked about a person where nobody logs in: the storage host has the home.
 ELSEWHERE = ("account", "home")
+#: What only root may look at.
+ROOTS = ("keys", "sshd", "units", "image")
 
 
 def parts(subject: Subject) -> dict[str, Part]:
@@ -49,6 +51,8 @@ def parts(subject: Subject) -> dict[str, Part]:
         del found["gpus"], found["image"]
     if subject.name is not None:
         found.update({name: part for name, part in PERSON.items() if subject.node or name in ELSEWHERE})
+    if subject.own:
+        found = {name: part for name, part in found.items() if name not in ROOTS}
     return found
 
 

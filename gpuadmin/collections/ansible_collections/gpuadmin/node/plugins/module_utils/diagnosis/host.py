@@ -1,4 +1,4 @@
-"""What is wrong with a host itself: memory, disks, clock, names, units, a reboot that is due, GPUs without a driver."""
+"""What is wrong with a host itself: memory, disks, clock, names, units, and a reboot that is due."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def memory(subject: Subject) -> dict[str, Any]:
     keys = {"total": "MemTotal", "available": "MemAvailable", "swap": "SwapTotal", "swap_free": "SwapFree"}
     found: dict[str, Any] = {key: known.get(name, 0) * 1024 for key, name in keys.items()}
     found["kills"] = []
-    if subject.root == "/":
+    if subject.root == "/" and not subject.own:
         lines = logged(("_TRANSPORT=kernel", "PRIORITY=3"), 200, since="-1day").splitlines()
         found["kills"] = [short(line) for line in lines if "Killed process" in line][-3:]
     return found
@@ -101,8 +101,3 @@ def reboot(subject: Subject) -> dict[str, Any]:
 def image(subject: Subject) -> dict[str, Any] | None:
     """What this node runs and boots next; None where it has no images."""
     return status.image() if subject.node else None
-
-
-def gpus(subject: Subject) -> list[str]:
-    """The GPUs on the PCI bus, each with its driver. What only a driver knows is asked elsewhere: it may hang."""
-    return status.gpus() if subject.node else []

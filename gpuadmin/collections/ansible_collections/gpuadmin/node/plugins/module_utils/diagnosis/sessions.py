@@ -36,7 +36,7 @@ def sessions(subject: Subject) -> dict[str, Any]:
         "linger": os.path.exists(f"/var/lib/systemd/linger/{subject.name}"),
         "runtime": os.path.isdir(runtime),
         "slice": slice_of(uid, subject.path(CGROUP)),
-        "words": _words(unit) if manager == "failed" else [],
+        "words": _words(unit) if manager == "failed" and not subject.own else [],
     }
 
 

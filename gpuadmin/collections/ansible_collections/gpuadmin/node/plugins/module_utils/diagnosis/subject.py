@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..causes.cause import Person
 from ..errors import NodeError
 from ..fields import CONTROL, quoted, valid_name, whole_number
 from ..paths import STATE
@@ -22,7 +24,9 @@ class Subject:
     """``name``: None where only the host is asked about. ``uid``: by users.yml; None where it has none.
 
     ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
-    or addresses that this host must be able to find. ``root``: where the host's files are; tests have another one.
+    or addresses that this host must be able to find. ``gpus``, ``gpu_model``: what the inventory says of them. ``own``:
+    the person asks for themselves, without privileges; what only root may read is left out. ``root``: where the host's
+    files are; tests have another one.
     """
 
     name: str | None = None
@@ -32,6 +36,9 @@ class Subject:
     node: bool = True
     state: str = STATE
     servers: tuple[str, ...] = ()
+    gpus: int | None = None
+    gpu_model: str = ""
+    own: bool = False
     root: str = "/"
 
     def path(self, name: str) -> str:
@@ -47,6 +54,7 @@ def parse(raw: Mapping[str, object]) -> Subject:
     if uid is not None and (number is None or number < 1):
         raise NodeError(f"the uid {quoted(uid)} is refused")
     servers = raw.get("servers") or ()
+    expected = None if raw.get("gpus") is None else whole_number(raw["gpus"])
     return Subject(
         name=None if name is None else str(name),
         uid=number,
@@ -55,6 +63,26 @@ def parse(raw: Mapping[str, object]) -> Subject:
         node=bool(raw.get("node", True)),
         state=str(raw.get("state_directory") or STATE),
         servers=tuple(str(one) for one in servers) if isinstance(servers, (list, tuple)) else (),
+        gpus=expected,
+        gpu_model=str(raw.get("gpu_model") or ""),
+    )
+
+
+def person(raw: Mapping[str, object] | None) -> Person | None:
+    """Given the module's argument of what users.yml says of somebody, return it checked. Raises NodeError."""
+    if not raw or raw.get("name") is None:
+        return None
+    subject, day = parse(raw), raw.get("expires")
+    if day is not None and (not isinstance(day, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", day)):
+        raise NodeError(f"the day {quoted(day)} is refused")
+    return Person(
+        name=str(subject.name),
+        uid=subject.uid,
+        registered=raw.get("registered") is not False,
+        locked=raw.get("locked") is True,
+        expires=day,
+        keys=raw.get("keys") is True,
+        docker=raw.get("docker") is not False,
     )
 
 

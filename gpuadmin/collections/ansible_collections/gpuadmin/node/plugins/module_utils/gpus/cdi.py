@@ -141,8 +141,8 @@ def wrong(spec: Spec | None, gpus: Sequence[Mapping[str, Any]]) -> Iterator[str]
 
 
 def _listed(given: Sequence[str], most: int = 4) -> str:
-    shown = ", ".join(f"{KIND}={one}" for one in given[:most])
-    return shown + (f" and {len(given) - most} more" if len(given) > most else "")
+    first = ", ".join(f"{KIND}={one}" for one in given[:most])
+    return first + (f" and {len(given) - most} more" if len(given) > most else "")
 
 
 def _others(root: str) -> Iterator[str]:

@@ -124,7 +124,7 @@ def decide(where: Places, tool: str) -> Outcome:
 
 def generated(tool: str) -> Mapping[str, Any]:
     """What the toolkit would have containers be given. Raises NodeError with its own words."""
-    # Nodes that only root can make: a person's container finds them or fails. Where there is no module to load: without.
+    # Only root can make these files. Where modules cannot be loaded, they may be a part of the kernel.
     if run_command((tool, *NODES, "--load-kernel-modules"), seconds=TOOL_SECONDS).returncode != 0:
         run_command((tool, *NODES), seconds=TOOL_SECONDS)
     # Newer ones write more than one specification, each to a file of its own; the first is of all GPUs.

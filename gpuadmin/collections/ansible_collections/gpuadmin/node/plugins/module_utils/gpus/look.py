@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NodeError
-from . import driver as drivers
 from . import cdi, nvml, pci, xid
+from . import driver as drivers
 from .apart import LOCK, apart
 
 SECONDS = 20.0  # without nvidia-persistenced the driver wakes every GPU first, which takes seconds for each

@@ -1,0 +1,32 @@
+"""All causes that a host's facts hold, whoever asks: the one place that says which rules there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import homes, machine, people, running
+from .cause import Cause, Facts, Person
+
+#: Parts whose failure another cause explains, by its code.
+_EXPLAINED: Mapping[str, frozenset[str]] = {
+    "homes-late": frozenset({"homes", "home"}), "homes-stale": frozenset({"homes", "home"}),
+    "homes-not-mounted": frozenset({"homes", "home"}), "docker-daemon": frozenset({"containers"}),
+    "names": frozenset({"names"}),
+}  # fmt: skip
+
+
+def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
+    """Given what diagnosis/collect.py found on a host, return what that means, in no order."""
+    found = [*homes.server(facts)]
+    if person is not None:
+        found += people.account(person, facts)
+        found += homes.home(person, facts)
+    if person is not None and facts["node"]:
+        found += people.keys(person, facts)
+        found += running.sessions(person, facts)
+        found += running.docker(person, facts)
+        found += running.containers(person, facts)
+    found += running.gpus(person, facts)
+    found += machine.machine(facts)
+    explained: frozenset[str] = frozenset().union(*(_EXPLAINED.get(one.code, frozenset()) for one in found))
+    return [*found, *machine.unknown(facts, explained)]

@@ -1,0 +1,131 @@
+"""Whether somebody gets in: the account on a host, sshd's settings, keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+from .cause import Cause, Facts, Person
+
+#: What sshd and PAM write where somebody is turned away for a reason that is not a wrong key.
+_REFUSED = re.compile(
+    r"not allowed because|Authentication refused|Access denied|has expired|Too many auth", re.IGNORECASE
+)
+_EPOCH = date(1970, 1, 1)
+_SYNC = "gpuadmin sync-users --limit HOSTS"
+
+
+def account(person: Person, facts: Facts) -> Iterator[Cause]:
+    """The account on one host, of what it says of it."""
+    found, name = facts.get("account"), person.name
+    if found is None:
+        return
+    entry = found["passwd"]
+    if found["nologin"] is not None and facts["node"]:
+        yield from _nologin(found["nologin"])
+    if not person.registered:
+        return
+    if entry is None:
+        others = f", and its uid {person.uid} is {found['others'][0]}'s" if found["others"] else ""
+        yield Cause("account-missing", f"{name} has no account there{others}", _SYNC)
+        return
+    if person.uid is not None and entry["uid"] != person.uid:
+        cause = f"{name} has uid {entry['uid']} there, and {person.uid} in users.yml"
+        yield Cause("other-uid", cause, "gpuadmin drift --limit HOSTS", (f"the home is {person.uid}'s",))
+    if facts["node"]:
+        yield from _enters(person, found)
+
+
+def _nologin(nologin: Facts) -> Iterator[Cause]:
+    # shutdown(8) makes the one in /run five minutes before it ends the host, and takes it away when it is cancelled
+    soon = "; where a shutdown is planned: gpuadmin run HOSTS -- shutdown -c" if nologin["file"][:5] == "/run/" else ""
+    remedy = f"gpuadmin run HOSTS -- rm -f {nologin['file']}{soon}"
+    words = nologin["words"]
+    yield Cause("nologin", f"nobody but root may log in: {words}", remedy, (f"{nologin['file']} is there",), (words,))
+
+
+def _enters(person: Person, found: Facts) -> Iterator[Cause]:
+    entry, shadow, name = found["passwd"], found["shadow"], person.name
+    if shadow is not None:
+        last = shadow["expires"]
+        if shadow["locked"] and not person.locked:
+            yield Cause("locked-here", f"{name}'s account is locked there, and not in users.yml", _SYNC)
+        elif last is not None and last <= found["today"] and not person.locked:
+            ended = (_EPOCH + timedelta(days=last - 1)).isoformat()
+            if person.expires is None or person.expires > ended:
+                until = person.expires or "without an end"
+                cause = f"{name}'s account expired there on {ended}; users.yml says: valid until {until}"
+                yield Cause("expired-here", cause, _SYNC, (f"/etc/shadow has day {last}",))
+    shell = entry["shell"]
+    if not entry["shell_lets_in"]:
+        yield Cause("shell", f"{name}'s login shell is {shell}, which lets nobody in", _SYNC, (), (shell,))
+    elif not entry["shell_runs"]:
+        cause = f"{name}'s login shell {shell} cannot be run there"
+        yield Cause("shell", cause, "gpuadmin provision --limit HOSTS", ("no such program",), (shell,))
+
+
+def keys(person: Person, facts: Facts) -> Iterator[Cause]:
+    """Whether sshd has a key of somebody's that it can take."""
+    found, name = facts.get("keys"), person.name
+    if found is None or not person.registered or (facts.get("account") or {}).get("passwd") is None:
+        return
+    yield from _allowed(name, found["settings"], (facts["account"] or {}).get("groups") or ())
+    files = [found["site"], *([facts["home"]["keys"]] if (facts.get("home") or {}).get("keys") else [])]
+    good = [one for one in files if one["problem"] is None and any(key["problem"] is None for key in one["keys"])]
+    bad = [line for one in files for line in _bad(one)]
+    lines = (facts.get("sshd") or {}).get("lines", ())
+    words = tuple(f"sshd: {line}" for line in lines[-4:])
+    refusals = [line for line in lines if _REFUSED.search(line)]
+    if refusals:
+        cause = f"sshd refused {name} lately: {refusals[-1]}"
+        yield Cause("sshd", cause, f"gpuadmin run HOSTS -- journalctl -t sshd -g {name}", words)
+    add = f"gpuadmin change-user {name} --add-key FILE.pub"
+    if not good:
+        if person.keys:
+            yield Cause("no-key", f"{name}'s keys of users.yml are not there", _SYNC, (*bad, *words))
+        else:
+            why = bad[0] if bad else "none is there"
+            yield Cause("no-key", f"{name} has no key that sshd takes: {why}", add, (*bad, *words))
+    elif len(good) < len(files) and files[-1]["problem"] not in (None, "is missing"):
+        cause = f"sshd does not read the keys in {name}'s home: {_file(files[-1])}"
+        yield Cause("refused-key", cause, add, (*bad, *words))
+    elif any(key["problem"] for one in good for key in one["keys"]):
+        cause = f"sshd does not take one of {name}'s keys: {bad[0]}"
+        yield Cause("refused-key", cause, add, (*bad, *words))
+
+
+def _file(file: Facts) -> str:
+    """`/home/minji/.ssh/authorized_keys is missing`, or of the directory above it that is at fault."""
+    problem = str(file["problem"])
+    return problem if problem.startswith("/") else f"{file['path']} {problem}"
+
+
+def _bad(file: Facts) -> Iterator[str]:
+    if file["problem"] is not None:
+        yield _file(file)
+        return
+    for key in file["keys"]:
+        if key["problem"] is not None:
+            kind = f" ({key['kind']})" if key["kind"] else ""
+            yield f"line {key['line']} of {file['path']}{kind} {key['problem']}"
+
+
+def _allowed(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+    remedy = f"gpuadmin run HOSTS -- sshd -T -C user={name},host=x,addr=127.0.0.1"
+    evidence = tuple(f"{key} {value}" for key, value in settings.items())
+
+    def refused(cause: str) -> Cause:
+        return Cause("not-allowed", cause, remedy, evidence)
+
+    if settings.get("pubkeyauthentication") == "no":
+        yield refused("sshd takes no keys (PubkeyAuthentication no)")
+    # patterns are sshd's to judge; a plain name is what people write
+    allowed, denied = settings.get("allowusers", "").split(), settings.get("denyusers", "").split()
+    if name in denied or (allowed and not any("*" in one or "@" in one for one in allowed) and name not in allowed):
+        yield refused(f"sshd lets {name} not in ({'DenyUsers' if name in denied else 'AllowUsers'})")
+    wanted, unwanted = settings.get("allowgroups", "").split(), settings.get("denygroups", "").split()
+    if set(unwanted) & set(groups) or (wanted and groups and not any("*" in one for one in wanted)
+                                       and not set(wanted) & set(groups)):  # fmt: skip
+        yield refused(f"sshd lets nobody of {name}'s groups in ({'DenyGroups' if unwanted else 'AllowGroups'})")

@@ -1,0 +1,86 @@
+"""The GPUs of a node for a diagnosis: what is missing, who holds them, and whether containers can get one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..gpus import cdi, driver
+from ..gpus.judge import Expected
+from ..gpus.judge import judge as judge_gpus
+from ..gpus.look import Places, look
+from ..lookup import name_of
+from .subject import Subject
+
+SECONDS = 2.0  # less than a part has, so that a driver that hangs is an answer
+MOST_PROCESSES = 200  # of one GPU, whose owners are looked for
+FULL = 0.9  # of a GPU's memory: nothing that computes fits beside it
+PEOPLE = 1000  # the first uid that may be a person's; a display's server holds GPUs, too
+OTHERS = "others"
+
+
+def gpus(subject: Subject) -> dict[str, Any] | None:
+    """None where nothing shows a GPU and none is expected. ``holders`` of each GPU that answers are names.
+
+    Who asks for themselves gets their own name and, for everybody else, the word ``others``.
+    """
+    if not subject.node:
+        return None
+    seen = look(_places(subject), seconds=SECONDS)
+    if not (seen.devices or seen.gpus or subject.gpus):
+        return None
+    wanted = [one for one in seen.devices if one.driver != "vfio-pci"] if subject.gpus != 0 else []
+    missing = driver.missing(seen.driver, wanted)
+    missing += [f"{one.address}: no driver has it" for one in wanted if not one.nvidia and one.driver is None]
+    verdict = judge_gpus(seen, Expected(subject.gpus, subject.gpu_model))
+    # names are judged where it is known which GPUs answer
+    containers = list(cdi.wrong(seen.containers, seen.gpus)) if seen.problem is None else []
+    worse = [words for words in verdict.worse if words not in containers]
+    lost = [words for words in worse if "does not answer" in words or "does not have it" in words]
+    return {
+        "number": len(seen.devices),
+        "expected": subject.gpus,
+        "missing": missing,
+        "differ": [seen.driver.module, seen.driver.libraries] if seen.driver.differ else None,
+        "problem": seen.problem if seen.driver.module is not None and wanted else None,
+        "broken": [] if missing else list(verdict.broken),
+        "lost": [] if missing else lost,
+        "worse": [] if missing else [words for words in worse if words not in lost],
+        "gpus": [_held(gpu, subject) for gpu in seen.gpus if gpu["problem"] is None],
+        "containers": containers,
+    }
+
+
+def _places(subject: Subject) -> Places:
+    """Where to look. Root's lock is root's alone: who asks for themselves has one of their own."""
+    lock = f"run/user/{os.geteuid()}/gpuadmin/gpus.lock" if subject.own else "run/gpuadmin/gpus.lock"
+    bus, log = subject.path("sys/bus/pci/devices"), subject.path("dev/kmsg")
+    return Places(subject.root, bus, (), log, subject.path(lock))
+
+
+def _held(gpu: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    used, most = gpu.get("memory_used"), gpu.get("memory")
+    holders = set()
+    for process in gpu["processes"][:MOST_PROCESSES]:
+        uid = owner_of(int(process["pid"]), subject.path("proc"))
+        if uid is not None and uid >= PEOPLE:
+            name = name_of(uid) or f"uid {uid}"
+            holders.add(name if not subject.own or name == subject.name else OTHERS)
+    return {
+        "index": gpu["index"],
+        "name": gpu.get("name"),
+        "full": bool(used and most and used > most * FULL),
+        "holders": sorted(holders),
+    }
+
+
+def owner_of(pid: int, proc: str) -> int | None:
+    """Whose a process is; None: it has ended. In a rootless container it has a subordinate uid: its cgroup tells."""
+    try:
+        with open(f"{proc}/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
+            found = re.search(r"/user-(\d{1,10})\.slice/", stream.read(65536))
+        return int(found.group(1)) if found else os.stat(f"{proc}/{pid}").st_uid
+    except OSError:
+        return None

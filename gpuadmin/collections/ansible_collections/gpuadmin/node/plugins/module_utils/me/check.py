@@ -1,0 +1,57 @@
+"""The checks of a diagnosis for whoever runs them: the same facts and rules, without privileges, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..causes.cause import Cause, Person
+from ..causes.judge import judge
+from ..diagnosis.collect import collect
+from ..diagnosis.subject import Subject
+from . import texts
+
+NOTHING = {
+    "en": "nothing is wrong, as far as can be seen from here.",
+    "ko": "여기서 확인한 범위에서는 문제가 없습니다.",
+}
+SECONDS = 6.0  # for each part; nobody else waits for it, and processes start slowly where memory is short
+
+
+def causes(subject: Subject) -> list[Cause]:
+    """What is wrong for somebody who asks, the most decisive first. What only admins see is left out.
+
+    What users.yml says of a person is not on a node: who has no Docker may not have wanted any.
+    """
+    person = Person(str(subject.name), subject.uid, docker=False)
+    try:
+        facts = collect(subject, seconds=SECONDS)
+    except BlockingIOError:  # fork(2): there is no process left for them
+        return [Cause("tasks", "no process can be started", "")]
+    found = [one for one in judge(facts, person) if one.code in texts.ORDER]
+    return sorted(found, key=lambda one: texts.ORDER.index(one.code))
+
+
+def lines(found: Sequence[Cause], host: str, language: str) -> list[str]:
+    """What is printed: for each cause what to do, then why."""
+    korean = language == "ko"
+    serious = [one for one in found if one.code in texts.CAUSES]
+    output = []
+    if not serious:
+        output.append(f"{host}: {NOTHING[language]}")
+    for one in dict.fromkeys(_pair(one, language) for one in serious):
+        output += _indented("* ", one, korean)
+    for one in dict.fromkeys(_pair(one, language) for one in found if one.code in texts.NOTES):
+        output += _indented("- ", one, korean)
+    return output
+
+
+def _pair(one: Cause, language: str) -> tuple[str, str]:
+    text = texts.CAUSES.get(one.code) or texts.NOTES[one.code]
+    remedy, why = text.ko if language == "ko" else text.en
+    values = [*one.values, "?", "?"]  # what a cause does not say is not made up
+    return remedy.format(*values), why.format(*values)
+
+
+def _indented(mark: str, pair: tuple[str, str], korean: bool) -> list[str]:
+    remedy, why = pair
+    return [f"{mark}{remedy}", f"  {'이유' if korean else 'because'}: {why}"]

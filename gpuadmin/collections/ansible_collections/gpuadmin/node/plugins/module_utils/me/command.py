@@ -1,0 +1,98 @@
+"""The program itself: `gpuadmin-me`, `gpuadmin-me check`. It runs as whoever calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..diagnosis.subject import Subject, read_small
+from ..errors import NodeError
+from . import check, overview, texts
+
+SETTINGS = "/etc/gpuadmin/me.json"
+KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
+USAGE = """usage: gpuadmin-me [check] [--language ko|en]
+
+gpuadmin-me          your nodes, home, Docker, account and GPUs
+gpuadmin-me check    what does not work for you on this node, and what to do"""
+
+
+def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
+    """Exit 0; 1 where a check found something that keeps its person from working; 2 for what cannot be asked."""
+    try:
+        checks, language = parse(arguments, os.environ)
+    except NodeError as error:
+        print(f"{error}\n{USAGE}", file=sys.stderr)
+        return 2
+    if checks is None:
+        print(USAGE)
+        return 0
+    if os.geteuid() == 0:
+        print("root: gpuadmin diagnose, on the controller", file=sys.stderr)
+        return 2
+    known = load(settings)
+    subject = whose(known)
+    host = socket.gethostname()
+    if checks:
+        found = check.causes(subject)
+        print("\n".join(check.lines(found, host, language)))
+        return 1 if any(one.code in texts.CAUSES for one in found) else 0
+    print("\n".join(overview.lines(subject, overview.overview(subject), host, known["nodes"], language)))
+    return 0
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[bool | None, str]:
+    """Whether to check (None: only help is asked for), and the language. Raises NodeError."""
+    language = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
+    language = "ko" if language.startswith("ko") else "en"
+    checks, rest = False, list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            return None, language
+        if word == "check":
+            checks = True
+        elif word.startswith("--language"):
+            value = word[11:] if word.startswith("--language=") else rest.pop(0) if rest else ""
+            if value not in texts.LANGUAGES:
+                raise NodeError("--language is ko or en")
+            language = value
+        else:
+            raise NodeError(f"{word!r} is not known")
+    return checks, language
+
+
+def load(path: str) -> dict[str, Any]:
+    """What the site wrote for everybody to read: where homes and Docker's data are, and its nodes. Raises NodeError."""
+    try:
+        found = json.loads(read_small(path))
+    except (OSError, ValueError) as error:
+        raise NodeError(f"{path} cannot be read ({error}): tell your admins") from None
+    lacks = [key for key in KEYS if not isinstance(found, dict) or key not in found]
+    if lacks:
+        raise NodeError(f"{path} does not say {', '.join(lacks)}: tell your admins")
+    return dict(found)
+
+
+def whose(known: Mapping[str, Any]) -> Subject:
+    """Whoever runs this, as the kernel knows them; not what their environment says."""
+    uid = os.getuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        raise NodeError(f"this host does not know uid {uid}: tell your admins") from None
+    return Subject(
+        name=name,
+        uid=uid,
+        homes=known["homes"],
+        docker=known["docker"],
+        servers=tuple(known["servers"]),
+        gpus=known["gpus"],
+        gpu_model=known["gpu_model"],
+        own=True,
+    )

@@ -1,0 +1,175 @@
+"""What somebody has on a node and in the cluster: nodes, account, disks, GPUs. Each is looked at by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from functools import partial
+from typing import Any
+
+from ..backups.each import Failed, each
+from ..diagnosis import gpus
+from ..diagnosis.subject import Subject
+from ..errors import NodeError
+from ..run import run_command
+from ..text import size_words
+
+SECONDS = 5.0  # for each part
+COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it is then unknown
+
+
+def overview(subject: Subject) -> dict[str, Any]:
+    """By part, what is known, or a text that says why it is not."""
+    parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus}
+    found: dict[str, Any] = {}
+    for name, part in each(
+        partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0, setting=""
+    ):
+        found[name] = part.why if isinstance(part, Failed) else part
+    return found
+
+
+def _look(name: str, *, subject: Subject, parts: Mapping[str, Any]) -> Any:
+    return parts[name](subject)
+
+
+def expires(subject: Subject) -> str | None:
+    """The last day of an account (chage(1) may read that of whoever asks), or None for one without an end."""
+    done = run_command(("chage", "-l", str(subject.name)), seconds=3, environment={"LC_ALL": "C"})
+    return expiry(done.stdout)
+
+
+def expiry(text: str) -> str | None:
+    """From what chage prints, the last day as YYYY-MM-DD; None: never. shadow(5) has the first day without access."""
+    found = re.search(r"(?m)^Account expires\s*: (.+)$", text)
+    if found is None:
+        raise NodeError("chage does not say it")
+    if found.group(1).strip() == "never":
+        return None
+    ends = datetime.strptime(found.group(1).strip(), "%b %d, %Y").date()  # in the C locale
+    return date.fromordinal(ends.toordinal() - 1).isoformat()
+
+
+def home(subject: Subject) -> dict[str, Any]:
+    """Bytes of one's own home, as far as they could be counted in time, and of its file system."""
+    path = subject.path(os.path.join(subject.homes, str(subject.name)))
+    space = os.statvfs(path)
+    used, whole = counted_bytes(path, COUNTING)
+    return {
+        "path": path,
+        "used": used,
+        "whole": whole,
+        "free": space.f_bavail * space.f_frsize,
+        "bytes": space.f_blocks * space.f_frsize,
+    }
+
+
+def counted_bytes(path: str, seconds: float) -> tuple[int, bool]:
+    """Bytes on disk of what is below a directory, on its file system; and whether all of it was counted in time."""
+    end = time.monotonic() + seconds
+    device = os.lstat(path).st_dev
+    total, waiting = 0, [path]
+    while waiting:
+        if time.monotonic() > end:
+            return total, False
+        for facts, below in _entries(waiting.pop()):
+            if facts.st_dev == device:
+                total += facts.st_blocks * 512
+                if stat.S_ISDIR(facts.st_mode):
+                    waiting.append(below)
+            if time.monotonic() > end:
+                return total, False
+    return total, True
+
+
+def _entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
+    try:
+        with os.scandir(directory) as found:
+            for entry in found:
+                try:
+                    yield entry.stat(follow_symlinks=False), entry.path
+                except OSError:
+                    continue  # it has gone meanwhile
+    except OSError:
+        return  # a container's files, with a subordinate uid
+
+
+def docker(subject: Subject) -> dict[str, Any] | None:
+    """The disk of Docker's data on this node; None for who has none."""
+    if subject.docker is None or not os.path.isdir(subject.path(os.path.join(subject.docker, str(subject.name)))):
+        return None
+    space = os.statvfs(subject.path(subject.docker))
+    place = os.path.join(subject.docker, str(subject.name))
+    return {"path": place, "free": space.f_bavail * space.f_frsize, "bytes": space.f_blocks * space.f_frsize}
+
+
+def lines(
+    subject: Subject, found: Mapping[str, Any], host: str, nodes: Sequence[Mapping[str, str]], language: str
+) -> list[str]:
+    """What is printed. A part that is a text could not be looked at."""
+    korean = language == "ko"
+    names = ("계정", "노드", "홈", "Docker", "GPU") if korean else ("account", "nodes", "home", "Docker", "GPUs")
+    texts = (
+        _account(found["expires"], korean),
+        ", ".join(f"{one['name']} ({one['address']})" for one in nodes) or host,
+        _home(found["home"], korean),
+        _docker(found["docker"], korean),
+        _gpus(found["gpus"], str(subject.name), korean),
+    )
+    output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
+    return [*output, "안 될 때: gpuadmin-me check" if korean else "When it does not work: gpuadmin-me check"]
+
+
+def _unknown(why: str, korean: bool) -> str:
+    return f"알 수 없음 ({why})" if korean else f"not known ({why})"
+
+
+def _account(day: Any, korean: bool) -> str:
+    if day is None:
+        return "만료일 없음" if korean else "without an end"
+    try:
+        left = (date.fromisoformat(day) - date.today()).days
+    except ValueError:
+        return _unknown(day, korean)
+    return f"{day}까지 ({left}일 남음)" if korean else f"valid until {day} ({left} days left)"
+
+
+def _home(home: Any, korean: bool) -> str:
+    if isinstance(home, str):
+        return _unknown(home, korean)
+    free, most, used = size_words(home["free"]), size_words(home["bytes"]), size_words(home["used"])
+    if korean:
+        return f"{home['path']}: 사용 {used}{'' if home['whole'] else ' 이상'}, 모두가 함께 쓰는 {most} 중 {free} 남음"
+    return (
+        f"{home['path']}: {'' if home['whole'] else 'more than '}{used} are yours; {free} of {most} left for everybody"
+    )
+
+
+def _docker(docker: Any, korean: bool) -> str:
+    if isinstance(docker, str):
+        return _unknown(docker, korean)
+    if docker is None:
+        return "없음 (add-me-to-docker-user)" if korean else "none (add-me-to-docker-user)"
+    free, most = size_words(docker["free"]), size_words(docker["bytes"])
+    return f"{docker['path']}: {most} 중 {free} 남음" if korean else f"{docker['path']}: {free} of {most} left"
+
+
+def _gpus(gpus: Any, name: str, korean: bool) -> str:
+    if isinstance(gpus, str):
+        return _unknown(gpus, korean)
+    if gpus is None:
+        return "없음" if korean else "none"
+    if not gpus["gpus"]:
+        return _unknown("; ".join([*gpus["missing"], *([gpus["problem"]] if gpus["problem"] else [])]), korean)
+    words = {"mine": "사용 중(본인)", "others": "다른 사람이 사용 중", "free": "비어 있음"} if korean else {
+        "mine": "yours", "others": "used by others", "free": "free",
+    }  # fmt: skip
+    return ", ".join(f"{one['index']} {one['name'] or ''}: {words[_state(one, name)]}" for one in gpus["gpus"])
+
+
+def _state(gpu: Mapping[str, Any], name: str) -> str:
+    return "mine" if name in gpu["holders"] else "others" if gpu["holders"] else "free"

@@ -1,0 +1,85 @@
+"""GPUs for a diagnosis: whose processes hold them, and the names that containers know them by."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+
+from tests.unit.diagnosis.broken import Broken, one
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def broken() -> Iterator[Broken]:
+    with tempfile.TemporaryDirectory(prefix="gg") as name, one(Path(name)) as found:
+        yield found
+
+
+def subject(broken: Broken) -> Subject:
+    return Subject(name="minji", uid=20000, docker="/local/.docker", root=str(broken.root))
+
+
+def test_whose_processes_hold_a_gpu(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken.gpus()
+    broken.edit("nvml", "[process]\npid = 4242\n", "[process]\npid = 4243\nmemory = 1\n[process]\npid = 4242\n")
+    broken.process(4242, 20000)
+    broken.process(4243, 20001)
+    monkeypatch.setattr(gpus, "name_of", {20000: "minji", 20001: "jiho"}.get)
+    found = gpus.gpus(subject(broken))
+    assert found is not None
+    assert {who for gpu in found["gpus"] for who in gpu["holders"]} == {"minji", "jiho"}
+    # who asks for themselves hears no name but their own
+    (broken.root / "run/user/0").mkdir()
+    found = gpus.gpus(replace(subject(broken), own=True))
+    assert found is not None
+    assert {who for gpu in found["gpus"] for who in gpu["holders"]} == {"minji", "others"}
+    assert "jiho" not in json.dumps(found)
+
+
+def test_owners(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text("0::/user.slice/user-20000.slice/user@20000.service/docker-x.scope\n")
+    assert gpus.owner_of(7, str(tmp_path)) == 20000
+    (tmp_path / "7/cgroup").write_text("0::/system.slice/ssh.service\n")
+    assert gpus.owner_of(7, str(tmp_path)) == 0
+    assert gpus.owner_of(8, str(tmp_path)) is None
+
+
+def test_a_node_without_gpus(broken: Broken) -> None:
+    assert gpus.gpus(subject(broken)) is None
+    assert gpus.gpus(replace(subject(broken), node=False)) is None
+    found = gpus.gpus(replace(subject(broken), gpus=8))
+    assert found is not None
+    assert "none of 8 expected GPUs answers" in found["broken"][0]
+
+
+def test_a_gpu_that_nobody_is_to_use_is_not_missed(broken: Broken) -> None:
+    broken.gpu(driver="nouveau")
+    found = gpus.gpus(replace(subject(broken), gpus=0))
+    assert found is not None
+    assert (found["missing"], found["problem"]) == ([], None)
+    broken.gpu("0000:41:00.0", driver="vfio-pci")
+    found = gpus.gpus(subject(broken))
+    assert found is not None
+    assert not any("virtual machine" in words for words in found["missing"])
+
+
+def test_names_for_containers(broken: Broken) -> None:
+    broken.gpus()
+    found = gpus.gpus(subject(broken))
+    assert found is not None
+    worse = found["worse"]
+    assert (found["containers"], found["lost"]) == ([], [])
+    broken.edit("run/cdi/nvidia.yaml", '"name": "0"', '"name": "7"')
+    found = gpus.gpus(subject(broken))
+    assert found is not None
+    assert "containers cannot ask for nvidia.com/gpu=0" in found["containers"][0]
+    assert (found["worse"], found["lost"]) == (worse, [])  # each is said once

@@ -1,0 +1,68 @@
+"""What somebody has: counted within bounds, and what is not known is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import overview
+
+CHAGE = """Last password change : Nov 22, 2026
+Password expires : never
+Account expires : {0}
+Minimum number of days between password change : 0
+"""
+
+
+@pytest.mark.parametrize(("words", "day"), [("Mar 01, 2027", "2027-02-28"), ("never", None)])
+def test_the_last_day(words: str, day: str | None) -> None:
+    assert overview.expiry(CHAGE.format(words)) == day
+
+
+def test_a_chage_that_does_not_say_it() -> None:
+    with pytest.raises(NodeError):
+        overview.expiry("chage: Permission denied.\n")
+
+
+def test_links_are_not_followed_and_counting_ends(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/file").write_bytes(b"x" * 100_000)
+    (tmp_path / "a/all").symlink_to("/")
+    counted, whole = overview.counted_bytes(str(tmp_path), 10)
+    assert whole
+    assert 100_000 <= counted < 1_000_000
+    assert not overview.counted_bytes(str(tmp_path), -1)[1]
+
+
+FOUND = {
+    "expires": "2027-02-28",
+    "home": {"path": "/home/minji", "used": 5 * 10**9, "whole": False, "free": 10**12, "bytes": 4 * 10**12},
+    "docker": None,
+    "gpus": {
+        "gpus": [
+            {"index": 0, "name": "H100", "holders": ["minji", "others"]},
+            {"index": 1, "name": "H100", "holders": ["others"]},
+            {"index": 2, "name": "H100", "holders": []},
+        ]
+    },
+}
+
+
+def test_what_is_printed() -> None:
+    nodes = [{"name": "node1", "address": "10.0.0.1"}, {"name": "node2", "address": "10.0.0.2"}]
+    output = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "en")
+    assert output[0] == "minji@node1"
+    assert output[2] == "  nodes: node1 (10.0.0.1), node2 (10.0.0.2)"
+    assert output[3] == "  home: /home/minji: more than 5.0 GB are yours; 1.0 TB of 4.0 TB left for everybody"
+    assert output[5] == "  GPUs: 0 H100: yours, 1 H100: used by others, 2 H100: free"
+    korean = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "ko")
+    assert korean[3] == "  홈: /home/minji: 사용 5.0 GB 이상, 모두가 함께 쓰는 4.0 TB 중 1.0 TB 남음"
+
+
+def test_what_is_not_known_is_said() -> None:
+    found = {**FOUND, "home": "did not end within 5 seconds", "expires": "chage does not say it"}
+    output = overview.lines(Subject(name="minji"), found, "node1", [], "en")
+    assert output[1] == "  account: not known (chage does not say it)"
+    assert output[3] == "  home: not known (did not end within 5 seconds)"
