@@ -18,8 +18,9 @@ from gpuadmin.content import collections_path, content_path
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
-# Lists of people, and what is measured, go as one text each: Ansible walks every value of a structure several times for each host, which for
-# thousands of people is minutes (docs/decisions/0075). inventory/group_vars and the modules know them as JSON.
+# Lists of people, and what is measured, go as one text each: Ansible walks every value of a structure several times for
+# each host, which for thousands of people is minutes (docs/decisions/0075). inventory/group_vars and the modules know
+# them as JSON.
 _AS_TEXT = ("gpuadmin_users", "gpuadmin_absent", "gpuadmin_metrics")
 _LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
 

@@ -77,7 +77,8 @@ class Prometheus:
         ours, theirs = socket.socketpair()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the ssh
         with theirs:
-            self._ssh = subprocess.Popen([require_ssh(), *line[1:]], stdin=theirs, stdout=theirs, stderr=self._output)
+            end = theirs.fileno()
+            self._ssh = subprocess.Popen([require_ssh(), *line[1:]], stdin=end, stdout=end, stderr=self._output)
         ours.settimeout(_TIMEOUT)
         return ours
 

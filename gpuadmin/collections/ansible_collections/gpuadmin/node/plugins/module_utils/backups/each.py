@@ -126,5 +126,5 @@ def _stop(one: _Running[Task], *, kill: bool = True) -> None:
         one.process.kill()
     one.process.join(PATIENCE)
     if one.process.exitcode is None:  # the kernel does not let it go: nor does Python wait for it at its own end
-        multiprocessing.process._children.discard(one.process)  # type: ignore[attr-defined]
+        multiprocessing.process._children.discard(one.process)  # type: ignore[attr-defined]  # it has no public way
     one.answer.close()
