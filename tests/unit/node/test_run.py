@@ -44,6 +44,11 @@ def test_whatever_the_end_is() -> None:
         run_command(("/nonexistent",))
 
 
+def test_programs_of_systemd_wait_for_a_starved_host() -> None:
+    done = run_command(("sh", "-c", "echo $SYSTEMD_BUS_TIMEOUT $HOME"), environment={"HOME": "/x"})
+    assert done.stdout == "120 /x\n"
+
+
 def test_a_program_that_hangs() -> None:
     with pytest.raises(LateError, match=r"no answer in 0\.5 s") as caught:
         run_command(("sh", "-c", "echo begun; exec sleep 100"), seconds=0.5)

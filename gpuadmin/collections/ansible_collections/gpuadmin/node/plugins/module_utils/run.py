@@ -16,8 +16,10 @@ from typing import IO, Any
 from .errors import NodeError
 
 Finished = subprocess.CompletedProcess[str]
-#: Seconds for a question about the host; systemctl and loginctl give up after 25 by themselves, unless D-Bus hangs.
-LOOKING = 60.0
+#: Seconds for a question about the host.
+LOOKING = 120.0
+#: systemd's own programs give up after 25 seconds; a host that is short of everything takes longer (sd-bus, systemd 240).
+PATIENT = {"SYSTEMD_BUS_TIMEOUT": f"{LOOKING:.0f}"}
 #: What run_command is; tests give another one.
 Runner = Callable[[Sequence[str]], Finished]
 
@@ -49,7 +51,7 @@ def run_command(
             stdin=None if stdin is not None else subprocess.DEVNULL,
             capture_output=True,
             timeout=seconds,
-            env=None if environment is None else {**os.environ, **environment},
+            env={**os.environ, **PATIENT, **(environment or {})},
             check=False,
         )
     except subprocess.TimeoutExpired as error:

@@ -31,7 +31,7 @@ REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
 FORMAT = 2  # of request and result; jobs of another one are not ours
 PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
 #: Seconds. systemd that is being replaced answers soon; one that is starved (packages are unpacked on a slow disk) lets
-#: several of systemctl's own 25 seconds go by.
+#: more than one question go by.
 SILENCE = 300.0
 POLL = 0.3
 LATE = "timed out"  # in what systemctl and systemd-run say of such silence
