@@ -18,7 +18,7 @@ from .errors import NodeError
 Finished = subprocess.CompletedProcess[str]
 #: Seconds for a question about the host.
 LOOKING = 120.0
-#: systemd's own programs give up after 25 seconds; a host that is short of everything takes longer (sd-bus, systemd 240).
+#: systemd's own programs give up after 25 seconds (sd-bus); a host that is short of everything takes longer.
 PATIENT = {"SYSTEMD_BUS_TIMEOUT": f"{LOOKING:.0f}"}
 #: What run_command is; tests give another one.
 Runner = Callable[[Sequence[str]], Finished]
