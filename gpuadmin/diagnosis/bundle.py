@@ -69,9 +69,7 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
         elif part in parts:
             taken[part] = known
     if isinstance(parts.get("unknown"), Mapping):
-        taken["unknown"] = {
-            part: "(left out)" if part in PERSONS else why for part, why in parts["unknown"].items()
-        }
+        taken["unknown"] = {part: "(left out)" if part in PERSONS else why for part, why in parts["unknown"].items()}
     site = (parts.get("keys") or {}).get("site")
     if site:
         taken["keys"] = [{"kind": key["kind"], "problem": key["problem"]} for key in site["keys"]]

@@ -27,8 +27,9 @@ SINCE = "-3days"
 #: sshd's lines, too: anybody on the network writes `user minji not allowed because …` there.
 _SPEAKS = (
     r"(?:error: |fatal: )?(?:User |Access denied for user |(?:Accepted|Failed|Postponed) [\w/-]+ for "
-    r"|maximum authentication attempts exceeded for |(?:Disconnected from|Disconnecting|Connection (?:closed|reset) by) "
-    r"(?:authenticating )?user |pam_\w+\(sshd:\w+\): (?:(?!user |for |account )[\w:]+ )*(?:for )?(?:user|for|account) '?"
+    r"|maximum authentication attempts exceeded for "
+    r"|(?:Disconnected from|Disconnecting|Connection (?:closed|reset) by) (?:authenticating )?user "
+    r"|pam_\w+\(sshd:\w+\): (?:(?!user |for |account )[\w:]+ )*(?:for )?(?:user|for|account) '?"
     r"|Authentication refused: [\w ]+ (?:/[\w.@-]+)*/)"
 )
 
