@@ -83,6 +83,8 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PIPELINING": "True",
+        # a module would write its arguments into the host's journal: keys, a mail password, everybody's applications
+        "ANSIBLE_NO_TARGET_SYSLOG": "True",
         "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.thrifty",
         "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),

@@ -34,7 +34,9 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
     "containers": ("asked",),
 }  # fmt: skip
 #: Findings whose sentence quotes a person's daemon, journal or container: only their code goes in.
-QUOTING = ("container", "docker-daemon", "sshd")
+QUOTING = ("container", "docker-daemon", "sshd", "unknown")
+#: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
+PERSONS = ("keys", "sshd", "sessions", "docker", "containers")
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
 _KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]*|SHA256:[A-Za-z0-9+/]+")
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]*")
@@ -66,6 +68,8 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
             taken[part] = {key: known[key] for key in keys if key in known}
         elif part in parts:
             taken[part] = known
+    if isinstance(parts.get("unknown"), Mapping):
+        taken["unknown"] = {part: "(left out)" if part in PERSONS else why for part, why in parts["unknown"].items()}
     site = (parts.get("keys") or {}).get("site")
     if site:
         taken["keys"] = [{"kind": key["kind"], "problem": key["problem"]} for key in site["keys"]]

@@ -62,6 +62,7 @@ def test_the_environment_is_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setenv(name, value)
     seen = environment(BASE, Path("/w"), Path("/c"))
+    assert seen["ANSIBLE_NO_TARGET_SYSLOG"] == "True"
     assert "s3cret" not in "".join(seen.values())
     assert "elsewhere" not in "".join(seen.values())
     assert seen["ANSIBLE_HOST_KEY_CHECKING"] == "True"

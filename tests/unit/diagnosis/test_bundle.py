@@ -21,7 +21,10 @@ SECRETS = (
     "my-container",
 )
 FACTS: dict[str, Any] = {
-    "node": True, "late": [], "unknown": {"home": "minji@example.org at 10.0.0.7 " + public_key("x")},
+    "node": True, "late": [], "unknown": {
+        "home": "minji@example.org at 10.0.0.7 " + public_key("x"),
+        "containers": "the daemon answered HTTP/1.0 500 train --password hunter2",
+    },
     "account": {"passwd": {"uid": 20000, "home": "/home/minji"}, "others": ["jiho"]},
     "keys": {"site": {"keys": [{"kind": "ssh-ed25519", "problem": None, "fingerprint": "SHA256:abcdef"}]}},
     "sshd": {"lines": ["Failed publickey for minji from 10.0.0.7"]},
@@ -35,6 +38,7 @@ FOUND = [
         "container-oom", "minji's container my-container was killed", "x", ("train --password hunter2",), ("node1",)
     ),
     Finding("docker-daemon", "it last said: train --password hunter2", "x", (), ("node1",)),
+    Finding("unknown", "containers: not known, the daemon answered train --password hunter2", "x", (), ("node1",)),
     Finding("locked", "minji's account is locked in users.yml", "gpuadmin unlock-user minji"),
 ]
 
@@ -49,7 +53,7 @@ def test_nothing_of_a_persons_is_in_it() -> None:
 
 
 def test_it_can_be_unpacked_and_says_nothing_of_who_packed_it() -> None:
-    files = contents(None, FOUND[2:], {"node1": FACTS}, [])
+    files = contents(None, FOUND[-1:], {"node1": FACTS}, [])
     with tarfile.open(fileobj=io.BytesIO(archive(files))) as tar:
         entries = tar.getmembers()
         assert [one.name for one in entries] == [f"diagnosis/{name}" for name in files]

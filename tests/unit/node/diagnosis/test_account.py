@@ -21,6 +21,19 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
         ("Failed publickey for minji2 from 10.0.0.1 port 1", False),
         ("Failed publickey for minji-2 from 10.0.0.1 port 1", False),
         ("Connection closed by 10.0.0.1", False),
+        ("fatal: Access denied for user minji by PAM account configuration [preauth]", True),
+        ("error: maximum authentication attempts exceeded for minji from 10.0.0.1 port 1 ssh2 [preauth]", True),
+        ("Connection closed by authenticating user minji 10.0.0.1 port 1 [preauth]", True),
+        ("Accepted publickey for minji from 10.0.0.1 port 1 ssh2: ED25519 SHA256:x", True),
+        ("pam_unix(sshd:session): session opened for user minji(uid=20000) by (uid=0)", True),
+        ("pam_sss(sshd:account): Access denied for user minji: 6 (Permission denied)", True),
+        # what a client says
+        ("Invalid user user minji not allowed because x from 10.0.0.1 port 1", False),
+        ("Invalid user x from y: User minji from 10.0.0.1 not allowed because from 10.0.0.1 port 1", False),
+        ("Failed publickey for invalid user user minji not allowed because from 10.0.0.1 port 1", False),
+        ("Received disconnect from 10.0.0.1 port 1:11: user minji not allowed because x [preauth]", False),
+        ("Bad protocol version identification 'user minji not allowed because x' from 10.0.0.1 port 1", False),
+        ("Unable to negotiate with 10.0.0.1 port 1: no matching cipher found. Their offer: for minji", False),
     ],
 )
 def test_lines_about_somebody(line: str, named: bool) -> None:
@@ -28,7 +41,7 @@ def test_lines_about_somebody(line: str, named: bool) -> None:
 
 
 def test_the_last_lines_are_kept_and_cut() -> None:
-    found = account.about("minji", "\n".join(f"{n} for minji {'x' * 1000}" for n in range(100)))
+    found = account.about("minji", "\n".join(f"{n} node1 sshd[1]: User minji {'x' * 1000}" for n in range(100)))
     assert len(found) == account.KEPT_LINES
     assert found[-1].startswith("99 ")
     assert all(len(line) <= 300 for line in found)

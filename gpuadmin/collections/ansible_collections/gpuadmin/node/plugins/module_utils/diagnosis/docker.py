@@ -135,7 +135,8 @@ def end_of(found: object) -> dict[str, Any]:
     state = state if isinstance(state, dict) else {}
     code = state.get("ExitCode")
     return {
-        "name": short(top.get("Name", "?"), 60).lstrip("/"),
+        # it becomes a part of commands that somebody is told to run: Docker itself allows no other characters
+        "name": re.sub(r"[^a-zA-Z0-9_.-]", "_", short(top.get("Name", "_"), 60).lstrip("/")),
         "code": code if isinstance(code, int) and -1 <= code <= 255 else None,
         "oom": state.get("OOMKilled") is True,
         "error": short(state.get("Error") or "", 200),

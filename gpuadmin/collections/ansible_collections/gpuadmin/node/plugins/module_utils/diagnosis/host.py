@@ -16,10 +16,10 @@ from ..unit import logged
 from .subject import Subject, numbers, read_small, short
 
 MEMINFO = "proc/meminfo"
-#: File systems that hold nothing of anybody's, or are in memory.
+#: File systems that hold nothing of anybody's, or are in memory; and FUSE, where a person says what is free.
 NO_DISK = re.compile(
     r"(proc|sysfs|devtmpfs|devpts|cgroup2?|bpf|tracefs|debugfs|securityfs|pstore|mqueue|hugetlbfs|configfs|fusectl|"
-    r"autofs|binfmt_misc|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|iso9660)\Z"
+    r"autofs|fuse|binfmt_misc|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|iso9660)\Z"
 )
 MOST_DISKS = 20
 REBOOT = ("run/reboot-required", "var/run/reboot-required")
