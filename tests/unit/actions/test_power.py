@@ -267,7 +267,7 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, arguments: list[str], words
 
 def test_a_host_of_no_group_is_refused(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
     """Nobody says what it is for: whether people are on it, and whether others mount from it, would not be asked."""
-    strange = '{all: {hosts: {strange: {ansible_host: 127.0.0.1}}}}\n'
+    strange = "{all: {hosts: {strange: {ansible_host: 127.0.0.1}}}}\n"
     (tmp_path / "site/inventory/more.yml").write_text(strange)
     cluster.reports["strange"] = {**FREE, "people": ["minji"]}
     for pattern in ("strange", "all"):

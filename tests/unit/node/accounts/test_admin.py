@@ -111,7 +111,9 @@ REFUSED = {
     "an account with a home in somebody's": (WANTED, replace(THERE, above=(directory("/x", 20001),)), "belongs to"),
     "an account without a home": (WANTED, replace(THERE, there=None), "is no directory; make it"),
     "an account with a file as home": (
-        WANTED, replace(THERE, there=Place("/var/home/gpuadmin", 900, 900, stat.S_IFREG | 0o644)), "is no directory",
+        WANTED,
+        replace(THERE, there=Place("/var/home/gpuadmin", 900, 900, stat.S_IFREG | 0o644)),
+        "is no directory",
     ),
 }
 
