@@ -265,6 +265,18 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, arguments: list[str], words
     assert cluster.asked == []
 
 
+def test_a_host_of_no_group_is_refused(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    """Nobody says what it is for: whether people are on it, and whether others mount from it, would not be asked."""
+    strange = "{all: {hosts: {strange: {ansible_host: 127.0.0.1}}}}\n"
+    (tmp_path / "site/inventory/more.yml").write_text(strange)
+    cluster.reports["strange"] = {**FREE, "people": ["minji"]}
+    for pattern in ("strange", "all"):
+        code, _, err = cli("reboot", pattern, "--yes")
+        assert code == 2, err
+        assert "strange: in none of the groups" in err
+    assert cluster.asked == []
+
+
 def test_the_record_says_what_was_done(cluster: Cluster, cli: Cli) -> None:
     code, out, _ = cli("reboot", "all", "--yes", "--json")
     result = json.loads(out)["result"]

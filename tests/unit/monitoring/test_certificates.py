@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from gpuadmin.monitoring.certificates import SECRET_BYTES, Identity, authority, exporter, scraper
 
@@ -26,6 +27,16 @@ def test_every_host_has_a_key_of_its_own() -> None:
     }  # fmt: skip
     assert len(keys) == 5
     assert "PRIVATE" not in repr(scraper(SECRET))
+
+
+@pytest.mark.parametrize("identity", [exporter(SECRET, "gpu1", "10.1.0.1"), scraper(SECRET)], ids=["host", "scraper"])
+def test_no_host_can_sign(identity: Identity) -> None:
+    """What a host has signs nobody, and nobody below the authority does: else one host could be any other."""
+    theirs = x509.load_pem_x509_certificate(identity.certificate.encode())
+    assert theirs.extensions.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(False, None)
+    top = x509.load_pem_x509_certificate(authority(SECRET).encode())
+    constraints = top.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert (constraints.critical, constraints.value) == (True, x509.BasicConstraints(True, 0))
 
 
 def test_a_secret_of_another_length_is_none() -> None:

@@ -22,6 +22,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.modules import run_kept
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
 
+from tests.unit.node.test_modules import run
+
 pytestmark = pytest.mark.root  # what is kept is root's
 
 MODULES = "ansible_collections.gpuadmin.node.plugins.modules."
@@ -136,10 +138,10 @@ def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path
     old = state / "lib/gpuadmin_node"
     old.mkdir(parents=True)
     (old / "cli.py").write_text("old")
-    run = str(state.parent / "run")
+    where = str(state.parent / "run")
     for word in "abb":
         place, digest = keep(word), small(word)[0]
-        kept.link(digest, str(state), run)
+        kept.link(digest, str(state), where)
         assert old.is_symlink()
         assert (old / "cli.py").resolve() == (place / kept._OURS / "cli.py").resolve()
         assert kept.linked(digest, str(state))
@@ -149,7 +151,30 @@ def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path
     assert not (state / "lib/.part-link").exists()
 
 
-def called(name: str, library: Path, arguments: dict[str, Any], digest: str | None = None) -> dict[str, Any]:
+@pytest.mark.parametrize("check", [False, True])
+def test_units_get_no_code_that_is_not_there(
+    state: Path, keep: Callable[[str], Path], capsys: pytest.CaptureFixture[str], check: bool
+) -> None:
+    """A link to nothing would be a host whose units end with an error at the next boot."""
+    keep("a")
+    before, after = small("a")[0], small("b")[0]
+    kept.link(before, str(state), str(state.parent / "run"))
+    arguments = {"link": True, "state_directory": str(state), "_ansible_check_mode": check}
+    answer = run("code", {**arguments, "digest": after}, capsys)
+    assert (answer["missing"], answer["changed"]) == (True, True)
+    assert kept.linked(before, str(state)), "they run what they ran"
+    if check:
+        given = {"digest": after, "code": packed(small("b")[1])}
+        assert run("code", {**arguments, **given}, capsys)["missing"] is True
+        assert not kept.has(after, str(state)), "a look brings nothing"
+        keep("b")
+        assert run("code", {**arguments, **given}, capsys)["operations"] == [f"install the node code {after[:12]}"]
+        assert kept.linked(before, str(state)), "a look changes no link"
+
+
+def called(
+    name: str, library: Path, arguments: dict[str, Any], digest: str | None = None, cwd: str | Path = "/"
+) -> dict[str, Any]:
     """What a host answers to run_kept: as Ansible sends it, on the standard input."""
     given = {
         "digest": digest or code().digest, "library": str(library), "name": MODULES + name,
@@ -160,7 +185,7 @@ def called(name: str, library: Path, arguments: dict[str, Any], digest: str | No
     source = source.replace(module_common.REPLACER_COMPLEX, repr(text).encode())
     source = source.replace(module_common.REPLACER_JSONARGS, text)
     done = subprocess.run(
-        [sys.executable, "-S"], input=source, capture_output=True, check=False, timeout=60, cwd="/",
+        [sys.executable, "-S"], input=source, capture_output=True, check=False, timeout=60, cwd=cwd,
     )  # fmt: skip
     assert done.stderr == b""
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -199,6 +224,24 @@ def test_only_the_code_of_that_digest_is_run(library: Path, state: Path) -> None
     assert called("host_facts", state.parent / "nowhere/lib", {}) == {"changed": False, "kept": "new"}
 
 
+def test_what_lies_where_it_is_started_is_not_imported(state: Path, tmp_path: Path) -> None:
+    """Root may be made of somebody who starts it in their own directory: what they named like a module is theirs."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("base64", "fcntl", "importlib", "json", "zlib"):
+        (home / f"{name}.py").write_text("raise SystemExit('somebody else is root now')\n")
+    assert called("host_facts", state.parent / "nowhere/lib", {}, cwd=home) == {"changed": False, "kept": "new"}
+
+
+def test_a_directory_that_anybody_may_write_into_is_not_run(keep: Callable[[str], Path]) -> None:
+    """As /tmp: nobody can exchange what is in it, so it may be above; but anybody can add to it."""
+    place = keep("a")
+    place.parent.chmod(0o1777)
+    assert run_kept.unsafe(str(place)) is None
+    place.chmod(0o1777)
+    assert run_kept.unsafe(str(place)) == f"{place} can be written by others than root"
+
+
 @pytest.mark.parametrize("above", range(4))
 @pytest.mark.parametrize("how", ["group", "other", "owner", "link"])
 def test_what_others_could_have_written_is_not_run(keep: Callable[[str], Path], above: int, how: str) -> None:
@@ -233,6 +276,18 @@ def test_what_is_about_to_go_is_not_run(keep: Callable[[str], Path]) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert called("host_facts", place.parent, {}, small("a")[0])["kept"] == "absent"
     os.close(handle)
+
+
+def test_what_went_right_before_is_not_run(keep: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    place = keep("a")
+    lock = fcntl.flock
+
+    def late(handle: int, how: int) -> None:
+        place.rename(place.with_name(".part-going"))  # between its lock being opened and locked
+        lock(handle, how)
+
+    monkeypatch.setattr(run_kept.fcntl, "flock", late)
+    assert run_kept.refusal(str(place)) == "absent"
 
 
 def test_a_unit_holds_what_it_runs_from(library: Path, state: Path) -> None:

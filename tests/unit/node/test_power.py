@@ -46,6 +46,8 @@ def test_who_mounts(tmp_path: Path, kernel: str) -> None:
     assert power.clients(nfsd, kernel) == ["10.0.0.3", "fd00::4"]
     (tmp_path / "nfsd/clients/9/info").write_text('clientid: 0x1\naddress: "10.0.0.9:1"\n')
     assert "10.0.0.9" in power.clients(nfsd, kernel), "an older kernel says no status"
+    (tmp_path / "nfsd/clients/9/info").write_text("clientid: 0x1\n")
+    assert "client 9" in power.clients(nfsd, kernel), "who does not say from where is there nevertheless"
 
 
 def test_a_server_that_serves_nobody(tmp_path: Path, kernel: str) -> None:
@@ -89,8 +91,10 @@ def test_which_jobs_run() -> None:
         "gpuadmin-accounts.service loaded active exited Accounts\n"
         "gpuadmin-backup.service loaded activating start A backup\n"
         "gpuadmin-image-switch.service loaded active running A switch\n"
+        "gpuadmin-wipe.service loaded deactivating stop-sigterm A wipe that is to end\n"
+        "gpuadmin-copy.service loaded deactivating stop A copy that is to end\n"
     )
-    assert power.jobs(Systemd(units)) == ["gpuadmin-backup", "gpuadmin-image-switch"]
+    assert power.jobs(Systemd(units)) == ["gpuadmin-backup", "gpuadmin-copy", "gpuadmin-image-switch", "gpuadmin-wipe"]
     with pytest.raises(NodeError, match="not known which jobs run"):
         power.jobs(lambda command: subprocess.CompletedProcess(command, 1, "", "no bus"))
 
@@ -127,6 +131,19 @@ def test_homes_that_stay_mounted() -> None:
         release(Systemd("", status=1), MOUNTED, "")
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_homes_stay_where_nobody_knows_what_people_run(check: bool) -> None:
+    asked = []
+
+    def silent(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "no bus")
+
+    with pytest.raises(NodeError, match="not known what people run"):
+        power.release("/home", uid_first=20000, uid_last=49999, check=check, run=silent, mountinfo=lambda: MOUNTED)
+    assert len(asked) == 1, "nothing is stopped"
+
+
 FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
 
 
@@ -161,6 +178,14 @@ def test_the_modules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert found["progress"] == "waits: nobody knows who is on it: there is no logind"
     assert run("shutdown_facts", {**arguments, "require": True}, capsys)["failed"] is True
     assert run("shutdown_facts", {**arguments, "node": False, "require": True}, capsys)["changed"] is False
+    monkeypatch.setattr(occupants, "people", lambda *_: [])
+    monkeypatch.setattr(occupants, "gpu_users", lambda *_: ["minji"])
+    found = run("shutdown_facts", {**arguments, "require": True}, capsys)
+    assert found["msg"] == "in use by minji; it was left as it is", "who holds a GPU and has no session is there, too"
+    monkeypatch.setattr(power, "clients", lambda nfsd: ["10.0.0.3"])
+    storage = {**arguments, "node": False, "require": True, "serves": True, "force": True}
+    found = run("shutdown_facts", storage, capsys)
+    assert (found["failed"], found["msg"]) == (True, "mounted by 10.0.0.3; it was left as it is")
     monkeypatch.setattr(power, "release", lambda path, **more: [f"unmount {path}"] if more["check"] else [])
     given = {"path": "/home", "uid_first": 20000, "uid_last": 49999, "_ansible_check_mode": True}
     assert run("homes_release", given, capsys)["operations"] == ["unmount /home"]

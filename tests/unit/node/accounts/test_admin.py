@@ -110,6 +110,11 @@ REFUSED = {
     ),
     "an account with a home in somebody's": (WANTED, replace(THERE, above=(directory("/x", 20001),)), "belongs to"),
     "an account without a home": (WANTED, replace(THERE, there=None), "is no directory; make it"),
+    "an account with a file as home": (
+        WANTED,
+        replace(THERE, there=Place("/var/home/gpuadmin", 900, 900, stat.S_IFREG | 0o644)),
+        "is no directory",
+    ),
 }
 
 
@@ -206,6 +211,20 @@ def test_a_host_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     (homes / "admin").mkdir()
     os.chown(homes / "admin", 20001, 20001)
     assert admin.observe(wanted).there == Place(str(link / "admin"), 20001, 20001, stat.S_IFDIR | 0o755)
+
+
+@pytest.mark.root
+def test_a_link_as_home_is_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What it leads to may be fine now, and another directory tomorrow."""
+    (tmp_path / "real").mkdir(mode=0o755)
+    os.chown(tmp_path / "real", 900, 900)
+    link = tmp_path / "gpuadmin"
+    link.symlink_to("real")
+    (tmp_path / "passwd").write_text(f"gpuadmin:x:900:900::{link}:/bin/bash\n")
+    monkeypatch.setattr(admin, "PASSWD", str(tmp_path / "passwd"))
+    found = admin.observe(replace(WANTED, home=str(link)))
+    with pytest.raises(NodeError, match="is no directory"):
+        plan(WANTED, replace(found, above=ROOTS))
 
 
 def test_a_home_among_peoples_is_not_even_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

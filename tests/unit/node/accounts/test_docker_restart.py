@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_restart
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.docker_restart import restart
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
+from ansible_collections.gpuadmin.node.plugins.modules import docker_restart as module
+
+from tests.unit.node.test_modules import run
 
 MANAGER = ("systemctl", "--user", "-M", "minji@")
 
@@ -74,3 +78,29 @@ def test_a_manager_that_refuses() -> None:
 def test_somebody_whom_the_host_does_not_know() -> None:
     with pytest.raises(NodeError, match="does not know minji"):
         restart("minji", 20000, check=False, lookup=lambda _: None)
+
+
+def test_a_manager_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person can stop it: each command to it has a deadline."""
+    waits: list[float | None] = []
+
+    def run_command(command: Sequence[str], *, seconds: float | None = None) -> Finished:
+        waits.append(seconds)
+        return Finished(command, 0, "", "")
+
+    monkeypatch.setattr(docker_restart, "run_command", run_command)
+    docker_restart.restart("minji", 20000, check=False, lookup=lambda _: (20000, 20000), manager=lambda _: "active")
+    assert waits == [docker_restart.SECONDS] * 3
+
+
+def test_the_module_in_check_mode(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[bool] = []
+
+    def looked(_name: str, _uid: int | None, *, check: bool) -> dict[str, object]:
+        asked.append(check)
+        return {"changed": True, "words": "the socket is made again"}
+
+    monkeypatch.setattr(module, "restart", looked)
+    for check in (True, False):
+        run("docker_restart", {"name": "minji", "uid": 20000, "_ansible_check_mode": check}, capsys)
+    assert asked == [True, False]

@@ -183,6 +183,16 @@ def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
         assert seconds(cluster.look([one]), "alice") == [30, 30, 20]
 
 
+def test_what_was_measured_once_is_counted_once(cluster: Cluster) -> None:
+    """The same record again says nothing of the time since: held, and nobody knows whether it was used."""
+    with cluster.process(20001) as one:
+        cluster.look([one])
+        cluster.clock += 10
+        assert seconds(cluster.look([one]), "alice") == [10, 10, 10]
+        cluster.clock += 5
+        assert seconds(cluster.look(sample=False), "alice") == [15, 10, 10]
+
+
 def test_without_the_driver_nothing_is_repeated_and_what_is_open_is_held(cluster: Cluster) -> None:
     with cluster.process(20001, "nvidia0", "nvidia-uvm") as one, cluster.process(20002) as two:
         cluster.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import owners
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import (
     cgroup_path,
     container_of,
@@ -52,6 +53,7 @@ def host(tmp_path: Path) -> Host:
         (5000, "0::/system.slice/x.service\n", UNKNOWN),
         (999999, "0::/\n", UNKNOWN),
         (1009, user_cgroup(1009), UNKNOWN),
+        (0, user_cgroup(1009), UNKNOWN),
         ((1001, 1002, 1002, 1002), "0::/system.slice/x.service\n", UNKNOWN),
     ],
 )
@@ -90,15 +92,30 @@ def test_a_damaged_subuid_gives_nobody_anything(tmp_path: Path) -> None:
     assert found.user == UNKNOWN, "a range of an account that is not here"
 
 
+def test_a_range_that_newuidmap_does_not_read_is_nobodys(tmp_path: Path) -> None:
+    host = Host(tmp_path, "alice:300000:65536\r\n")
+    assert host.owners().of(300001) == {-1}
+
+
 def test_ranges_are_read_again_when_they_change(host: Host) -> None:
-    owners = host.owners()
-    assert owners.of(300000) == {-1}
+    known = host.owners()
+    assert known.of(300000) == {-1}
     (host.at / "subuid").write_text("alice:300000:65536\n")
-    owners.refresh()
-    assert owners.of(300000) == {1001}
+    known.refresh()
+    assert known.of(300000) == {1001}
 
 
 def test_a_process_that_is_gone(host: Host) -> None:
+    assert identify(7, host.owners(), str(host.proc)) is None
+
+
+def test_a_number_that_becomes_another_processes_meanwhile_is_nobodys(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Else the uids would be of one process and the slice of the other."""
+    host.process(7, 1001, user_cgroup(1001))
+    times = iter((10.0, 20.0))
+    monkeypatch.setattr(owners, "_started", lambda _base: next(times))
     assert identify(7, host.owners(), str(host.proc)) is None
 
 
