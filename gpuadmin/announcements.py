@@ -83,7 +83,8 @@ def compose(
         )
     first = begin or today
     if until < first or until < today:
-        raise ConfigError(f"--until {until}: must be today or later, and not before --from {begin}")
+        wrong = "is past: today or a later day" if until < today else f"is before --from {first}"
+        raise ConfigError(f"--until {until}: {wrong}")
     clean = {language: _clean(language, texts[language]) for language in languages}
     name = _name([clean, None if begin is None else str(begin), str(until), sorted(hosts)])
     return Announcement(name, clean, first, until, tuple(hosts))

@@ -44,8 +44,10 @@ def call_of(settings: Settings, today: date, *, coming: bool, until: date | None
             f"the accounts would end on {deadline}, which is past",
             hint="set the next term (term) in gpuadmin.yml, or give --next",
         )
-    if until is not None and (until < today or (deadline is not None and until > deadline)):
-        raise ConfigError(f"--until {until}: must be from today on, and not after the accounts' end ({deadline})")
+    if until is not None and until < today:
+        raise ConfigError(f"--until {until}: is past: today or a later day")
+    if until is not None and deadline is not None and until > deadline:
+        raise ConfigError(f"--until {until}: is after the day on which the accounts end ({deadline})")
     return Call(None if wanted is None else wanted.name, deadline, until, members)
 
 

@@ -87,7 +87,8 @@ class Prometheus:
         reason = output or (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         return UnreachableError(
             f"{name}: Prometheus does not answer: {one_line(reason)}",
-            hint=f"gpuadmin status --limit {name}; on it, systemctl status prometheus",
+            hint=f"gpuadmin status --limit {name}; on it, systemctl status prometheus; "
+            "not set up yet: gpuadmin provision",
         )
 
     def _close(self, patience: float = 2) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from gpuadmin.actions.shared.metrics import SECRET, keep_secret, metrics_variables, secret_of
 from gpuadmin.config.check import findings
@@ -232,3 +233,12 @@ def test_an_exporter_answers_to_prometheus_alone() -> None:
     assert settings["client_auth_type"] == "RequireAndVerifyClientCert"
     assert settings["client_ca_file"].endswith("authority.pem")
     assert settings["min_version"] == "TLS13"
+
+
+def test_a_site_without_mail_has_a_monitor_host() -> None:
+    # Ansible fills an empty dict with its options before it looks for the required ones
+    options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    mail = {"monitoring_mail": options["monitoring_mail"]}
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    checked = ArgumentSpecValidator(mail).validate({"monitoring_mail": defaults["monitoring_mail"]})
+    assert checked.error_messages == []

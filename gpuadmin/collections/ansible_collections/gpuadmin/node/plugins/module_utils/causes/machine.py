@@ -10,7 +10,11 @@ from .cause import Cause, Facts
 
 FULL = 64 << 20  # bytes: less, and daemons of the system fail
 LITTLE = 0.03  # of all memory
-_CLOCK = "gpuadmin run HOSTS -- systemctl restart systemd-timesyncd chrony"
+# it enables whichever service is installed, and says so where there is none
+_CLOCK = (
+    "gpuadmin run HOSTS -- timedatectl set-ntp true; "
+    "where it says that NTP is not supported: install systemd-timesyncd or chrony"
+)
 
 
 def machine(facts: Facts) -> Iterator[Cause]:

@@ -1,0 +1,13 @@
+"""What is wrong with a host itself, and whether what is to be done about it can work."""
+
+from __future__ import annotations
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.causes.machine import machine
+
+
+def test_a_clock_that_nothing_keeps() -> None:
+    # to restart a service that is not installed is no remedy
+    (found,) = machine({"clock": {"synchronized": False}, "late": []})
+    assert found.code == "clock-free"
+    assert "timedatectl set-ntp true" in found.remedy
+    assert "install" in found.remedy
