@@ -101,7 +101,7 @@ def test_a_run_that_was_cut_off_forgets_nobody(
 
     with monkeypatch.context() as patched:
         patched.setattr("gpuadmin.ansible.runner.run", cut)
-        patched.setattr("gpuadmin.actions.add_user.uids_elsewhere", lambda session: {})
+        patched.setattr("gpuadmin.actions.add_user.uids_elsewhere", lambda session, looked: {})
         assert cli(*YUNA)[0] == 130
     assert ledger(site) == ["owed"]
     assert cli(*AGAIN)[0] == 0
