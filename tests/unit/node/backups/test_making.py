@@ -53,9 +53,9 @@ def test_a_verification_takes_back_nothing_that_others_record(
     backup = storage.backup(verify=[])
     results = making.each
 
-    def meanwhile(*given: Any) -> Results:
+    def meanwhile(*given: Any, **named: Any) -> Results:
         backup_set.copied(backup, "other", "2026-12-22T01:02:03Z")
-        yield from results(*given)
+        yield from results(*given, **named)
 
     monkeypatch.setattr(making, "each", meanwhile)
     found = making.verify(backup, ["minji"])
@@ -73,8 +73,8 @@ def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
     backup = storage.backup(verify=[])
     results = making.each
 
-    def meanwhile(*given: Any) -> Results:
-        for one in results(*given):
+    def meanwhile(*given: Any, **named: Any) -> Results:
+        for one in results(*given, **named):
             (Path(backup.path) / "backup.json").unlink()
             yield one
 

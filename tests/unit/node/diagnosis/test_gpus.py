@@ -44,15 +44,6 @@ def test_whose_processes_hold_a_gpu(broken: Broken, monkeypatch: pytest.MonkeyPa
     assert "jiho" not in json.dumps(found)
 
 
-def test_owners(tmp_path: Path) -> None:
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7/cgroup").write_text("0::/user.slice/user-20000.slice/user@20000.service/docker-x.scope\n")
-    assert gpus.owner_of(7, str(tmp_path)) == 20000
-    (tmp_path / "7/cgroup").write_text("0::/system.slice/ssh.service\n")
-    assert gpus.owner_of(7, str(tmp_path)) == 0
-    assert gpus.owner_of(8, str(tmp_path)) is None
-
-
 def test_a_node_without_gpus(broken: Broken) -> None:
     assert gpus.gpus(subject(broken)) is None
     assert gpus.gpus(replace(subject(broken), node=False)) is None

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import cgroup_path, slice_owner
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import owners
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import (
-    cgroup_path,
     container_of,
     identify,
-    slice_owner,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
 from hypothesis import given, settings

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from .backups import backup_set
-from .backups.each import Failed, each
+from .each import Failed, each
 from .errors import NodeError
 from .gpus import pci
 from .images.mounting import mounted
@@ -55,7 +55,7 @@ def collect(
 
     unknown: dict[str, str] = {}
     found: dict[str, Any] = {"disks": {}}
-    for name, answer in each(look, list(parts), len(parts), seconds, grace=0, setting=""):
+    for name, answer in each(look, list(parts), len(parts), seconds, grace=0):
         if isinstance(answer, Failed):
             unknown[name] = answer.why
         else:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import btrfs, mounts
 from ..budget import ENTRIES, SECONDS
+from ..each import Failed, each
 from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
@@ -35,10 +36,10 @@ from .backup_set import (
     tidy,
     unfinished,
 )
-from .each import Failed, each
 from .snapshots import snapshots
 from .verifying import Limits, Task, verify_home
 
+SETTING = " (backups.home_seconds)"  # which seconds a home may take
 RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
 
 
@@ -188,7 +189,8 @@ def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total:
 def _manifests(request: Request, backup: Backup) -> Backup:
     """Write the manifests that are not done; what is done is recorded as it is."""
     tasks = [(request, backup, name) for name, home in backup.homes.items() if not done(home)]
-    for (_request, _backup, name), found in each(_write_manifest, tasks, request.workers, request.seconds):
+    results = each(_write_manifest, tasks, request.workers, request.seconds, setting=SETTING)
+    for (_request, _backup, name), found in results:
         others = {one: home for one, home in backup.homes.items() if one != name}
         if isinstance(found, Failed):
             backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
@@ -219,7 +221,7 @@ def verify(
     tasks = [Task(backup, name, limits) for name in wanted if again or backup.homes[name].verified is None]
     damaged: dict[str, str] = {}
     unknown: dict[str, str] = {}
-    for task, found in each(verify_home, tasks, workers, limits.seconds):
+    for task, found in each(verify_home, tasks, workers, limits.seconds, setting=SETTING):
         name = task.name
         problem = found.why if isinstance(found, Failed) else found.problem
         differences = () if isinstance(found, Failed) else found.differences

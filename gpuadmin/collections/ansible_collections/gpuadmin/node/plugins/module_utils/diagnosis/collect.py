@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..backups.each import Failed, each
+from ..each import Failed, each
 from ..errors import NodeError
 from . import account, docker, gpus, home, host, sessions
 from .subject import Subject, confine
@@ -61,7 +61,7 @@ def collect(subject: Subject, *, seconds: float = SECONDS, chosen: Mapping[str, 
     wanted = parts(subject) if chosen is None else dict(chosen)
     facts: dict[str, Any] = {"node": subject.node, "unknown": {}, "late": []}
     look = partial(_look, wanted=wanted, subject=subject)
-    for name, found in each(look, list(wanted), len(wanted), seconds, grace=0, setting=""):
+    for name, found in each(look, list(wanted), len(wanted), seconds, grace=0):
         if not isinstance(found, Failed):
             facts[name] = found
             continue

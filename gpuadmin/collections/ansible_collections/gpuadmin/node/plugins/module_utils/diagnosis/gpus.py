@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..cgroups import owner_of
 from ..gpus import cdi, driver
 from ..gpus.judge import Expected
 from ..gpus.judge import judge as judge_gpus
@@ -74,13 +74,3 @@ def _held(gpu: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
         "full": bool(used and most and used > most * FULL),
         "holders": sorted(holders),
     }
-
-
-def owner_of(pid: int, proc: str) -> int | None:
-    """Whose a process is; None: it has ended. In a rootless container it has a subordinate uid: its cgroup tells."""
-    try:
-        with open(f"{proc}/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
-            found = re.search(r"/user-(\d{1,10})\.slice/", stream.read(65536))
-        return int(found.group(1)) if found else os.stat(f"{proc}/{pid}").st_uid
-    except OSError:
-        return None

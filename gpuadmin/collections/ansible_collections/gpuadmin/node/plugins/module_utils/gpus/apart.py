@@ -22,7 +22,7 @@ from ..files import lock_directory, open_lock
 from ..paths import RUN
 
 LOCK = f"{RUN}/gpus.lock"
-_MOST = 4 << 20  # bytes of an answer
+MOST = 4 << 20  # bytes of an answer
 _PROCESSOR_SECONDS = 60
 _END_SECONDS = 1.0  # that a process gets to be gone after it was killed, or has answered
 
@@ -43,9 +43,7 @@ def apart(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: st
     end = time.monotonic() + seconds
     guard = taken(lock, end, seconds)
     reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
-        child = os.fork()
+    child = forked()
     if child == 0:
         _answer(function, writer, guard, seconds)
     os.close(writer)
@@ -56,15 +54,24 @@ def apart(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: st
         os.close(reader)
     if data is None:
         os.kill(child, signal.SIGKILL)
-        if gone(child):
-            raise HungError(f"the GPU driver did not answer in {seconds:g} s")
-        raise HungError(
-            f"the GPU driver did not answer in {seconds:g} s, and process {child}, which asked it, cannot be ended: "
-            "reboot the node",
-            child,
-        )
+        raise no_answer(seconds, None if gone(child) else child)
     gone(child)  # the driver may keep it for ever as it ends; that is not waited for
     return parsed(data)
+
+
+def no_answer(seconds: float, left: int | None) -> HungError:
+    """The error of a question that was given ``seconds``. ``left``: the process that could not be ended."""
+    words = f"the GPU driver did not answer in {seconds:g} s"
+    if left is not None:
+        words += f", and process {left}, which asked it, cannot be ended: reboot the node"
+    return HungError(words, left)
+
+
+def forked() -> int:
+    """What fork(2) returns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
+        return os.fork()
 
 
 def taken(path: str, end: float, seconds: float) -> int:
@@ -131,7 +138,7 @@ def _collected(reader: int, end: float) -> bytes | None:
         if not ready:
             return None
         part = os.read(reader, 1 << 16)
-        if not part or sum(map(len, parts)) > _MOST:
+        if not part or sum(map(len, parts)) > MOST:
             return b"".join(parts)
         parts.append(part)
 

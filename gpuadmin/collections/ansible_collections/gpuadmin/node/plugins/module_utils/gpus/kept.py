@@ -9,14 +9,12 @@ import os
 import select
 import signal
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import NodeError
-from .apart import HungError, detach, gone, outcome_of, parsed, taken
+from .apart import MOST, detach, forked, gone, no_answer, outcome_of, parsed, taken
 
-_MOST = 4 << 20  # bytes of an answer
 _PATIENCE = 0.2  # seconds that an earlier process gets to be gone: whoever asks all the time asks again soon
 
 Answers = Callable[[], Mapping[str, Any]]
@@ -46,12 +44,7 @@ class Kept:
         except BrokenPipeError:
             data = b""
         if data is None:
-            left = self.end()
-            raise HungError(
-                f"the GPU driver did not answer in {self._seconds:g} s"
-                + (f", and process {left}, which asked it, cannot be ended: reboot the node" if left else ""),
-                left,
-            )
+            raise no_answer(self._seconds, self.end())
         try:
             return parsed(data)
         except NodeError:
@@ -74,9 +67,7 @@ class Kept:
         guard = taken(self._lock, time.monotonic() + _PATIENCE, self._seconds)
         questions, asking = os.pipe()
         reading, answers = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: there are none
-            child = os.fork()
+        child = forked()
         if child == 0:
             _serve(self._open, questions, answers, guard)
         for handle in (questions, answers, guard):
@@ -106,7 +97,7 @@ def _serve(open: Callable[[], Answers], questions: int, answers: int, guard: int
 def _line(reader: int, end: float) -> bytes | None:
     """What is written until the end of a line, or of all; None where that takes too long."""
     found = b""
-    while not found.endswith(b"\n") and len(found) < _MOST:
+    while not found.endswith(b"\n") and len(found) < MOST:
         ready, _, _ = select.select([reader], [], [], max(end - time.monotonic(), 0))
         if not ready:
             return None

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 
+from ..cgroups import owner_of
 from ..lookup import name_of
 from ..run import LOOKING, run
 
@@ -41,12 +42,11 @@ def gpu_users(uid_first: int, proc: str = "/proc") -> list[str]:
             uid = os.stat(path).st_uid
             if uid < uid_first or not any(_is_gpu(one) for one in glob.iglob(f"{path}/fd/*")):
                 continue
-            with open(f"{path}/cgroup", encoding="ascii", errors="replace") as stream:
-                owner = re.search(r"/user-(\d+)\.slice/", stream.read())
         except OSError:
             continue  # it has ended meanwhile
-        number = int(owner.group(1)) if owner else uid
-        names.add(name_of(number) or f"uid {number}")
+        owner = owner_of(int(os.path.basename(path)), proc)
+        if owner is not None:
+            names.add(name_of(owner) or f"uid {owner}")
     return sorted(names)
 
 

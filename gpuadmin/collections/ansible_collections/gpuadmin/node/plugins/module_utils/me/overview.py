@@ -11,9 +11,9 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
-from ..backups.each import Failed, each
 from ..diagnosis import gpus
 from ..diagnosis.subject import Subject
+from ..each import Failed, each
 from ..errors import NodeError
 from ..run import run_command
 from ..text import size_words
@@ -26,9 +26,7 @@ def overview(subject: Subject) -> dict[str, Any]:
     """By part, what is known, or a text that says why it is not."""
     parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus}
     found: dict[str, Any] = {}
-    for name, part in each(
-        partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0, setting=""
-    ):
+    for name, part in each(partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0):
         found[name] = part.why if isinstance(part, Failed) else part
     return found
 

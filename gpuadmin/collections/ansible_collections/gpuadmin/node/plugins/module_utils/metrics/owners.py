@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..accounts.subids import parse as parse_ranges
+from ..cgroups import cgroup_path, slice_owner
 from ..fields import FIRST_HUMAN_UID
 from ..lookup import Lookup, name_of, system_lookup
 from ..textdb import decode
 from .table import UNKNOWN
 
-#: cgroup v2's line, and the one that systemd has where it uses v1.
-_LINES = (re.compile(r"0::(/.+)"), re.compile(r"[0-9]+:name=systemd:(/.*)"))
-_SLICE = re.compile(r"/user\.slice/user-(0|[1-9][0-9]{0,9})\.slice(?:/|\Z)")
 #: Docker and podman with systemd's cgroup driver, and directories of their own without.
 _CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")
 _NOBODY = -1  # a uid that is neither an account's nor in any range
@@ -106,26 +104,10 @@ class Owners:
         return owner if len(people) == 1 and owner != _NOBODY else None
 
 
-def slice_owner(path: str) -> int | None:
-    """Whose slice a cgroup is in; None for one outside of all."""
-    found = _SLICE.match(path)
-    return int(found.group(1)) if found else None
-
-
 def container_of(path: str) -> str:
     """The id of the container whose cgroup it is, the outermost where there are several; empty outside of any."""
     found = _CONTAINER.search(path)
     return found.group(1) if found else ""
-
-
-def cgroup_path(text: str) -> str | None:
-    """The path in /proc/PID/cgroup. The kernel lets nobody have a line feed in the name of a cgroup."""
-    for pattern in _LINES:
-        for line in text.split("\n"):
-            found = pattern.fullmatch(line)
-            if found:
-                return found.group(1)
-    return None
 
 
 def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:

@@ -1,6 +1,7 @@
-"""The same job on many homes, each in a process of its own: whatever one does to its process, the others go on.
+"""The same job on many things (homes, parts of a look), each in a process of its own: whatever becomes of one, the
+others go on.
 
-A process that takes too long, too much memory, or dies, is that home's problem.
+A process that takes too long, too much memory, or dies, is that one's problem.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ..errors import NodeError
+from .errors import NodeError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -51,7 +52,7 @@ def each(
     seconds: float,
     *,
     grace: float = GRACE,
-    setting: str = " (backups.home_seconds)",
+    setting: str = "",
 ) -> Iterator[tuple[Task, Result | Failed]]:
     """Call ``function`` with each task, ``workers`` at a time; yield each with its result as it ends.
 

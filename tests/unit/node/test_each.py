@@ -8,7 +8,7 @@ import os
 import time
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.each import Failed, each
+from ansible_collections.gpuadmin.node.plugins.module_utils.each import Failed, each
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 
@@ -38,7 +38,7 @@ def test_whatever_one_does_the_others_have_results() -> None:
 
 def test_one_that_goes_on_is_ended() -> None:
     begun = time.monotonic()
-    done = dict(each(job, ["takes long", "a"], 2, 0.5, grace=0.5))
+    done = dict(each(job, ["takes long", "a"], 2, 0.5, grace=0.5, setting=" (backups.home_seconds)"))
     assert done == {"takes long": Failed("did not end within 0.5 seconds (backups.home_seconds)", late=True), "a": "A"}
     assert time.monotonic() - begun < 30
 

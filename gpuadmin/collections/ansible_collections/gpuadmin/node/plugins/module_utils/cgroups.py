@@ -1,0 +1,37 @@
+"""Whose slice of cgroups a process is in: systemd puts it there, and nobody can move it into somebody else's."""
+
+from __future__ import annotations
+
+import os
+import re
+
+#: cgroup v2's line, and the one that systemd has where it uses v1.
+_LINES = (re.compile(r"0::(/.+)"), re.compile(r"[0-9]+:name=systemd:(/.*)"))
+_SLICE = re.compile(r"/user\.slice/user-(0|[1-9][0-9]{0,9})\.slice(?:/|\Z)")
+_MOST = 65536  # bytes of a process's file
+
+
+def slice_owner(path: str) -> int | None:
+    """Whose slice a cgroup is in; None for one outside of all."""
+    found = _SLICE.match(path)
+    return int(found.group(1)) if found else None
+
+
+def cgroup_path(text: str) -> str | None:
+    """The path in /proc/PID/cgroup. The kernel lets nobody have a line feed in the name of a cgroup."""
+    for pattern in _LINES:
+        for line in text.split("\n"):
+            found = pattern.fullmatch(line)
+            if found:
+                return found.group(1)
+    return None
+
+
+def owner_of(pid: int, proc: str = "/proc") -> int | None:
+    """Whose a process is; None: it has ended. In a rootless container it has a subordinate uid: its cgroup tells."""
+    try:
+        with open(f"{proc}/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
+            owner = slice_owner(cgroup_path(stream.read(_MOST)) or "/")
+        return os.stat(f"{proc}/{pid}").st_uid if owner is None else owner
+    except OSError:
+        return None
