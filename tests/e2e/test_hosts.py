@@ -99,3 +99,20 @@ def test_run_and_ssh(cluster: Cluster) -> None:
     line = [GPUADMIN, "ssh", "--site", str(cluster.site), "node1", "--", "-T", "id -un; exit 5"]
     done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (5, "gpuadmin\n"), done.stderr
+
+
+@pytest.mark.story("status")
+def test_status_shows_who_is_there_and_what_is_away(cluster: Cluster) -> None:
+    cluster.add("minji")
+    with cluster.session("minji", "node1"):
+        found = cluster.gpuadmin("status")["result"]
+        assert {name: host["state"] for name, host in found["hosts"].items()} == dict.fromkeys(cluster.hosts(), "up")
+        assert [found["hosts"][name]["people"] for name in ("node1", "node2")] == [["minji"], []]
+    assert found["hosts"]["storage1"]["disks"]["homes"]["mount"] == "/srv/storage"
+    assert found["totals"]["people"] == ["minji"]
+    cluster.lab("power-cut", "node2")
+    found = cluster.gpuadmin("status", code=4)["result"]
+    assert {name: host["state"] for name, host in found["hosts"].items()} == {
+        "node1": "up", "node2": "unreachable", "storage1": "up",
+    }  # fmt: skip
+    assert (found["totals"]["up"], found["totals"]["gpus_unknown"]) == (2, ["node2"])

@@ -123,29 +123,29 @@ def top(cluster: Cluster) -> dict[str, Any]:
     return nodes
 
 
-def holders(cluster: Cluster, uuid: str) -> list[dict[str, Any]] | None:
-    """Who holds a device of node1, as `top` has it; None where that is not known."""
-    devices = {device["uuid"]: device for device in top(cluster)["node1"]["devices"]}
-    return devices[uuid]["holders"] if uuid in devices else None
+def holders(cluster: Cluster, uuid: str) -> list[tuple[str, str, int]] | None:
+    """Who holds a device of node1, as `top` has it: user, container, processes that compute. None: not known."""
+    devices = {device["uuid"]: device["holders"] for device in top(cluster)["node1"]["devices"]}
+    held = devices.get(uuid)
+    return None if held is None else [(one["user"], one["container"], one["processes"]) for one in held]
 
 
 @pytest.mark.story("top", "free")
 def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: Cluster) -> None:
     sink = Sink(watched)
     fake_driver.install(watched, "node1")
+    one_process = fake_nvml.TWO.read_text().replace("[process]\npid = 4343\nmemory = 1073741824\n", "")
+    fake_driver.describe(watched, "node1", one_process.replace("[process]\npid = 4242\nmemory = 4294967296\n", ""))
     watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
     fake_driver.refreshed(watched, "node1")
     watched.person("minji", "node1", f"{MAKE_IMAGE} && {TRAIN}")
     pid = watched.person("minji", "node1", "docker inspect --format '{{.State.Pid}}' train").strip()
     assert int(watched.admin("node1", f"stat -c %u /proc/{pid}")) == 2**31 + 999
     # it has the GPU open, and the driver lists nothing that computes: held, and idle
-    nothing = fake_nvml.TWO.read_text().replace("[process]\npid = 4343\nmemory = 1073741824\n", "")
-    fake_driver.describe(watched, "node1", nothing.replace("[process]\npid = 4242\nmemory = 4294967296\n", ""))
-    held = within(120, lambda: holders(watched, FIRST))
-    assert [(one["user"], one["container"], one["processes"]) for one in held] == [("minji", "train", 0)]
+    within(120, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
     # now it computes
-    fake_driver.describe(watched, "node1", nothing.replace("pid = 4242", f"pid = {pid}"))
-    within(120, lambda: [one for one in holders(watched, FIRST) or [] if one["processes"] == 1])
+    fake_driver.describe(watched, "node1", one_process.replace("pid = 4242", f"pid = {pid}"))
+    within(120, lambda: holders(watched, FIRST) == [("minji", "train", 1)])
     (sample,) = asked(watched, "gpuadmin_gpu_allocated")
     labels = ("instance", "uuid", "user", "container", "value")
     assert [sample[label] for label in labels] == ["node1", FIRST, "minji", "train", 1]
