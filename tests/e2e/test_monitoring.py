@@ -28,6 +28,7 @@ from tests.e2e.fake_driver import FIRST, MIG
 from tests.e2e.test_accounts import MAKE_IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
+STATE = "watched"
 INTERVAL = 10  # seconds between two looks at a host
 SETTINGS = f"""
 mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
@@ -89,7 +90,7 @@ class Sink:
             assert taken["to"] == ["admins@example.org"]
             message = email.message_from_string(taken["text"], policy=email.policy.default)
             body = message.get_body(("plain",))
-            found.append((str(message["subject"]), "" if body is None else body.get_content()))
+            found.append((str(message["subject"]), "" if body is None else body.get_content().replace("\r\n", "\n")))
         return found
 
     def about(self, words: str) -> list[str]:
@@ -103,19 +104,22 @@ def _no_cache(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 @pytest.fixture
 def watched(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet."""
+    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
     settings, monitor = cluster.site / "gpuadmin.yml", cluster.site / "inventory/monitor.yml"
     before = settings.read_text().partition("\nmail: ")[0]  # a session that was killed may have left it
     settings.write_text(f"{before}\n{SETTINGS.lstrip()}")
     monitor.write_text(MONITOR)
     try:
-        cluster.gpuadmin("provision", "--yes")
+        if STATE in cluster.saved_states():
+            cluster.restore(STATE)
+        else:
+            cluster.gpuadmin("provision", "--yes")
+            cluster.lab("save", STATE)
         cluster.add("minji")
         yield cluster
     finally:
         settings.write_text(before)
         monitor.unlink()
-        (cluster.site / "metrics_secret").unlink(missing_ok=True)
 
 
 def top(cluster: Cluster) -> dict[str, Any]:
