@@ -25,8 +25,9 @@ _COLOURS = {"changed": "green", "failed": "red", "unreachable": "red"}
 
 @dataclass(frozen=True)
 class _Busy:
-    """A host that has begun a task and not ended it; both in seconds since the epoch. `until`: as the task says."""
+    """A host that has begun a task and not ended it; times in seconds since the epoch. `until`: as the task says."""
 
+    task: str
     since: float
     until: float | None
 
@@ -59,7 +60,6 @@ class Progress:
         self._note = note
         self._task = self._before = self._named = doing or "Starting"
         self._did = False  # whether a host has done the task that runs, and not passed over it
-        self._limit: int | None = None  # seconds that the task may last
         self._far: dict[str, str] = {}  # host → how far it is in the task that runs
         self._busy: dict[str, _Busy] = {}
         self._state = threading.Lock()
@@ -85,8 +85,6 @@ class Progress:
         if name.startswith(_ANSIBLES_OWN):
             return
         with self._state:
-            limit = AT_MOST.search(name)
-            self._limit = None if limit is None else int(limit[1])
             self._before, self._named = self._task, self._doing or AT_MOST.sub("", name)
             self._task, self._far, self._did = self._named, {}, False
         if self._status is not None:
@@ -96,14 +94,19 @@ class Progress:
             self._spoke = time.monotonic()
 
     def host(self, host: str, outcome: str, detail: str) -> None:
-        """Something of a host: it has `begun` a task, `done` it, or `skipped` it, or says how far it is (`progress`);
-        or what is worth a line: changed, failed, unreachable. A task that all hosts skip is not what goes on.
+        """Something of a host: it has `begun` a task (`detail`: its name), `done` it, or `skipped` it, or says how far
+        it is (`progress`); or what is worth a line: changed, failed, unreachable. A task that all hosts skip is not
+        what goes on.
         """
         if outcome == "begun":
             now = time.time()
+            # hosts that need not wait for each other are at different tasks, and the last that began may be another's
+            limit = AT_MOST.search(detail)
             with self._state:
-                self._busy[host] = _Busy(now, None if self._limit is None else now + self._limit)
                 self._task = self._named
+                if detail and not detail.startswith(_ANSIBLES_OWN):
+                    self._task = self._doing or AT_MOST.sub("", detail)
+                self._busy[host] = _Busy(self._task, now, None if limit is None else now + int(limit[1]))
         elif outcome in ("done", "skipped"):
             with self._state:
                 self._busy.pop(host, None)
@@ -126,12 +129,14 @@ class Progress:
         """What goes on, on which hosts, since when and until when: one line without an end."""
         with self._state:
             far, busy, task = dict(self._far), dict(self._busy), self._task
-        if not busy:
-            return task
-        hosts = [f"{name} ({far[name]})" if name in far else name for name in busy]
-        first = min(busy.values(), key=lambda one: one.since)
-        until = "" if first.until is None else f", until {_clock(first.until)} at the latest"
-        return f"{task}: waiting for {listed(hosts)} since {_clock(first.since)}{until}"
+        parts = []
+        for name in dict.fromkeys(one.task for one in busy.values()):
+            at_it = {host: one for host, one in busy.items() if one.task == name}
+            hosts = [f"{host} ({far[host]})" if host in far else host for host in at_it]
+            first = min(at_it.values(), key=lambda one: one.since)
+            until = "" if first.until is None else f", until {_clock(first.until)} at the latest"
+            parts.append(f"{name}: waiting for {listed(hosts)} since {_clock(first.since)}{until}")
+        return "; ".join(parts) or task
 
     def _tick(self) -> None:
         """Say now and then, by the clock, what is waited for: Ansible says nothing while a host is silent."""

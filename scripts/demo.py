@@ -26,6 +26,8 @@ PARTS = {
 }
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 PEOPLE = ("minji", "jiho")
+#: A file more in the inventory: the group of the host that has Prometheus.
+MONITOR = "monitor: {hosts: {storage1: {}}}"
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
     BOLD = CYAN = GREEN = RESET = ""
@@ -215,7 +217,8 @@ def accounts() -> None:
     os.chdir(SITE)
     run(GPUADMIN, "check")
 
-    title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need")
+    title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need; storage1 measures what all of them do")
+    run("sh", "-c", f"echo '{MONITOR}' > inventory/monitor.yml")
     run(GPUADMIN, "provision", "--yes")
 
     title(3, "Give two people an account")
@@ -248,8 +251,10 @@ def accounts() -> None:
 
 
 def farewell(seconds: float) -> None:
-    """Say what one can try on the cluster, which is still up."""
+    """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
+    print(f"\n{BOLD}What every GPU does, and who holds it (these nodes have none){RESET}", flush=True)
+    run(GPUADMIN, "top", "--once")
     print(f"\n{BOLD}Done in {seconds:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))
     for command in (

@@ -37,7 +37,7 @@ class Collector:
         result = data.get("res") or {}
         host = self.hosts.setdefault(name, HostResult())
         if kind == "runner_on_start":
-            self._on_host(name, "begun", "")
+            self._on_host(name, "begun", _full_name(data))
         elif kind in _ENDED:
             self._on_host(name, "skipped" if kind == "runner_on_skipped" else "done", "")
         match kind:

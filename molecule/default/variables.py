@@ -7,21 +7,25 @@ import sys
 from pathlib import Path
 
 from gpuadmin.accounts.desired import variables
-from gpuadmin.ansible.invocation import unsafe
+from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of
+from gpuadmin.ansible.invocation import extra_variables
 from gpuadmin.config.load import load_site
 
 
 def main(directory: str) -> None:
     site = load_site(directory)
+    secret = secret_of(site)
+    keep_secret(site, secret)
     wanted = {
         "gpuadmin_site": site.settings.model_dump(mode="json"),
         **variables(site.registry, site.settings, site.registry.registry.users),
+        **metrics_variables(site, secret),
         "gpuadmin_signers": "",
         "gpuadmin_known_hosts": str(site.known_hosts),
     }
     target = Path(directory) / "inventory" / "group_vars" / "all" / "gpuadmin.json"
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({name: unsafe(value) for name, value in wanted.items()}, default=str)
+    text = json.dumps(extra_variables(wanted))
     target.write_text(text, encoding="utf-8")
 
 

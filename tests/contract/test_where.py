@@ -21,7 +21,7 @@ ENTRIES = list(where.everything())
 #: clear-leftovers does on the storage host is tested on a loop device (tests/hostile/test_verbs.py).
 ELSEWHERE = {
     "init", "check", "trust", "schema", "completion", "runs", "lab", "notify", "import-applications", "clear-leftovers",
-    "top", "free", "usage", "idle",  # against a real Prometheus, in tests/unit/monitoring
+    "usage", "idle",  # against a real Prometheus, in tests/unit/monitoring
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,21 @@ class Cluster:
             timeout=300,
             check=False,
         )
+
+    @contextmanager
+    def session(self, name: str, host: str) -> Iterator[subprocess.Popen[str]]:
+        """A session of a person on a host, which has begun; it ends with the block."""
+        process = subprocess.Popen(
+            [*self.ssh_command(name, host), "echo here; sleep 1000"],
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "here\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
     def admin(self, host: str, command: str) -> str:
         """Run a command as root on a host; it must succeed."""

@@ -99,3 +99,34 @@ def test_run_and_ssh(cluster: Cluster) -> None:
     line = [GPUADMIN, "ssh", "--site", str(cluster.site), "node1", "--", "-T", "id -un; exit 5"]
     done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (5, "gpuadmin\n"), done.stderr
+
+
+@pytest.mark.story("status")
+def test_status_shows_who_is_there_and_what_is_away(cluster: Cluster) -> None:
+    cluster.add("minji")
+    before = cluster.admin("node1", "findmnt -rn | wc -l")
+    with cluster.session("minji", "node2"):
+        found = cluster.gpuadmin("status")["result"]
+    hosts = found["hosts"]
+    assert {name: host["state"] for name, host in hosts.items()} == dict.fromkeys(cluster.hosts(), "up")
+    assert all(host["unknown"] == {} for host in hosts.values())
+    assert [hosts[name]["people"] for name in ("node1", "node2")] == [[], ["minji"]]
+    assert hosts["node1"]["disks"]["Docker"]["free"] > 0
+    assert hosts["storage1"]["disks"]["homes"]["mount"] == "/srv/storage"
+    assert (found["backup"]["newest"], found["backup"]["unknown"]) == (None, {})
+    assert found["pending"]["runs"] == []
+    cluster.gpuadmin("backup", "--yes")
+    newest = cluster.gpuadmin("status")["result"]["backup"]["newest"]
+    assert (newest["homes"], newest["verified"], newest["host"]) == (1, 1, "storage1")
+    assert cluster.admin("node1", "findmnt -rn | wc -l") == before
+    # a host that is away is a row, and what could not be done there pends until it is done
+    cluster.lab("power-cut", "node2")
+    cluster.gpuadmin("lock-user", "minji", "--yes", code=4)
+    away = cluster.gpuadmin("status", code=4)["result"]
+    assert (away["hosts"]["node2"]["state"], away["hosts"]["node2"]["people"]) == ("unreachable", None)
+    assert (away["totals"]["up"], away["totals"]["gpus_unknown"]) == (2, ["node2"])
+    assert [(run["verb"], list(run["hosts"])) for run in away["pending"]["runs"]] == [("lock-user", ["node2"])]
+    cluster.lab("start", "node2")
+    cluster.settle("node2")
+    cluster.gpuadmin("sync-users", "--yes")
+    assert cluster.gpuadmin("status")["result"]["pending"]["runs"] == []

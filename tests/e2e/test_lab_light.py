@@ -45,35 +45,6 @@ def test_a_person_uses_a_light_host(cluster: Cluster) -> None:
     assert cluster.ssh("minji", "node1", "true").returncode == 255
 
 
-def test_the_cluster_on_one_screen(cluster: Cluster) -> None:
-    cluster.restore("provisioned")
-    cluster.empty()
-    cluster.add("minji")
-    before = cluster.admin("node1", "findmnt -rn | wc -l")
-    found = cluster.gpuadmin("status")["result"]
-    assert {name: host["state"] for name, host in found["hosts"].items()} == {"storage1": "up", "node1": "up"}
-    assert all(host["unknown"] == {} for host in found["hosts"].values())
-    assert found["hosts"]["node1"]["disks"]["Docker"]["free"] > 0
-    assert found["hosts"]["storage1"]["disks"]["homes"]["mount"] == "/srv/storage"
-    assert (found["backup"]["newest"], found["backup"]["unknown"]) == (None, {})
-    assert found["pending"]["runs"] == []
-    cluster.gpuadmin("backup", "--yes")
-    newest = cluster.gpuadmin("status")["result"]["backup"]["newest"]
-    assert (newest["homes"], newest["verified"], newest["host"]) == (1, 1, "storage1")
-    assert cluster.admin("node1", "findmnt -rn | wc -l") == before
-    # a host that is away is a row, and what could not be done there pends until it is done
-    cluster.lab("power-cut", "node1")
-    cluster.gpuadmin("lock-user", "minji", "--yes", code=4)
-    away = cluster.gpuadmin("status", code=4)["result"]
-    assert (away["hosts"]["node1"]["state"], away["hosts"]["node1"]["people"]) == ("unreachable", None)
-    assert away["totals"]["gpus_unknown"] == ["node1"]
-    assert [(run["verb"], list(run["hosts"])) for run in away["pending"]["runs"]] == [("lock-user", ["node1"])]
-    cluster.lab("start", "node1")
-    cluster.settle("node1")
-    cluster.gpuadmin("sync-users", "--yes")
-    assert cluster.gpuadmin("status")["result"]["pending"]["runs"] == []
-
-
 def test_a_host_that_was_ended_comes_back_with_what_it_wrote(cluster: Cluster) -> None:
     cluster.restore("provisioned")
     cluster.admin("node1", "echo kept > /var/tmp/kept")

@@ -83,13 +83,7 @@ def test_pages_and_announcements(told: Cluster, tmp_path: Path) -> None:
 def test_off_and_on(told: Cluster) -> None:
     """Storage last, and back first; a node with somebody on it stays; a host that is off is a row with what to do."""
     before = {host: boot_id(told, host) for host in told.hosts()}
-    person = subprocess.Popen(
-        [*told.ssh_command("minji", "node1"), "echo here; sleep 1000"], stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert person.stdout is not None
-        assert person.stdout.readline() == "here\n"
+    with told.session("minji", "node1") as person:
         result = switch(told, "reboot", "gpu")
         assert "in use by minji" in result["refused"]["node1"]
         assert result["steps"] == [["node2"]]
@@ -99,9 +93,6 @@ def test_off_and_on(told: Cluster) -> None:
         assert result["steps"] == [["node1", "node2"], ["storage1"], ["node1", "node2"]]
         assert {host for host in before if boot_id(told, host) == before[host]} == set()
         assert person.wait(120) != 0, "her session ended with the node"
-    finally:
-        person.kill()
-        person.communicate()
     assert told.person("minji", "node1", "findmnt -no FSTYPE -T ~ | tail -n 1").strip() == told.nfs
 
     document = told.gpuadmin("shutdown", "all", "--yes")

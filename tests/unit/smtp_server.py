@@ -5,7 +5,7 @@
 prints its port on standard output and appends what it accepted to a file, a JSON document per line. Options (all
 optional but `accepted`): certificate, key (paths), security (tls, starttls, none), user, password, answers (address ->
 reply to RCPT), sender_answer (reply to MAIL), die_in_data (address: exit with the message taken in, without a reply),
-die_in_mail (exit at the nth MAIL), close_after (say 421 after that many mails of a connection).
+die_in_mail (exit at the nth MAIL), close_after (say 421 after that many mails of a connection), port (a free one).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ async def serve(options: dict[str, Any]) -> None:
         )
 
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(connection, "127.0.0.1", 0, ssl=context if security == "tls" else None)
+    port = options.get("port", 0)
+    server = await loop.create_server(connection, "127.0.0.1", port, ssl=context if security == "tls" else None)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -21,9 +21,10 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wait_says_on_whom_since_when_and_until_when(capsys: pytest.CaptureFixture[str]) -> None:
     notes: list[str] = []
     with Progress(make_console(json=False), verbose=0, note=notes.append) as progress:
-        progress.task("Reboot, and wait for the outcome of the trial; seconds at most 90")
+        trial = "Reboot, and wait for the outcome of the trial; seconds at most 90"
+        progress.task(trial)
         for host in ("node1", "node2", "node3"):
-            progress.host(host, "begun", "")
+            progress.host(host, "begun", trial)
         progress.host("node1", "done", "")
         progress.host("node2", "progress", "waits for minji")
         deadline = time.monotonic() + 30
@@ -46,6 +47,21 @@ def test_who_has_done_it_is_not_waited_for() -> None:
         assert "waiting for node1" in progress.waiting()
         progress.host("node1", "done", "")
         assert progress.waiting() == "Starting"
+
+
+def test_hosts_that_are_at_different_tasks_are_named_with_theirs() -> None:
+    """As with Ansible's free strategy: a host begins its task when another host's task has been announced already."""
+    with Progress(make_console(json=False), verbose=0) as progress:
+        progress.task("Install the NFS server")
+        progress.task("Install Docker; seconds at most 600")
+        progress.host("storage1", "begun", "Install the NFS server")
+        progress.host("node1", "begun", "Install Docker; seconds at most 600")
+        progress.host("node2", "begun", "Install Docker; seconds at most 600")
+        assert re.fullmatch(
+            f"Install the NFS server: waiting for storage1 since {AT}; "
+            f"Install Docker: waiting for node1, node2 since {AT}, until {AT} at the latest",
+            progress.waiting(),
+        )
 
 
 def test_a_look_does_not_say_what_it_does_not_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,209 @@
+"""Who uses which GPU, and what alerts say: from a person's container to the verbs, and from a fault to a mail.
+
+The driver is none (tests/fake_nvml). Prometheus, Alertmanager, the exporters and Docker are the distribution's, and
+mails go to a mail server on the monitor host.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import io
+import json
+import shlex
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aiosmtpd
+import attr
+import public
+import pytest
+
+from tests import fake_nvml
+from tests.e2e import fake_driver
+from tests.e2e.cluster import REPOSITORY, Cluster
+from tests.e2e.fake_driver import FIRST, MIG
+from tests.e2e.test_accounts import MAKE_IMAGE
+
+pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
+STATE = "watched"
+INTERVAL = 10  # seconds between two looks at a host
+SETTINGS = f"""
+mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
+metrics: {{interval: {INTERVAL}, mail_to: [admins@example.org]}}
+"""
+MONITOR = "monitor: {hosts: {storage1: {}}}\n"
+#: She holds the first GPU as a program does that uses it: by its device and by the one for unified memory.
+TRAIN = (
+    "docker run -d --name train --user 1000 --device nvidia.com/gpu=0 tiny "
+    "/bin/sh -c 'exec /bin/sleep 100000 3</dev/nvidia0 4</dev/nvidia-uvm'"
+)
+QUERY = (
+    "import json, sys, urllib.parse, urllib.request as u; "
+    'print(json.dumps(json.load(u.urlopen("http://127.0.0.1:9090/api/v1/query?query=" '
+    '+ urllib.parse.quote(sys.argv[1]), timeout=20))["data"]))'
+)
+
+
+def asked(cluster: Cluster, query: str) -> list[dict[str, Any]]:
+    """What Prometheus on the monitor host answers: labels and value of each sample."""
+    data = json.loads(cluster.admin("storage1", shlex.join(["python3", "-c", QUERY, query])))
+    return [{**one["metric"], "value": float(one["value"][1])} for one in data["result"]]
+
+
+def within(seconds: float, look: Callable[[], Any]) -> Any:
+    """Look again until there is something; what there is then."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"{look} waited {seconds} s in vain"
+        time.sleep(2)  # between two looks at what changes every ten seconds
+    return found
+
+
+class Sink:
+    """A mail server on the monitor host, and what it took in."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w:gz") as tar:
+            for package in (aiosmtpd, attr, public):
+                (place,) = package.__path__
+                tar.add(place, package.__name__, filter=_no_cache)
+            tar.add(REPOSITORY / "tests/unit/smtp_server.py", "smtp_server.py")
+        fake_driver.put(cluster, "storage1", "/var/tmp/sink.tar.gz", out.getvalue())
+        options = json.dumps({"accepted": "/var/tmp/sink/mails", "port": 2525})
+        cluster.admin(
+            "storage1",
+            "mkdir -p /var/tmp/sink; cd /var/tmp/sink; tar -xzf ../sink.tar.gz --no-same-owner; touch mails; "
+            f"echo {options!r} > options.json; "
+            "systemd-run --quiet --unit sink --working-directory /var/tmp/sink python3 smtp_server.py options.json",
+        )
+
+    def mails(self) -> list[tuple[str, str]]:
+        """Subject and text of each mail, in the order in which they came."""
+        found = []
+        for line in self._cluster.admin("storage1", "cat /var/tmp/sink/mails").splitlines():
+            taken = json.loads(line)
+            assert taken["to"] == ["admins@example.org"]
+            message = email.message_from_string(taken["text"], policy=email.policy.default)
+            body = message.get_body(("plain",))
+            found.append((str(message["subject"]), "" if body is None else body.get_content().replace("\r\n", "\n")))
+        return found
+
+    def about(self, words: str) -> list[str]:
+        """The texts of the mails that have these words in their subject."""
+        return [text for subject, text in self.mails() if words in subject]
+
+
+def _no_cache(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if "__pycache__" in member.name or "/test" in member.name else member
+
+
+@pytest.fixture
+def watched(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
+    settings, monitor = cluster.site / "gpuadmin.yml", cluster.site / "inventory/monitor.yml"
+    before = settings.read_text().partition("\nmail: ")[0]  # a session that was killed may have left it
+    settings.write_text(f"{before}\n{SETTINGS.lstrip()}")
+    monitor.write_text(MONITOR)
+    try:
+        if STATE in cluster.saved_states():
+            cluster.restore(STATE)
+        else:
+            cluster.gpuadmin("provision", "--yes")
+            cluster.lab("save", STATE)
+        cluster.add("minji")
+        yield cluster
+    finally:
+        settings.write_text(before)
+        monitor.unlink()
+
+
+def top(cluster: Cluster) -> dict[str, Any]:
+    nodes: dict[str, Any] = cluster.gpuadmin("top")["result"]["nodes"]
+    return nodes
+
+
+def holders(cluster: Cluster, uuid: str) -> list[tuple[str, str, int]] | None:
+    """Who holds a device of node1, as `top` has it: user, container, processes that compute. None: not known."""
+    devices = {device["uuid"]: device["holders"] for device in top(cluster)["node1"]["devices"]}
+    held = devices.get(uuid)
+    return None if held is None else [(one["user"], one["container"], one["processes"]) for one in held]
+
+
+@pytest.mark.story("top", "free")
+def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: Cluster) -> None:
+    sink = Sink(watched)
+    fake_driver.install(watched, "node1")
+    one_process = fake_nvml.TWO.read_text().replace("[process]\npid = 4343\nmemory = 1073741824\n", "")
+    nothing = one_process.replace("[process]\npid = 4242\nmemory = 4294967296\n", "")
+    fake_driver.describe(watched, "node1", nothing)
+    watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
+    fake_driver.refreshed(watched, "node1")
+    watched.person("minji", "node1", f"{MAKE_IMAGE} && {TRAIN}")
+    pid = watched.person("minji", "node1", "docker inspect --format '{{.State.Pid}}' train").strip()
+    assert int(watched.admin("node1", f"stat -c %u /proc/{pid}")) == 2**31 + 999
+    # it has the GPU open, and the driver lists nothing that computes: held, and idle
+    within(120, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
+    # now it computes
+    fake_driver.describe(watched, "node1", one_process.replace("pid = 4242", f"pid = {pid}"))
+    within(120, lambda: holders(watched, FIRST) == [("minji", "train", 1)])
+    (sample,) = asked(watched, "gpuadmin_gpu_allocated")
+    labels = ("instance", "uuid", "user", "container", "value")
+    assert [sample[label] for label in labels] == ["node1", FIRST, "minji", "train", 1]
+    found = watched.gpuadmin("free")["result"]
+    assert [device["uuid"] for device in found["nodes"]["node1"]] == [MIG]
+    assert {name: node["state"] for name, node in top(watched).items()} == {"node1": "up", "node2": "up"}
+    # it ends: its GPU is free again
+    watched.person("minji", "node1", "docker rm -f train")
+    fake_driver.describe(watched, "node1", nothing)
+    within(120, lambda: holders(watched, FIRST) == [])
+
+    # all is well, and nobody was mailed; then a node is cut
+    assert sink.mails() == []
+    watched.lab("power-cut", "node2")
+    (text,) = within(400, lambda: sink.about("HostDown"))
+    assert text.startswith("node2 does not answer a ping\n  since ")
+    assert top(watched)["node2"]["state"] == "down"
+    # of a host that is down, that alone is said
+    assert [subject for subject, _ in sink.mails()] == [f"[{watched.name}] HostDown"]
+
+
+#: What the rules wait until they say it, here: half an hour and five minutes are long for a test.
+SOONER = (
+    "btrfs property set -ts / ro false; "
+    "sed -i '/alert: DiskFull/,/for:/ s/for: .*/for: 30s/' /etc/gpuadmin/monitoring/rules/hosts.yml; "
+    "btrfs property set -ts / ro true; systemctl reload prometheus"
+)
+#: Where a large piece has no room, smaller ones have. btrfs finds more when it tidies up: it is filled again then.
+FILL = (
+    "for size in 64M 8M 1M; do "
+    "while fallocate -l $size $(mktemp /srv/storage/filler.XXXXXX) 2>/dev/null; do :; done; done"
+)
+
+
+@pytest.mark.story("provision")
+@pytest.mark.slow
+def test_a_disk_that_fills_is_mailed_before_and_when_it_is_full(watched: Cluster) -> None:
+    sink = Sink(watched)
+    watched.admin("storage1", SOONER)
+    room = 'node_filesystem_avail_bytes{mountpoint="/srv/storage"} / node_filesystem_size_bytes'
+    (sample,) = within(120, lambda: asked(watched, room))
+    assert sample["value"] > 0.9
+    time.sleep(3 * INTERVAL)  # so that there is a past from which it is foretold
+    size = int(watched.admin("storage1", "df -B1 --output=size /srv/storage | tail -n 1"))
+    watched.admin("storage1", f"fallocate -l {int(size * 0.7)} /srv/storage/filler")
+    (text,) = within(300, lambda: sink.about("DiskFullSoon"))
+    assert text.startswith("/srv/storage of storage1 is full within a day"), text
+    assert sink.about("DiskFull")[0] == text, "it is not full yet"
+
+    def said() -> list[str]:
+        watched.admin("storage1", FILL)
+        return [one for one in sink.about("DiskFull") if " left" in one]
+
+    (text,) = within(400, said)
+    assert text.startswith("/srv/storage of storage1 has "), text
+    assert all("DiskFull" in subject for subject, _ in sink.mails())
