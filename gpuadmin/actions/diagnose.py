@@ -47,7 +47,7 @@ def diagnose(
     if bundle is not None and Path(bundle).exists():
         raise ConfigError(f"{bundle} is there already", hint="name another file; nothing is replaced")
     with opened("diagnose", options, changes=restart) as session:
-        chosen = session.site.inventory.limited(",".join(hosts)) if hosts else session.hosts
+        chosen = session.site.inventory.limited(",".join(hosts), "--host") if hosts else session.hosts
         on = [host.name for host in chosen if set(GROUPS) & set(host.groups)]
         if not on:
             raise ConfigError("no host of this site is named by that", hint="gpuadmin status shows its hosts")
