@@ -225,6 +225,12 @@ def _(broken: Broken) -> None:
     broken.gpu(driver=None)
 
 
+@fault("an upgrade brought a kernel for which no GPU driver was built")
+def _(broken: Broken) -> None:
+    broken.gpus()
+    (broken.root / "usr/lib/modules/6.12.99/kernel").mkdir(parents=True)
+
+
 @fault("nouveau took the GPU")
 def _(broken: Broken) -> None:
     broken.gpu(driver="nouveau")
