@@ -79,8 +79,7 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
     if not session.plan(builder.build()):
         return nothing(session, [answers])
     session.confirm()
-    variables = {"gpuadmin_person": asked.person, "gpuadmin_restart_docker": True}
-    run = session.run("diagnose", list(wanted), variables, check=session.check)
+    run = session.run("restart-docker", list(wanted), {"gpuadmin_person": asked.person}, check=session.check)
     again, found = _result(session, run, list(wanted), asked)
     if not session.check and not session.options.json:
         _show(again["verdict"], found)
