@@ -37,12 +37,14 @@ nav ul { columns: 16rem; margin: 0; padding-left: 1.2rem; }
 pre { background: var(--code); padding: .7rem; border-radius: 4px; white-space: pre-wrap;
   line-height: 1.4; }
 code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; }
+pre code { font-size: .82em; }
 :not(pre) > code { background: var(--code); padding: .1em .25em; border-radius: 3px; }
 table { border-collapse: collapse; margin: 1rem 0; display: block; max-width: 100%; overflow-x: auto; }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top;
   min-width: 4.5rem; }
 th { background: var(--code); }
-@media (max-width: 40rem) { body { margin: 1rem auto; } h1 { font-size: 1.6rem; } h2 { font-size: 1.3rem; } }
+@media (max-width: 40rem) { body { margin: 1rem auto; } h1 { font-size: 1.6rem; } h2 { font-size: 1.3rem; }
+  td { overflow-wrap: anywhere; } }
 @media print { :root { --text: #000; --ground: #fff; --code: #f3f4f6; --line: #999; --link: #000; }
   body { max-width: none; margin: 0; font-size: 11pt; } nav { display: none; }
   pre, tr { break-inside: avoid; } h1, h2, h3 { break-after: avoid; } }
