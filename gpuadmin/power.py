@@ -117,9 +117,16 @@ def moment(text: str, now: datetime) -> datetime:
         else:
             wanted = datetime.strptime(text.replace("T", " "), "%Y-%m-%d %H:%M")
     except ValueError:
-        raise ConfigError(f"--at {text!r}: is no time", hint="write HH:MM, or 'YYYY-MM-DD HH:MM'") from None
-    if not now < wanted <= now + timedelta(days=1):
         raise ConfigError(
-            f"--at {text}: must be within the next 24 hours", hint="gpuadmin announce tells people of a later day"
+            f"--at {text!r}: is no time of day", hint="write HH:MM (00:00 to 23:59), or 'YYYY-MM-DD HH:MM'"
+        ) from None
+    if wanted <= now:
+        raise ConfigError(
+            f"--at {text}: is over: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a time that is to come"
+        )
+    if wanted > now + timedelta(days=1):
+        raise ConfigError(
+            f"--at {text}: is more than a day away, and this command waits until then",
+            hint="gpuadmin announce tells people of it now; run this on the day",
         )
     return wanted

@@ -59,7 +59,7 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
             )
             for letter in notices.letters:  # a template that is wrong is found here
                 post.renderer.message(letter)
-        _plan(session, one, notices, there, mailed=post is not None, asked=wish.mail)
+        _plan(session, one, notices, there, mailed=post is not None, asked=wish.mail, preview=mail.preview)
         if mail.preview and post is not None:
             if not options.json:
                 show_letters(notices.letters, post.renderer)
@@ -127,7 +127,7 @@ def _text(language: str, given: str) -> str:
 
 def _hosts(session: Session, pattern: str | None) -> list[str]:
     """The nodes that are meant, and that --limit leaves. Raises ConfigError where there is none."""
-    meant = session.site.inventory.limited(pattern)
+    meant = session.site.inventory.limited(pattern, "--on")
     nodes = set(session.named("gpu"))
     hosts = [host.name for host in meant if host.name in nodes]
     if not hosts:
@@ -150,8 +150,15 @@ def _there(session: Session, one: Announcement) -> Answers:
 
 
 def _plan(
-    session: Session, one: Announcement, notices: Notices, there: Answers | None, *, mailed: bool, asked: bool
-) -> None:  # fmt: skip
+    session: Session,
+    one: Announcement,
+    notices: Notices,
+    there: Answers | None,
+    *,
+    mailed: bool,
+    asked: bool,
+    preview: bool,
+) -> None:
     builder = PlanBuilder(f"Announce on {session.site.settings.name}: {one.subject}")
     days = f"on {one.until}" if one.begin == one.until else f"from {one.begin} until {one.until}"
     builder.add_all(one.hosts, [f"at login, {days}: {one.subject}"])
@@ -168,7 +175,8 @@ def _plan(
         for host, why in there.unknown.items():
             builder.warn(f"{host}: nobody knows who is on it ({why}), so they are not mailed")
     session.plan(builder.build(question=f"Announce it, and send {counted(len(notices.letters), 'mail')}?"))
-    for text in () if session.options.json else one.texts.values():
+    # a preview shows the mails, which have the texts
+    for text in () if session.options.json or (preview and notices.letters) else one.texts.values():
         session.console.print(lines_of(["", *text.split("\n")]))
 
 

@@ -47,7 +47,7 @@ def diagnose(
     if bundle is not None and Path(bundle).exists():
         raise ConfigError(f"{bundle} is there already", hint="name another file; nothing is replaced")
     with opened("diagnose", options, changes=restart) as session:
-        chosen = session.site.inventory.limited(",".join(hosts)) if hosts else session.hosts
+        chosen = session.site.inventory.limited(",".join(hosts), "--host") if hosts else session.hosts
         on = [host.name for host in chosen if set(GROUPS) & set(host.groups)]
         if not on:
             raise ConfigError("no host of this site is named by that", hint="gpuadmin status shows its hosts")
@@ -79,8 +79,7 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
     if not session.plan(builder.build()):
         return nothing(session, [answers])
     session.confirm()
-    variables = {"gpuadmin_person": asked.person, "gpuadmin_restart_docker": True}
-    run = session.run("diagnose", list(wanted), variables, check=session.check)
+    run = session.run("restart-docker", list(wanted), {"gpuadmin_person": asked.person}, check=session.check)
     again, found = _result(session, run, list(wanted), asked)
     if not session.check and not session.options.json:
         _show(again["verdict"], found)

@@ -30,7 +30,7 @@ def run(options: Options, pattern: str, words: Sequence[str]) -> int:
 
 def _hosts(session: Session, pattern: str) -> list[str]:
     """The names of the hosts that are meant. Raises ConfigError for none, and for one that is in none of the groups."""
-    named = session.site.inventory.limited(pattern)
+    named = session.site.inventory.limited(pattern, "HOSTS")
     hosts = [host for host in named if host in session.hosts]
     if not hosts:
         raise ConfigError(f"--limit {session.options.limit}: leaves none of the hosts {pattern}")

@@ -134,20 +134,23 @@ class Inventory:
             address, int(port), value("ansible_user"), str(Path(key).expanduser()) if key else None, tuple(more)
         )
 
-    def limited(self, pattern: str | None) -> tuple[Host, ...]:
-        """The hosts that an Ansible pattern names. Raises ConfigError where it names none."""
+    def limited(self, pattern: str | None, named: str = "--limit") -> tuple[Host, ...]:
+        """The hosts that an Ansible pattern names. Raises ConfigError where it names none.
+
+        `named`: what the pattern was given as, for the error: an option or an argument.
+        """
         if pattern is None:
             return self.hosts
         # Ansible takes these for all hosts: an empty variable of a shell must not widen what a verb does
         if not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]"):
             raise ConfigError(
-                f"--limit {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
+                f"{named} {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
             )
-        _refuse_parts(pattern)
+        _refuse_parts(pattern, named)
         names = _manager(self.directory, pattern)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
-            raise ConfigError(f"--limit {pattern}: names no host of this site", hint=f"its hosts are: {known}")
+            raise ConfigError(f"{named} {pattern}: names no host of this site", hint=f"its hosts are: {known}")
         return tuple(host for host in self.hosts if host.name in names)
 
 
@@ -206,11 +209,11 @@ def _manager(folder: Path, pattern: str) -> frozenset[str]:
         ) from None
 
 
-def _refuse_parts(pattern: str) -> None:
+def _refuse_parts(pattern: str, named: str) -> None:
     """Raise ConfigError for a part that is empty after its sign, and for a file of hosts that cannot be read."""
     for part in split_host_pattern(pattern):
         if part in ("!", "&", "~", "!~", "&~", "@"):
-            raise ConfigError(f"--limit {pattern!r}: nothing follows {part!r}", hint=_PATTERNS)
+            raise ConfigError(f"{named} {pattern!r}: nothing follows {part!r}", hint=_PATTERNS)
         if part.startswith("@"):
             path = Path(part[1:]).expanduser()
             try:
@@ -218,7 +221,7 @@ def _refuse_parts(pattern: str) -> None:
             except OSError as error:
                 reason = error.strerror
                 hint = "behind @ goes the path of a file with a host in each line"
-                raise ConfigError(f"--limit {pattern!r}: {path}: {reason}", hint=hint) from None
+                raise ConfigError(f"{named} {pattern!r}: {path}: {reason}", hint=hint) from None
 
 
 def _load(folder: Path) -> Any:

@@ -25,7 +25,7 @@ containers, what journals say. The person who was asked about is called PERSON.
 #: Of each part of a host's facts, the keys that are taken; None: all of it, which is numbers and the host's own words.
 TAKEN: Mapping[str, tuple[str, ...] | None] = {
     "node": None, "late": None, "unknown": None, "mount": None, "homes": None, "disks": None, "clock": None,
-    "names": None, "units": None, "reboot": None, "image": None, "gpus": None,
+    "names": None, "units": None, "reboot": None, "image": None, "gpus": None, "kernels": None,
     "memory": ("total", "available", "swap", "swap_free"),
     "account": ("passwd", "shadow", "today", "nologin", "wanted", "groups"),
     "home": ("path", "kind", "uid", "owner", "mode", "milliseconds", "error"),

@@ -30,8 +30,9 @@ _STOPS = (
     "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "gpu-lost", "gpu-cdi", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture",
-    "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "gpu-lost", "gpu-kernels", "gpu-cdi", "gpu-full", "container-oom", "container-gpu", "container-killed",
+    "container-architecture", "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial",
+    "homes-slow", "refused-key",
 )  # fmt: skip
 _NOTES = (
     "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",

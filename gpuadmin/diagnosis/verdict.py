@@ -11,6 +11,7 @@ from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
 from gpuadmin.text import counted
 
+_NO_SERVICE = "install systemd-timesyncd or chrony there, then: gpuadmin run HOSTS -- timedatectl set-ntp true"
 SKEW = 30.0  # seconds: with more, Kerberos, TLS and make go wrong; what ssh and Ansible take is far below
 
 
@@ -79,7 +80,8 @@ def _of_host(asked: Asked, host: str, facts: Mapping[str, Any], now: float) -> I
     off = 0.0 if clock is None else clock["seconds"] - now
     if abs(off) > SKEW:
         cause = f"the clock is {counted(round(abs(off)), 'second')} {'ahead' if off > 0 else 'behind'}"
-        fix = "gpuadmin run HOSTS -- systemctl restart systemd-timesyncd chrony"
+        service = clock.get("service")
+        fix = f"gpuadmin run HOSTS -- systemctl restart {service}" if service else _NO_SERVICE
         yield Finding("clock", cause, fix, (f"{host}: compared with this machine",), (host,))
     for one in facts["causes"]:
         if one["code"] != "clock-free" or abs(off) <= SKEW:

@@ -54,7 +54,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "switches": ({"gpu_stack_driver": "distribution", "_switches": 4}, "has NVSwitches"),
 }  # fmt: skip
 SHOWN = ("wanted", "toolkit_wanted", "fabric_packages", "repository_files", "repository_paths", "initramfs",
-         "build_files", "build_directories")  # fmt: skip
+         "build_files", "build_directories", "hook_files")  # fmt: skip
 
 
 def variables(name: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +115,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("debian_old", f"linux-headers-{KERNEL} nvidia-kernel-dkms nvidia-smi libcuda1 nvidia-persistenced"),
         ("debian_nvidia", f"linux-headers-{KERNEL} nvidia-kernel-open-dkms nvidia-driver-cuda nvidia-persistenced"),
         ("ubuntu", "linux-headers-generic-hwe-24.04 nvidia-headless-570-server-open nvidia-utils-570-server"),
-        ("redhat", "kernel-devel-matched kernel-headers kmod-nvidia-open-dkms nvidia-driver-cuda"),
+        (
+            "redhat",
+            "kernel-devel-matched kernel-headers kmod-nvidia-open-dkms nvidia-driver-cuda "
+            "python3-dnf-plugin-post-transaction-actions",
+        ),
         ("archlinux", "linux-lts-headers nvidia-open-dkms nvidia-utils"),
     ],
 )
@@ -165,6 +169,25 @@ def test_what_is_built_belongs_to_a_read_only_root(answers: dict[str, Any]) -> N
 )
 def test_each_initramfs(answers: dict[str, Any], host: str, paths: list[str]) -> None:
     assert answers[host]["initramfs"] == paths
+
+
+@pytest.mark.parametrize(
+    ("host", "path"),
+    [
+        ("debian", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-driver"),
+        ("ubuntu", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-driver"),
+        ("archlinux", "/etc/pacman.d/hooks/90-gpuadmin-gpu-driver.hook"),
+        ("redhat", "/etc/dnf/plugins/post-transaction-actions.d/gpuadmin-gpu-driver.action"),
+    ],
+)
+def test_the_package_manager_starts_the_check_and_waits_for_nothing(
+    answers: dict[str, Any], host: str, path: str
+) -> None:
+    files = {one["path"]: one["content"] for one in answers[host]["hook_files"]}
+    (line,) = [one for one in files[path].splitlines() if "systemctl" in one]
+    # started anew: one that runs already has looked at what was there before
+    assert "systemctl --no-block restart gpuadmin-gpu-driver.service" in line
+    assert host == "redhat" or (line.rstrip("'").endswith("|| true") and "[ ! -d /run/systemd/system ] ||" in line)
 
 
 @pytest.mark.parametrize("host", REFUSED)

@@ -21,7 +21,7 @@ from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import counted
+from gpuadmin.text import counted, listed
 
 
 def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
@@ -31,14 +31,17 @@ def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
 
 
 def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
-    """Print mails as their recipients will read them."""
+    """Print mails as their recipients will read them. What several people get in the same words is printed once."""
     console = make_console(json=False)
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for letter in letters:
         message = renderer.message(letter)
-        for header in ("From", "To", "Reply-To", "Subject"):
-            if message[header] is not None:
-                console.print(f"{header}: {message[header]}")
-        console.print(lines_of(["", *text_of(message).splitlines(), ""]))
+        shown = [(name, str(message[name])) for name in ("From", "Reply-To", "Subject") if message[name] is not None]
+        alike.setdefault((*shown, ("", text_of(message))), []).append(str(message["To"]))
+    for (*headers, (_, text)), people in alike.items():
+        each = f" ({len(people)} mails, one to each)" if len(people) > 1 else ""
+        console.print(lines_of(["", f"To: {listed(people)}{each}", *(f"{name}: {words}" for name, words in headers)]))
+        console.print(lines_of(["", *text.splitlines()]))
 
 
 def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:

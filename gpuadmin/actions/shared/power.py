@@ -98,7 +98,7 @@ def switch(options: Options, wish: Wish) -> int:
 def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     """The hosts that are meant, each once. Raises ConfigError for one that is in none of the groups, and for none."""
     allowed = {host.name for host in session.hosts}
-    found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern)}
+    found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern, "HOST")}
     outside = [host.name for host in found.values() if not set(GROUPS) & set(host.groups)]
     if outside:
         raise ConfigError(

@@ -79,7 +79,8 @@ def test_it_is_seen_first(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
     before = {path for path in site.rglob("*") if path.is_file()}
     code, out, err = cli(*TEXTS, "--preview")
     assert code == 0, err
-    assert out.count("To: ") == 2
+    assert "To: minji@example.org, jiho@example.org (2 mails, one to each)" in out
+    assert out.count("\n28일 9시부터\n") == 1, "the same words once, and not beside the mails as well"
     assert ansible.asked == []
     code, out, err = cli(*TEXTS, "--check")
     assert code == 0, err
@@ -246,7 +247,7 @@ WRONG = {
     "the past": ([*TEXTS[:6], "2020-01-01"], "--until 2020-01-01: is past"),
     "before it begins": ([*TEXTS, "--from", str(TODAY + timedelta(days=1))], "is before --from "),
     "no node": ([*TEXTS, "--on", "storage1"], "no node is meant"),
-    "no such host": ([*TEXTS, "--on", "nowhere"], "names no host"),
+    "no such host": ([*TEXTS, "--on", "nowhere"], "--on nowhere: names no host"),
     "no such file": ([*TEXTS[:4], "@/nowhere/x", "--until", str(TODAY)], "--en: /nowhere/x: No such file"),
     "nothing": (["announce"], "give the texts"),
     "two things": ([*TEXTS, "--list"], "give the texts"),

@@ -119,8 +119,8 @@ def test_docker_is_restarted_where_it_is_and_as_confirmed(ansible: Ansible, cli:
     assert "node1: minji's Docker socket is missing" in out
     assert "restart minji's Docker daemon: 1 running container ends" in out
     looked, done = ansible.asked
-    assert "gpuadmin_restart_docker" not in looked.variables
-    assert (done.limit, done.check, done.variables["gpuadmin_restart_docker"]) == ("node1", False, True)
+    assert looked.playbook == "diagnose"
+    assert (done.playbook, done.limit, done.check) == ("restart-docker", "node1", False)
 
 
 def test_a_refusal_restarts_nothing(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,10 +252,12 @@ def test_it_is_called_off(cluster: Cluster, cli: Cli, monkeypatch: pytest.Monkey
     ("arguments", "words"),
     [
         (["reboot"], "Missing argument"),
-        (["reboot", "nowhere"], "names no host"),
+        (["reboot", "nowhere"], "HOST nowhere: names no host"),
         (["reboot", "node1", "--limit", "node2"], "leaves none of the hosts node1"),
         (["reboot", "node1", "--force", "--when-idle"], "one of them"),
-        (["reboot", "node1", "--at", "25:00"], "is no time"),
+        (["reboot", "node1", "--at", "25:00"], "is no time of day"),
+        (["reboot", "node1", "--at", "2020-01-01 00:00"], "is over: this machine's clock says"),
+        (["reboot", "node1", "--at", "2999-01-01 00:00"], "is more than a day away"),
     ],
 )
 def test_what_is_refused(cluster: Cluster, cli: Cli, arguments: list[str], words: str) -> None:

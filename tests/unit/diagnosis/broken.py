@@ -179,7 +179,7 @@ class Broken:
             "sessions": lambda one: {
                 "manager": self.manager, "words": [], "slice": sessions.slice_of(UID, one.path(sessions.CGROUP)),
             },
-            "gpus": gpus.gpus,
+            "gpus": gpus.gpus, "kernels": gpus.kernels,
         } | self.parts  # fmt: skip
         facts = collect.collect(subject, seconds=self.seconds, chosen=parts)
         return {**facts, "causes": [cause.document() for cause in judge(facts, asked)]}

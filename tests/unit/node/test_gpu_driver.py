@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import checked, kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import Installed
 from ansible_collections.gpuadmin.node.plugins.modules import gpu_driver
 
@@ -28,6 +28,8 @@ class Host:
         self.sessions: list[str] = []
         monkeypatch.setattr(kernels, "look", lambda: self.seen)
         monkeypatch.setattr(pci, "devices", lambda names: [])
+        self.kept: list[Installed] = []  # what was there when the check was made that others are told of
+        monkeypatch.setattr(checked, "check", lambda: self.kept.append(self.seen))
         monkeypatch.setattr(gpu_driver, "open_session", lambda seconds: self.sessions.append("open"))
         monkeypatch.setattr(gpu_driver, "close_session", lambda: self.sessions.append("closed"))
         monkeypatch.setattr(background, "perform", self.perform)
@@ -65,6 +67,7 @@ def test_a_missing_module_is_built(host: Host, capsys: pytest.CaptureFixture[str
     assert (done["changed"], done["operations"]) == (True, words)
     assert host.commands == [("dkms", "autoinstall", "-k", KERNEL)]
     assert host.sessions == ["open", "closed"]
+    assert host.kept == [WHOLE], "not in a check, and after the building"
 
 
 def test_a_module_that_somebody_deleted_is_installed_again(host: Host, capsys: pytest.CaptureFixture[str]) -> None:

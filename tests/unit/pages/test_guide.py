@@ -165,6 +165,23 @@ def test_what_a_site_says_is_no_markup(name: str) -> None:
     assert escaped("a\n# b") == "a\\\\n\\# b"
 
 
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_no_mark_of_markdown_is_left_in_the_page(language: str) -> None:
+    """`*so…*에서` is no emphasis to CommonMark: a letter follows at once, and a punctuation mark is before the star."""
+    html = re.sub(r"<(style|code|pre)>.*?</\1>", "", page(write(language), language), flags=re.DOTALL)
+    assert re.findall(r".{0,20}(?:\*|`|\]\().{0,20}", re.sub(r"<[^>]*>", "", html)) == []
+
+
+def test_a_long_page_begins_with_its_contents() -> None:
+    text = "# Title\n\n" + "".join(f"## {one} & more\n\nwords\n\n" for one in "abcde")
+    html = page(text, "en")
+    before, _, after = html.partition("<nav>")
+    assert before.rstrip().endswith("</h1>")
+    assert after.count('<li><a href="#a--more">a &amp; more</a></li>') == 1
+    assert 'id="a--more"' in after
+    assert "<nav>" not in page("# Title\n\n## One\n", "en"), "nothing to look for"
+
+
 def test_html_in_markdown_is_shown() -> None:
     assert "&lt;script&gt;" in page("# x\n\n<script>alert(1)</script>\n", "en")
 

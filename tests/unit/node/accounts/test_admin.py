@@ -168,9 +168,39 @@ def test_a_key_is_added_and_the_others_stay(tmp_path: Path) -> None:
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".ssh").symlink_to("elsewhere")
-    with pytest.raises(NodeError, match="not a directory of uid"):
+    with pytest.raises(NodeError, match=r"\.ssh is not a directory"):
         add_key(str(tmp_path), KEY, os.geteuid(), os.getegid())
     assert list((tmp_path / "elsewhere").iterdir()) == []
+    with pytest.raises(NodeError, match=r"\.ssh is not a directory"):
+        admin._keys(str(tmp_path))
+
+
+def test_a_file_that_is_a_link_is_not_read_and_named_as_people_know_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("root's own")
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    (tmp_path / ".ssh/authorized_keys").symlink_to("../secret")
+    for act in (lambda: add_key(str(tmp_path), KEY, os.geteuid(), os.getegid()), lambda: admin._keys(str(tmp_path))):
+        with pytest.raises(NodeError, match=rf"^{tmp_path}/\.ssh/authorized_keys is a symbolic link"):
+            act()
+    assert (tmp_path / "secret").read_text() == "root's own"
+
+
+def test_a_directory_that_is_exchanged_meanwhile_gets_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key goes to the directory that was looked at, and to nothing that a link leads to by then."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    elsewhere.mkdir()
+    read = admin.read_bytes
+
+    def exchanging(path: str) -> bytes | None:
+        (home / ".ssh").rename(home / "old")
+        (home / ".ssh").symlink_to(elsewhere)
+        return read(path)
+
+    monkeypatch.setattr(admin, "read_bytes", exchanging)
+    add_key(str(home), KEY, os.geteuid(), os.getegid())
+    assert list(elsewhere.iterdir()) == []
+    assert (home / "old/authorized_keys").read_text() == f"{KEY}\n"
 
 
 def test_a_directory_of_anothers_gets_no_key(tmp_path: Path) -> None:

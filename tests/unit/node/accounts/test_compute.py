@@ -299,7 +299,11 @@ def test_a_host_without_logins() -> None:
     [
         ({}, ["make /local/.docker/minji"], None),
         ({"docker_parent": True, "docker": {"minji": ("directory", 20001)}}, [], None),
-        ({"docker_parent": True, "docker": {"minji": ("directory", 20009)}}, [], "of uid 20009"),
+        (
+            {"docker_parent": True, "docker": {"minji": ("directory", 20009)}},
+            [],
+            "not 20001: kept. If the data is minji's: chown 20001:20001 /local/.docker/minji. If not: mv ",
+        ),
         ({"docker_parent": True, "docker": {"minji": ("symbolic link", 20001)}}, [], "symbolic link"),
         ({"docker_problem": "/local/.docker is on nfs4"}, [], "nfs4"),
     ],

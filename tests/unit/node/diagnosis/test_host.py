@@ -61,3 +61,22 @@ def test_what_the_kernel_counts_of_a_person(tmp_path: Path) -> None:
         (directory / name).write_text(text)
     assert sessions.slice_of(20000, str(tmp_path)) == {"tasks": 7, "memory_oom_kill": 3}
     assert not sessions.cgroup_alive(20000, "docker.service", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("files", "service"),
+    [
+        ((), None),
+        (("usr/lib/systemd/system/systemd-timesyncd.service",), "systemd-timesyncd"),
+        # systemd brings its own along; the one that starts, or runs, is what keeps the clock
+        (("usr/lib/systemd/system/chronyd.service", "etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service",
+          "usr/lib/systemd/system/systemd-timesyncd.service"), "systemd-timesyncd"),
+        (("etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service",
+          "sys/fs/cgroup/system.slice/chrony.service/cgroup.procs"), "chrony"),
+    ],
+)  # fmt: skip
+def test_what_keeps_the_clock(tmp_path: Path, files: tuple[str, ...], service: str | None) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert host.time_service(str(tmp_path)) == service

@@ -19,7 +19,7 @@ CAUSES = Path(check.__file__).parents[1] / "causes"
 #: What only an admin's diagnosis can see: it needs root, or users.yml.
 ADMINS = {
     "account-missing", "other-uid", "locked-here", "expired-here", "no-key", "refused-key", "not-allowed", "sshd",
-    "trial", "drift", "units", "memory-kills",
+    "trial", "drift", "units", "memory-kills", "gpu-kernels",
 }  # fmt: skip
 
 

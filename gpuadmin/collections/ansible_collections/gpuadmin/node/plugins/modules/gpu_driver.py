@@ -64,7 +64,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import checked, kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import close_session, open_session
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
@@ -126,6 +126,7 @@ def main() -> None:
             except RootError as error:
                 raise NodeError(str(error)) from error
         left = wrong(given)
+        checked.check()  # who asks next is told what is so now
         return Answer(done, {"problems": left}, left if given["build"] else ())
 
     give(module, answer)

@@ -41,7 +41,7 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description: >-
-    Under the key C(gpus), what was seen (C(pci), C(driver), C(missing), C(nvml), C(problem), C(xids), C(unknown)), how
+    Under the key C(gpus), what was seen (C(pci), C(driver), C(missing), C(nvml), C(problem), C(xids), C(unknown), C(kernels)), how
     many GPUs are C(answering), and in sentences what is C(broken) and what is C(worse) than expected.
   returned: always
   type: dict

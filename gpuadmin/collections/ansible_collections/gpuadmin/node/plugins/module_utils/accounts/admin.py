@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from ..btrfs import open_directory
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
-from ..files import make_directory, read_bytes, write_atomic
+from ..files import read_bytes, write_atomic
 from ..lookup import name_of, owner, system_lookup
 from ..root.guard import open_root
 from ..run import run
@@ -18,6 +21,7 @@ from ..textdb import Table, decode, number
 
 PASSWD = "/etc/passwd"
 COMMENT = "gpuadmin"  # of an account that was made here
+SSH, KEYS = ".ssh", "authorized_keys"  # below the home, as sshd has it by default
 SYSTEM_UIDS = range(1, 1000)  # login.defs(5): what distributions and their packages give to services
 
 
@@ -194,10 +198,44 @@ def _place(path: str, look: Callable[[str], os.stat_result]) -> Place | None:
 
 
 def _keys(home: str) -> bytes | None:
+    """The text of authorized_keys; None where there is none, or no home of which it could be."""
     try:
-        return read_bytes(os.path.join(home, ".ssh", "authorized_keys"))
-    except NotADirectoryError:
-        raise NodeError(f"{home}/.ssh is not a directory") from None
+        handle = open_directory(home)
+    except OSError:
+        return None  # what is there instead of a home is refused with its own words
+    try:
+        with _ssh(handle, home) as place:
+            return None if place is None else _read(place, home)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _ssh(handle: int, home: str) -> Iterator[str | None]:
+    """The directory .ssh of an open home, as a path that nobody can lead elsewhere; None where there is none.
+
+    It is the admin account's, and what runs as that account may put a link there, or exchange it at any moment.
+    """
+    try:
+        inner = open_directory(SSH, handle)
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise NodeError(f"{home}/{SSH} is not a directory") from None
+    try:
+        yield f"/proc/self/fd/{inner}"
+    finally:
+        os.close(inner)
+
+
+def _read(place: str, home: str) -> bytes | None:
+    try:
+        return read_bytes(f"{place}/{KEYS}")
+    except NodeError as error:
+        raise NodeError(str(error).replace(place, f"{home}/{SSH}")) from None
 
 
 def execute(plan: Plan, wanted: Wanted) -> None:
@@ -218,16 +256,34 @@ def execute(plan: Plan, wanted: Wanted) -> None:
 
 def add_key(home: str, key: str, uid: int, gid: int) -> None:
     """Add a line to a home's authorized_keys; the other lines stay, byte for byte."""
-    directory = os.path.join(home, ".ssh")
-    make_directory(directory, 0o700, uid, gid)
-    facts = os.lstat(directory)
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != uid:
-        raise NodeError(f"{directory} is not a directory of uid {uid}'s own")
-    path = os.path.join(directory, "authorized_keys")
-    before = read_bytes(path)
-    text = before or b""
-    if text and not text.endswith(b"\n"):
-        text += b"\n"
-    write_atomic(path, text + f"{key}\n".encode(), mode=0o600)
-    if before is None:
-        os.chown(path, uid, gid, follow_symlinks=False)
+    handle = open_directory(home)
+    try:
+        _make_ssh(handle, uid, gid)
+        with _ssh(handle, home) as place:
+            if place is None or os.stat(place).st_uid != uid:
+                raise NodeError(f"{home}/{SSH} is not a directory of uid {uid}'s own")
+            before = _read(place, home)
+            text = before or b""
+            if text and not text.endswith(b"\n"):
+                text += b"\n"
+            write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600)
+            if before is None:
+                os.chown(f"{place}/{KEYS}", uid, gid, follow_symlinks=False)
+    finally:
+        os.close(handle)
+
+
+def _make_ssh(handle: int, uid: int, gid: int) -> None:
+    """Make .ssh below an open home, durably, with its owner. One that is there is left alone."""
+    try:
+        os.mkdir(SSH, 0o700, dir_fd=handle)
+    except FileExistsError:
+        return
+    inner = open_directory(SSH, handle)
+    try:
+        if os.fstat(inner).st_uid == os.geteuid() and not os.listdir(inner):  # the one that was made, not exchanged
+            os.fchown(inner, uid, gid)
+        os.fsync(inner)
+    finally:
+        os.close(inner)
+    os.fsync(handle)

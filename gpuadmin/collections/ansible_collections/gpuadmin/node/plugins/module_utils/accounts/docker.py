@@ -44,8 +44,16 @@ def stage_docker(user: User, settings: Settings, observed: Observed, plan: Plan,
     else:
         entry.status, entry.problem = (
             "conflict",
-            f"{path} is a {found[0]} of uid {found[1]}, not {user.uid}: kept",
+            f"{path} is a {found[0]} of uid {found[1]}, not {user.uid}: kept. {_way_out(path, found, user)}",
         )
+
+
+def _way_out(path: str, found: tuple[str, int], user: User) -> str:
+    """What an admin does about a place of Docker's data that is not its person's: only they can know whose it was."""
+    aside = f"mv {path} {path}.of-{found[1]}, then sync-users makes a new one"
+    if found[0] != "directory":
+        return f"Look what it is, and move it: {aside}"
+    return f"If the data is {user.name}'s: chown {user.uid}:{user.gid} {path}. If not: {aside}"
 
 
 def _subordinate(user: User, uid: int, settings: Settings, observed: Observed) -> bool:

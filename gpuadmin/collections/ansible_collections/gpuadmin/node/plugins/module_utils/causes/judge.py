@@ -27,6 +27,7 @@ def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
         found += running.docker(person, facts)
         found += running.containers(person, facts)
     found += running.gpus(person, facts)
+    found += running.kernels(facts)
     found += machine.machine(facts)
     explained: frozenset[str] = frozenset().union(*(_EXPLAINED.get(one.code, frozenset()) for one in found))
     return [*found, *machine.unknown(facts, explained)]

@@ -83,8 +83,13 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
         yield Cause("sshd", cause, f"gpuadmin run HOSTS -- journalctl -t sshd -g {name}", words)
     add = f"gpuadmin change-user {name} --add-key FILE.pub"
     if not good:
-        if person.keys:
+        site = found["site"]
+        if person.keys and (site["problem"] == "is missing" or (site["problem"] is None and not site["keys"])):
             yield Cause("no-key", f"{name}'s keys of users.yml are not there", _SYNC, (*bad, *words))
+        elif person.keys:  # they are there, and could not be read, or are damaged
+            yield Cause("no-key", f"{name} has no key that sshd takes: {bad[0]}", _SYNC, (*bad, *words))
+        elif "home" in facts["unknown"]:
+            return  # that the keys in it could not be looked at is said, and is not that there are none
         else:
             why = bad[0] if bad else "none is there"
             yield Cause("no-key", f"{name} has no key that sshd takes: {why}", add, (*bad, *words))

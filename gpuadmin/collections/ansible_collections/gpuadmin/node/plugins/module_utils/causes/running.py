@@ -145,6 +145,16 @@ def gpus(person: Person | None, facts: Facts) -> Iterator[Cause]:
     yield from _held(person, found)
 
 
+def kernels(facts: Facts) -> Iterator[Cause]:
+    """Why GPUs would be gone after a boot into one of the kernels that are installed."""
+    found = facts.get("kernels")
+    if found:
+        first, more = found[0], len(found) - 1
+        cause = f"the GPUs would not work after a boot: {first}" + (f" (and {more} more)" if more else "")
+        remedy = "gpuadmin drift --limit HOSTS; where gpuadmin installs the driver: gpuadmin provision --limit HOSTS"
+        yield Cause("gpu-kernels", cause, remedy, (*found,), (first,))
+
+
 def _held(person: Person | None, found: Facts) -> Iterator[Cause]:
     """By whom. It is the cause only where nothing is left for anybody else."""
     holders: dict[str, list[str]] = {}

@@ -27,6 +27,7 @@ HOST: Mapping[str, Part] = {
     "reboot": host.reboot,
     "image": host.image,
     "gpus": gpus.gpus,
+    "kernels": gpus.kernels,
 }
 #: What it is asked about a person, where people log in.
 PERSON: Mapping[str, Part] = {
@@ -41,14 +42,14 @@ PERSON: Mapping[str, Part] = {
 #: What a host is asked about a person where nobody logs in: the storage host has the home.
 ELSEWHERE = ("account", "home")
 #: What only root may look at.
-ROOTS = ("keys", "sshd", "units", "image")
+ROOTS = ("keys", "sshd", "units", "image", "kernels")
 
 
 def parts(subject: Subject) -> dict[str, Part]:
     """Which parts a host is asked for."""
     found = dict(HOST)
     if not subject.node:
-        del found["gpus"], found["image"]
+        del found["gpus"], found["kernels"], found["image"]
     if subject.name is not None:
         found.update({name: part for name, part in PERSON.items() if subject.node or name in ELSEWHERE})
     if subject.own:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..cgroups import owner_of
-from ..gpus import cdi, driver
+from ..gpus import cdi, checked, driver
 from ..gpus.judge import Expected
 from ..gpus.judge import judge as judge_gpus
 from ..gpus.look import Places, look
@@ -28,7 +28,7 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
     """
     if not subject.node:
         return None
-    seen = look(_places(subject), seconds=SECONDS)
+    seen = look(_places(subject), seconds=SECONDS, kernels=False)
     if not (seen.devices or seen.gpus or subject.gpus):
         return None
     wanted = [one for one in seen.devices if one.driver != "vfio-pci"] if subject.gpus != 0 else []
@@ -51,6 +51,11 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
         "gpus": [_held(gpu, subject) for gpu in seen.gpus if gpu["problem"] is None],
         "containers": containers,
     }
+
+
+def kernels(subject: Subject) -> list[str] | None:
+    """Why GPUs would not work after the next boot: as it was last checked, and by a look where files changed since."""
+    return checked.problems(subject.root) if subject.node else None
 
 
 def _places(subject: Subject) -> Places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import socket
@@ -22,6 +23,8 @@ NO_DISK = re.compile(
     r"autofs|fuse|binfmt_misc|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|iso9660)\Z"
 )
 MOST_DISKS = 20
+#: What keeps clocks right, under the names that distributions give it.
+TIME_SERVICES = ("chrony", "chronyd", "ntpsec", "ntp", "ntpd", "openntpd", "systemd-timesyncd")
 REBOOT = ("run/reboot-required", "var/run/reboot-required")
 
 
@@ -61,15 +64,34 @@ def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]
     return list(found.values())
 
 
-def clock(_subject: Subject) -> dict[str, Any]:
-    """Seconds since 1970 here, and whether something keeps them right (timedatectl(1)); None: not known."""
+def clock(subject: Subject) -> dict[str, Any]:
+    """Seconds since 1970 here, whether something keeps them right (timedatectl(1); None: not known), and which unit."""
     now = time.time()
     try:
         done = run_command(("timedatectl", "show", "--property=NTPSynchronized", "--value"), seconds=2)
         text = done.stdout.strip()
     except OSError:
         text = ""
-    return {"seconds": now, "synchronized": {"yes": True, "no": False}.get(text)}
+    synchronized = {"yes": True, "no": False}.get(text)
+    return {"seconds": now, "synchronized": synchronized, "service": time_service(subject.root)}
+
+
+def time_service(root: str = "/") -> str | None:
+    """The service that keeps this host's clock: the one that runs, else one that starts at boot, else one that is here.
+
+    Only names of files are looked at; a service has its cgroup while it runs.
+    """
+    for pattern in (
+        "sys/fs/cgroup/system.slice/{}.service",
+        "sys/fs/cgroup/systemd/system.slice/{}.service",
+        "etc/systemd/system/*.wants/{}.service",
+        "usr/lib/systemd/system/{}.service",
+        "lib/systemd/system/{}.service",
+    ):
+        for name in TIME_SERVICES:
+            if glob.glob(os.path.join(root, pattern.format(name))):
+                return name
+    return None
 
 
 def names(subject: Subject) -> dict[str, Any]:

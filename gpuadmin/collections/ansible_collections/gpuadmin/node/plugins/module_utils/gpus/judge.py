@@ -107,6 +107,7 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
             yield f"{entry['address']}: Xid {entry['xid']} ({xid.WORSE[int(entry['xid'])]})"
     if seen.problem is None:  # otherwise it is not known which of them answer
         yield from cdi.wrong(seen.containers, seen.gpus)
+    yield from seen.kernels
 
 
 def _name(gpu: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NodeError
-from . import cdi, nvml, pci, xid
+from . import cdi, checked, nvml, pci, xid
 from . import driver as drivers
 from .apart import LOCK, apart
 
@@ -38,6 +38,7 @@ class Seen:
     """``nvml``: what nvml.read returns, or None; ``problem``: why there is none, where somebody was to be asked.
 
     ``xids``: what xid.read returns; None where the kernel's log may not be read. ``containers``: what cdi.look returns.
+    ``kernels``: what checked.problems returns: why GPUs would not work after a boot into another kernel, or this one.
     """
 
     devices: Sequence[pci.Device]
@@ -47,6 +48,7 @@ class Seen:
     xids: Sequence[Mapping[str, Any]] | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
     containers: cdi.Spec | None = None
+    kernels: Sequence[str] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -66,11 +68,15 @@ class Seen:
             "problem": self.problem,
             "xids": self.xids,
             "unknown": dict(self.unknown),
+            "kernels": list(self.kernels),
         }
 
 
-def look(places: Places | None = None, *, seconds: float = SECONDS) -> Seen:
-    """Look once. It takes up to ``seconds`` where the driver hangs, and some milliseconds where it does not."""
+def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: bool = True) -> Seen:
+    """Look once. It takes up to ``seconds`` where the driver hangs, and some milliseconds where it does not.
+
+    ``kernels``: whether to look at each kernel's module, which takes seconds where nobody has done it before.
+    """
     where = places or Places()
     devices = pci.devices(where.bus, where.names)
     driver = drivers.look(where.root)
@@ -90,4 +96,6 @@ def look(places: Places | None = None, *, seconds: float = SECONDS) -> Seen:
     except OSError as error:
         unknown["xids"] = f"{where.log} cannot be read: {error.strerror}"
     containers = cdi.look(where.root)
-    return Seen(devices, driver, found, problem, xids, unknown, containers)
+    return Seen(
+        devices, driver, found, problem, xids, unknown, containers, checked.problems(where.root) if kernels else ()
+    )
