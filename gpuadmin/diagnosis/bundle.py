@@ -40,8 +40,47 @@ QUOTING = ("container", "docker-daemon", "sshd", "unknown")
 PERSONS = ("keys", "sshd", "sessions", "docker", "containers")
 _WORD = re.compile(r"[a-z_]+")
 _SMALL = frozenset(
-    "a i ah am an as at be by do ed eg go he hi ho id ie if in is it me my no of oh ok on or os ox pi so to up us vs we "
-    "gb kb mb tb ms s x".split()
+    (
+        "a",
+        "i",
+        "s",
+        "x",
+        "am",
+        "an",
+        "as",
+        "at",
+        "be",
+        "by",
+        "do",
+        "eg",
+        "gb",
+        "go",
+        "he",
+        "hi",
+        "id",
+        "if",
+        "in",
+        "is",
+        "it",
+        "kb",
+        "mb",
+        "me",
+        "ms",
+        "my",
+        "no",
+        "of",
+        "ok",
+        "on",
+        "or",
+        "os",
+        "so",
+        "tb",
+        "to",
+        "up",
+        "us",
+        "vs",
+        "we",
+    )
 )
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
 _KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]*|SHA256:[A-Za-z0-9+/]+")

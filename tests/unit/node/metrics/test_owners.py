@@ -108,8 +108,8 @@ def test_ranges_that_cannot_be_looked_at_are_not_none(host: Host, monkeypatch: p
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(owners.os, "stat", refused)
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError), monkeypatch.context() as patched:
+        patched.setattr(owners.os, "stat", refused)
         known.refresh()
     assert known.of(100001) == {1001}, "what was known stays known"
 

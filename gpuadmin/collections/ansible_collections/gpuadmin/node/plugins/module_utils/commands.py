@@ -14,7 +14,7 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py announcements | gpu-devices | metrics-sample [GPUS] | metrics-map\n"
+    "       cli.py announcements | gpu-devices | metrics-sample [GPUS] | metrics-map | disk-usage\n"
     "       cli.py me [check] [--language ko|en]\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
@@ -73,6 +73,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .metrics import mapper
 
             return mapper.main()
+        if command == "disk-usage" and not rest:
+            from .disk import command as disk
+
+            return disk.main()
         if command == "gpu-devices" and not rest:
             from .gpus import devices
 
