@@ -34,9 +34,10 @@ class Host:
         self.where = Where(str(at / "state"), str(at / "run"), str(at / "state/metrics/disk.json"))
         self.say(self.homes)
 
-    def say(self, *paths: Path, logins: bool = True) -> None:
-        places = [{"name": "homes", "path": str(path), "by_owner": False} for path in paths]
-        (self.at / "state" / SETTINGS).write_text(json.dumps({"places": places, "logins": logins}))
+    def say(self, homes: Path, *others: Path, logins: bool = True) -> None:
+        scratch = [str(path) for path in others]
+        found = {"homes": str(homes), "docker": None, "scratch": scratch, "logins": logins}
+        (self.at / "state" / SETTINGS).write_text(json.dumps(found))
 
     def owners(self) -> Owners:
         uids = {name: uid for uid, name in NAMES.items()}
@@ -101,11 +102,11 @@ def test_after_a_boot_it_is_told_as_of_then(host: Host, monkeypatch: pytest.Monk
 
 
 def test_a_place_that_is_away_is_told_and_the_rest_is_measured(host: Host) -> None:
-    host.say(host.at / "nowhere", host.homes)
+    host.say(host.at / "nowhere", host.homes, host.at / "not-yet")
     assert host.main() == 1
     found = host.values()
     assert found['gpuadmin_collector_success{source="disk"}'] == 0
-    assert found['gpuadmin_user_disk_inodes{user="minji",place="homes"}'] == 2
+    assert found['gpuadmin_user_disk_inodes{user="minji",place="scratch"}'] == 1, "the file in it is root's"
 
 
 def test_ended_before_its_end_it_keeps_what_it_has(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,8 @@ def test_a_damaged_file_begins_with_nothing(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["", "[]", '{"places": [{"name": "x", "path": "/", "by_owner": true}], "logins": true}']
+    "data",
+    ["", "[]", '{"homes": "x", "docker": null, "scratch": [], "logins": true}', '{"homes": null, "logins": true}'],
 )
 def test_settings_that_are_none(host: Host, data: str) -> None:
     (host.at / "state" / SETTINGS).write_text(data)
@@ -151,6 +153,6 @@ def test_what_an_admin_is_told(host: Host) -> None:
     host.main()
     me = pwd.getpwuid(os.getuid()).pw_name
     everybody = report(host.where.state, host.where.records)
-    assert everybody["places"] == {"homes": str(host.homes)}
+    assert everybody["places"] == [{"name": "homes", "path": str(host.homes), "by_owner": False}]
     assert set(everybody["people"]) <= {"(unknown)", me, "minji", "jiho"}
     assert report(host.where.state, host.where.records, ["nobody-there"])["people"] == {}

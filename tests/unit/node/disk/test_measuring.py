@@ -35,31 +35,31 @@ def plain(tmp_path: Path) -> Place:
 def test_each_directory_by_itself(plain: Place) -> None:
     records: Records = {}
     assert ended([plain], records) == {"jiho": "", "minji": ""}
-    (found,) = records["homes", "minji"].people.values()
+    (found,) = records[plain.path, "minji"].people.values()
     assert found.bytes >= 100_000
     assert found.inodes == 2
-    assert list(records["homes", "minji"].people) == [str(os.getuid())]
+    assert list(records[plain.path, "minji"].people) == [str(os.getuid())]
 
 
 def test_what_was_measured_is_left_for_half_a_day_and_what_is_gone_goes(plain: Place) -> None:
     records: Records = {}
     ended([plain], records)
-    now = records["homes", "minji"].began
-    del records["homes", "jiho"]
+    now = records[plain.path, "minji"].began
+    del records[plain.path, "jiho"]
     assert ended([plain], records, now + 3600) == {"jiho": ""}, "a round that was cut off goes on"
     (Path(plain.path) / "jiho/f").unlink()
     (Path(plain.path) / "jiho").rmdir()
     assert ended([plain], records, now + DAY) == {"minji": ""}
-    assert set(records) == {("homes", "minji")}
+    assert set(records) == {(plain.path, "minji")}
     assert ended([Place("scratch", plain.path, by_owner=True)], records, now + DAY) == {"homes": ""}
-    assert set(records) == {("scratch", "")}
+    assert set(records) == {(plain.path, "")}
 
 
 def test_who_has_waited_longest_comes_first(plain: Place) -> None:
     records: Records = {}
     ended([plain], records)
-    old = package.replace(records["homes", "minji"], began=1.0)
-    records["homes", "minji"] = old
+    old = package.replace(records[plain.path, "minji"], began=1.0)
+    records[plain.path, "minji"] = old
     assert [*ended([plain], records, 10 * DAY + old.when)] == ["minji", "jiho"]
 
 
@@ -78,7 +78,7 @@ def test_a_directory_that_takes_too_long_or_too_much_is_its_owners_matter(
     found = ended([plain], records)
     assert "memory" in found["jiho"]
     assert found["minji"] == ""
-    assert set(records) == {("homes", "minji")}
+    assert set(records) == {(plain.path, "minji")}
 
 
 def test_a_place_that_cannot_be_looked_at_ends_nothing_else(plain: Place) -> None:
@@ -100,7 +100,7 @@ def test_another_place_below_is_not_counted_twice(tmp_path: Path) -> None:
     places = [Place("scratch", str(tmp_path / "local"), True), Place("docker", str(tmp_path / "local/.docker"))]
     records: Records = {}
     assert set(ended(places, records).values()) == {""}
-    (scratch,), (docker,) = (records[key].people.values() for key in (("scratch", ""), ("docker", "minji")))
+    (scratch,), (docker,) = (records[key].people.values() for key in ((places[0].path, ""), (places[1].path, "minji")))
     assert scratch.bytes < 100_000
     assert docker.bytes >= 1_000_000
 
@@ -126,7 +126,7 @@ def test_what_has_not_changed_is_not_walked_again(storage: Storage) -> None:
     settle(storage)
     (storage.point / "other").write_bytes(b"")  # so that a generation begins after all of this
     assert len(ended([place], records)) == 4
-    when = {name: records["homes", name].when for name in ("minji", "hana")}
+    when = {name: records[place.path, name].when for name in ("minji", "hana")}
     first = max(when.values()) + DAY
     (storage.root / "jiho/data").write_bytes(b"y" * 300_000)
     (storage.root / "hana/f").write_bytes(b"y" * 300_000)
@@ -134,7 +134,7 @@ def test_what_has_not_changed_is_not_walked_again(storage: Storage) -> None:
     (storage.point / "other").write_bytes(b"again")
     again = ended([place], records, first)
     assert set(again) == {"jiho", "hana"}
-    sizes = {name: next(iter(records["homes", name].people.values())).bytes for name in ("jiho", "hana", "minji")}
+    sizes = {name: next(iter(records[place.path, name].people.values())).bytes for name in ("jiho", "hana", "minji")}
     assert sizes["jiho"] >= 300_000
     assert sizes["hana"] >= 300_000
     settle(storage)
@@ -142,14 +142,14 @@ def test_what_has_not_changed_is_not_walked_again(storage: Storage) -> None:
     settle(storage)
     third = ended([place], records, first + 2 * DAY)
     assert set(third) == {"jiho"}
-    assert records["homes", "minji"].when == first + 2 * DAY, "it was so then, too"
+    assert records[place.path, "minji"].when == first + 2 * DAY, "it was so then, too"
 
 
 @pytest.mark.btrfs
 def test_another_directory_of_that_name_is_measured(storage: Storage) -> None:
     place, records = Place("homes", str(storage.root)), Records()
     ended([place], records)
-    now = records["homes", "minji"].when
+    now = records[place.path, "minji"].when
     settle(storage)
     (storage.root / "minji").rename(storage.root / "old")
     (storage.root / "sora").rename(storage.root / "minji")
@@ -164,13 +164,13 @@ def test_who_has_subvolumes_of_their_own_is_always_walked(storage: Storage) -> N
     subprocess.run(["btrfs", "subvolume", "create", storage.root / "minji/mine"], check=True, capture_output=True)
     settle(storage)
     ended([place], records)
-    assert records["homes", "minji"].generation == 0
-    now = records["homes", "minji"].when
+    assert records[place.path, "minji"].generation == 0
+    now = records[place.path, "minji"].when
     settle(storage)
     (storage.root / "minji/mine/big").write_bytes(b"x" * 500_000)
     settle(storage)
     assert "minji" in ended([place], records, now + DAY)
-    assert next(iter(records["homes", "minji"].people.values())).bytes >= 600_000
+    assert next(iter(records[place.path, "minji"].people.values())).bytes >= 600_000
 
 
 def test_a_link_is_not_measured(plain: Place) -> None:

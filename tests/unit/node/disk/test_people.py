@@ -12,9 +12,11 @@ NAMES = {1: "minji", 2: "jiho"}
 
 def test_who_has_what() -> None:
     records = {
-        ("homes", "jiho"): Record({"1": Found(100, 3, [("data", 90, 2)])}, 50.0, 0.0),  # minji's, whatever its name
-        ("homes", "minji"): Record({"1": Found(1, 1, [])}, 20.0, 0.0, problem="holds too much"),
-        ("scratch", ""): Record({"2": Found(7, 1, [("x", 7, 1)]), "99": Found(5, 1, [])}, 60.0, 0.0),
+        ("/srv/homes", "jiho"): Record(
+            {"1": Found(100, 3, [("data", 90, 2)])}, 50.0, 0.0
+        ),  # minji's, whatever its name
+        ("/srv/homes", "minji"): Record({"1": Found(1, 1, [])}, 20.0, 0.0, problem="holds too much"),
+        ("/local", ""): Record({"2": Found(7, 1, [("x", 7, 1)]), "99": Found(5, 1, [])}, 60.0, 0.0),
         ("gone", "x"): Record({"1": Found(1, 1)}, 1.0, 0.0),
     }
     found = people(PLACES, records, NAMES.get)
@@ -33,6 +35,7 @@ def test_who_has_what() -> None:
 
 def test_so_many_directories_are_kept() -> None:
     records = {
-        ("homes", f"h{number}"): Record({"1": Found(number, 1, [("a", number, 1)])}, 1.0, 0.0) for number in range(50)
+        ("/srv/homes", f"h{number}"): Record({"1": Found(number, 1, [("a", number, 1)])}, 1.0, 0.0)
+        for number in range(50)
     }
     assert len(people(PLACES, records, NAMES.get)["minji", "homes"].largest) == MOST

@@ -15,7 +15,7 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
     "       cli.py announcements | gpu-devices | metrics-sample [GPUS] | metrics-map | disk-usage\n"
-    "       cli.py me [check] [--language ko|en]\n"
+    "       cli.py me [check | disk] [--language ko|en]\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -53,15 +53,17 @@ def settings(state: str) -> tuple[list[Place], bool]:
     path = os.path.join(state, SETTINGS)
     raw = read_bytes(path)
     if raw is None:
-        raise NodeError(f"{path} is not there: gpuadmin provision writes it")
+        raise NodeError(f"{path} is not there: gpuadmin provision writes it where a host is in the group monitor")
     try:
         data = json.loads(raw)
-        places = [Place(str(one["name"]), str(one["path"]), one["by_owner"] is True) for one in data["places"]]
+        paths = {name: [data[name]] if data[name] else [] for name in ("homes", "docker")}
+        paths["scratch"] = data["scratch"]
+        places = [Place(name, path, name == "scratch") for name in PLACES for path in paths[name]]
         logins = data["logins"] is True
     except (ValueError, TypeError, KeyError) as error:
         raise NodeError(f"{path} cannot be used ({error})") from None
-    if any(one.name not in PLACES or not one.path.startswith("/") for one in places):
-        raise NodeError(f"{path} has a place that is none of {', '.join(PLACES)}, or no path")
+    if not all(isinstance(one.path, str) and one.path.startswith("/") for one in places):
+        raise NodeError(f"{path} names a place that is no path")
     return places, logins
 
 
@@ -167,4 +169,4 @@ def report(state: str = STATE, records: str = kept.FILE, names: Sequence[str] = 
     for (name, place), held in people(places, kept.load(records), user_of(whose)).items():
         if not names or name in names:
             result.setdefault(name, {})[place] = held.as_dict()
-    return {"people": result, "places": {one.name: one.path for one in places}}
+    return {"people": result, "places": [asdict(one) for one in places]}

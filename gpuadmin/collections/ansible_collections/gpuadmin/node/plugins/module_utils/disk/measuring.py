@@ -42,7 +42,12 @@ class Done:
 
 
 def directories(place: Place) -> list[str]:
-    """The directories of a place; of one that is divided by owner, the place itself. Raises NodeError, OSError."""
+    """The directories of a place; of one that is divided by owner, the place itself. Raises NodeError, OSError.
+
+    Where a node has no such place yet, there is nothing in it; where homes are not there, something is wrong.
+    """
+    if place.name != "homes" and not os.path.lexists(place.path):
+        return []
     mount = nearest(os.path.realpath(place.path), parse_mountinfo(read_mountinfo()))
     if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
         raise NodeError(f"{place.path} is on no disk of this host")
@@ -71,7 +76,7 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
                 continue
         # of what is a subvolume of its own, its own generation says it
         same = os.fstat(top).st_dev
-        old = {name: records[place.name, name] for name in facts if (place.name, name) in records}
+        old = {name: records[place.path, name] for name in facts if (place.path, name) in records}
         old = {
             name: one for name, one in old.items()
             if one.generation and one.inode == facts[name].st_ino and not one.problem
@@ -143,16 +148,16 @@ def round_of(
         except (NodeError, OSError) as error:
             yield Done(place.path, str(error), place_failed=True)
             continue
-        for gone in [key for key in records if key[0] == place.name and key[1] not in names]:
+        for gone in [key for key in records if key[0] == place.path and key[1] not in names]:
             del records[gone]
         for name in names:
             if name in same:
-                records[place.name, name] = replace(records[place.name, name], when=now(), began=now())
-            elif _key(Task(place, name)) not in records or now() - records[place.name, name].began >= FRESH:
+                records[place.path, name] = replace(records[place.path, name], when=now(), began=now())
+            elif _key(Task(place, name)) not in records or now() - records[place.path, name].began >= FRESH:
                 waiting.append(Task(place, name))
-    for key in [key for key in records if key[0] not in {place.name for place in places}]:
+    for key in [key for key in records if key[0] not in {place.path for place in places}]:
         del records[key]
-    waiting.sort(key=lambda task: records[task.place.name, task.name].began if _key(task) in records else 0.0)
+    waiting.sort(key=lambda task: records[_key(task)].began if _key(task) in records else 0.0)
 
     def look(task: Task) -> Record:
         return measured(task, partial(_is_other, os.path.join(task.place.path, task.name), others), seconds)
@@ -169,7 +174,7 @@ def round_of(
 
 
 def _key(task: Task) -> tuple[str, str]:
-    return task.place.name, task.name
+    return task.place.path, task.name
 
 
 def _is_other(path: str, others: Sequence[str], below: bytes) -> bool:

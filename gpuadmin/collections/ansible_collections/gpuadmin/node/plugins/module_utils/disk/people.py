@@ -34,19 +34,20 @@ class Holding:
 
 def people(places: Sequence[Place], records: Records, user: Callable[[int], str | None]) -> People:
     """``user(uid)``: the name of whoever a uid belongs to, None where that is not known without doubt."""
-    at = {place.name: place for place in places}
+    at = {place.path: place for place in places}
     found: People = {}
-    for (place, name), record in records.items():
-        if place not in at:
+    for (directory, name), record in records.items():
+        place = at.get(directory)
+        if place is None:
             continue
-        path = os.path.join(at[place].path, name) if name else at[place].path
+        path = os.path.join(directory, name) if name else directory
         for uid, part in record.people.items():
-            held = found.setdefault((user(int(uid)) or UNKNOWN, place), Holding(when=record.when))
+            held = found.setdefault((user(int(uid)) or UNKNOWN, place.name), Holding(when=record.when))
             held.bytes += part.bytes
             held.inodes += part.inodes
             held.when = min(held.when, record.when)
             held.partial = held.partial or bool(record.problem)
-            own = [] if at[place].by_owner else [(path, part.bytes, part.inodes)]
+            own = [] if place.by_owner else [(path, part.bytes, part.inodes)]
             below = [(os.path.join(path, one[0]), int(one[1]), int(one[2])) for one in part.largest]
             held.largest = heapq.nlargest(MOST, [*held.largest, *own, *below], key=lambda one: one[1:])
     return found

@@ -12,7 +12,13 @@ from ..errors import NodeError
 from ..files import read_bytes, write_atomic
 from ..paths import STATE
 
-FILE = f"{STATE}/metrics/disk.json"
+
+def in_state(directory: str) -> str:
+    """The file in a host's state directory."""
+    return os.path.join(directory, "metrics/disk.json")
+
+
+FILE = in_state(STATE)
 FORMAT = 1
 
 
@@ -49,7 +55,7 @@ class Record:
     problem: str = ""
 
 
-#: By the place's name and the directory's.
+#: By the place's path and the directory's name in it.
 Records = dict[tuple[str, str], Record]
 
 
