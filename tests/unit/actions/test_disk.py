@@ -16,12 +16,11 @@ def held(size: int, inodes: int = 1234, **other: Any) -> dict[str, Any]:
     return {"bytes": size, "inodes": inodes, "when": time.time() - 7300, "partial": False, "largest": [], **other}
 
 
+MINJI = {"homes": held(5_000_000_000, largest=[{"path": "/srv/homes/minji/\x1b]0;x", "bytes": 4, "inodes": 2}])}
 STORAGE = {
     "places": [{"name": "homes", "path": "/srv/homes", "by_owner": False}],
     "people": {
-        "minji": {
-            "homes": held(5_000_000_000, largest=[{"path": "/srv/homes/minji/\x1b]0;x", "bytes": 4, "inodes": 2}])
-        },
+        "minji": MINJI,
         "jiho": {"homes": held(7_000_000_000, partial=True)},
     },
 }
@@ -52,7 +51,7 @@ def test_whose_it_is(ansible: Ansible, cli: Cli) -> None:
 
 
 def test_one_persons_directories(ansible: Ansible, cli: Cli) -> None:
-    answered(ansible, storage1={**STORAGE, "people": {"minji": STORAGE["people"]["minji"]}})  # type: ignore[index]
+    answered(ansible, storage1={"places": [], "people": {"minji": MINJI}})
     _code, out, _err = cli("disk", "minji")
     (invocation,) = ansible.asked
     assert invocation.variables["gpuadmin_disk_names"] == ["minji"]

@@ -177,7 +177,7 @@ def test_what_was_begun_since_runs_from_the_link(state: Path, keep: Callable[[st
     (old / "cli.py").write_text("old")
     keep("a")
     kept.link(small("a")[0], str(state), str(state.parent / "run"))
-    time.sleep(kept._SLACK + 0.2)
+    time.sleep(kept._SLACK + 0.2)  # what begins now began after the directory was renamed, for whatever clock
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", f"{old}/cli.py"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None

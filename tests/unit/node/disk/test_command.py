@@ -8,6 +8,7 @@ import pwd
 import signal
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command as package
@@ -112,8 +113,8 @@ def test_a_place_that_is_away_is_told_and_the_rest_is_measured(host: Host) -> No
 def test_ended_before_its_end_it_keeps_what_it_has(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     real = package.round_of
 
-    def cut(*given: object, **others: object) -> object:
-        rounds = real(*given, **others)  # type: ignore[arg-type]
+    def cut(*given: Any, **others: Any) -> Any:
+        rounds = real(*given, **others)
         yield next(rounds)
         raise package.Ended
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import measuring as package
@@ -68,10 +69,10 @@ def test_a_directory_that_takes_too_long_or_too_much_is_its_owners_matter(
 ) -> None:
     real = package.measure
 
-    def slow(*given: object, **others: object) -> object:
-        if os.fstat(given[0]).st_ino == os.lstat(f"{plain.path}/jiho").st_ino:  # type: ignore[arg-type]
+    def slow(*given: Any, **others: Any) -> Any:
+        if os.fstat(given[0]).st_ino == os.lstat(f"{plain.path}/jiho").st_ino:
             raise MemoryError
-        return real(*given, **others)  # type: ignore[arg-type]
+        return real(*given, **others)
 
     records: Records = {}
     monkeypatch.setattr(package, "measure", slow)

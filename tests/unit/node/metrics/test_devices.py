@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Scanner, by_name, nodes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.node.metrics.host import Host, user_cgroup
 
@@ -220,6 +222,27 @@ def test_people_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     scanner.step(DEVICES, 5)
     assert 99 in looked[:2]
     assert len(looked) < 10, "what is left is looked at in the next step"
+
+
+INFO = st.binary(max_size=60) | st.lists(
+    st.sampled_from([b"mnt_id:\t", b"ino:\t", b"5", b"30", b"-", b"9" * 5000, b"\n", b"\xff", b":", b"\0"]), max_size=10
+).map(b"".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(INFO, INFO, st.text(st.characters(blacklist_characters="\0/", blacklist_categories=("Cs",)), max_size=20))
+def test_nothing_of_a_process_ends_a_round(
+    tmp_path_factory: pytest.TempPathFactory, info: bytes, mounts: bytes, name: str
+) -> None:
+    host = Host(tmp_path_factory.mktemp("fuzz"))
+    host.process(7, 1001, files={3: (f"/{name}", 5, 30)})
+    (host.proc / "7/fdinfo/3").write_bytes(info)
+    (host.proc / "7/mountinfo").write_bytes(mounts)
+    host.process(8, 1002, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(2):
+        scanner.step(DEVICES, 10)
+    assert scanner.held[8] == {("gpu", 0)}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..btrfs import open_directory
@@ -22,7 +22,7 @@ from ..fields import CONTROL
 from ..text import size_words
 
 COUNTING = 60.0  # seconds for one's home; the rest of it is then unknown
-SHOWN = 10  # directories
+DIRECTORIES = 10  # that are printed
 LONGEST = 100  # characters of a path that is shown
 _WORDS = {
     "en": {
@@ -98,13 +98,9 @@ def _part(title: str, held: Mapping[str, Any], remark: str, language: str) -> li
     remarks = [text for text in (remark, words["partly"] if held["partial"] else "") if text]
     more = f" ({', '.join(remarks)})" if remarks else ""
     output = [f"  {title}: {size_words(held['bytes'])}, {_files(held, language)}{more}"]
-    for one in _shown(held["largest"]):
+    for one in held["largest"][:DIRECTORIES]:
         output.append(f"    {size_words(one['bytes']):>9}  {_files(one, language)}  {_plain(one['path'])}")
     return output
-
-
-def _shown(largest: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    return largest[:SHOWN]
 
 
 def _files(one: Mapping[str, Any], language: str) -> str:
