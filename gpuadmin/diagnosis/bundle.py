@@ -11,7 +11,8 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from gpuadmin.diagnosis.finding import Finding
@@ -37,6 +38,50 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
 QUOTING = ("container", "docker-daemon", "sshd", "unknown")
 #: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
 PERSONS = ("keys", "sshd", "sessions", "docker", "containers")
+_WORD = re.compile(r"[a-z_]+")
+_SMALL = frozenset(
+    (
+        "a",
+        "i",
+        "s",
+        "x",
+        "am",
+        "an",
+        "as",
+        "at",
+        "be",
+        "by",
+        "do",
+        "eg",
+        "gb",
+        "go",
+        "he",
+        "hi",
+        "id",
+        "if",
+        "in",
+        "is",
+        "it",
+        "kb",
+        "mb",
+        "me",
+        "ms",
+        "my",
+        "no",
+        "of",
+        "ok",
+        "on",
+        "or",
+        "os",
+        "so",
+        "tb",
+        "to",
+        "up",
+        "us",
+        "vs",
+        "we",
+    )
+)
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
 _KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]*|SHA256:[A-Za-z0-9+/]+")
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]*")
@@ -46,13 +91,22 @@ def contents(
     name: str | None, found: Iterable[Finding], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
 ) -> dict[str, str]:
     """Given a diagnosis, return the files of its archive by name. `people`: names that must not be in it."""
-    files = {"README.txt": README}
-    findings = [_finding(one) for one in found]
-    files["findings.json"] = json.dumps(findings, indent=1, ensure_ascii=False)
-    for host, parts in facts.items():
-        files[f"hosts/{host}.json"] = json.dumps(_host(parts), indent=1, ensure_ascii=False)
     others = [one for one in people if one != name]
-    return {file: redacted(text, name, others) for file, text in files.items()}
+    hide = partial(redacted, name=name, others=_names(others))
+    findings = [_finding(one) for one in found]
+    files = {"README.txt": README, "findings.json": json.dumps(_all(findings, hide), indent=1, ensure_ascii=False)}
+    for host, parts in facts.items():
+        files[f"hosts/{host}.json"] = json.dumps(_all(_host(parts), hide), indent=1, ensure_ascii=False)
+    return files
+
+
+def _all(value: Any, hide: Callable[[str], str]) -> Any:
+    """Every text in a value, hidden. Keys are gpuadmin's own words: somebody called `mode` is not in them."""
+    if isinstance(value, Mapping):
+        return {key if _WORD.fullmatch(key) else hide(key): _all(inner, hide) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_all(inner, hide) for inner in value]
+    return hide(value) if isinstance(value, str) else value
 
 
 def _finding(one: Finding) -> dict[str, Any]:
@@ -76,14 +130,30 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
     return taken
 
 
-def redacted(text: str, name: str | None, others: Iterable[str]) -> str:
+def redacted(text: str, name: str | None, others: re.Pattern[str] | None) -> str:
     """Given a text, return it without mail addresses, keys, network addresses and names of people."""
     for pattern, word in ((_MAIL, "MAIL"), (_KEY, "KEY"), (_ADDRESS, "ADDRESS")):
         text = pattern.sub(word, text)
-    if name is not None:
-        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", PERSON, text)
-    rest = [re.escape(one) for one in others if len(one) > 2]
-    return re.sub(rf"(?<![\w-])(?:{'|'.join(rest)})(?![\w-])", "SOMEBODY", text) if rest else text
+    own = _names([] if name is None else [name])
+    for names, word in ((own, PERSON), (others, "SOMEBODY")):
+        text = text if names is None else names.sub(word, text)
+    return text
+
+
+def _names(names: Iterable[str]) -> re.Pattern[str] | None:
+    """Where one of the names stands; None for no names.
+
+    One that is an English word of two letters is a name only where it can be nothing else: as the whole text, in a
+    path, before `'s` or a uid. Else there would be little left to read.
+    """
+    listed = sorted(set(names))
+    words = [re.escape(one) for one in listed if one not in _SMALL]
+    small = [re.escape(one) for one in listed if one in _SMALL]
+    parts = [rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])"] if words else []
+    if small:
+        one = f"(?:{'|'.join(small)})"
+        parts += [rf"\A{one}\Z", rf"(?<=/){one}(?=[/:,]|\s|\Z)", rf"(?<![\w-]){one}(?='s\b| \(uid \d)"]
+    return re.compile("|".join(parts)) if parts else None
 
 
 def archive(files: Mapping[str, str]) -> bytes:

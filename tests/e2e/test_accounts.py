@@ -140,12 +140,28 @@ def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     }
 
 
-@pytest.mark.story("list-users", "list-gpus", "drift")
+def measure_disks(cluster: Cluster) -> None:
+    """As the role node_metrics has it done every night where there is a monitor."""
+    settings = '{"homes": null, "docker": "/local/.docker", "scratch": ["/local"], "logins": true}'
+    cluster.admin("node1", "install -d -o minji /local/minji && head -c 5M /dev/zero > /local/minji/data")
+    cluster.admin("node1", "chown minji /local/minji/data; mkdir -p /run/gpuadmin-metrics")
+    cluster.admin("node1", f"echo '{settings}' > /var/lib/gpuadmin/disk-places.json")
+    cluster.admin("node1", "python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py disk-usage")
+
+
+@pytest.mark.story("list-users", "list-gpus", "disk", "drift")
 @pytest.mark.slow
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.add("minji")
     gpus = cluster.gpuadmin("list-gpus")["result"]["nodes"]["node1"]
     assert (gpus["answering"], gpus["broken"]) == (0, [])
+    measure_disks(cluster)
+    found = cluster.gpuadmin("disk", "minji", "--limit", "node1")["result"]["hosts"]["node1"]["people"]["minji"]
+    assert found["docker"]["inodes"] >= 1
+    assert found["scratch"]["bytes"] >= 5_000_000
+    assert [one["path"] for one in found["scratch"]["largest"]] == ["/local/minji"]
+    own = cluster.person("minji", "node1", "gpuadmin-me disk").stdout
+    assert "/local/minji" in own
     cluster.gpuadmin("drift")
     cluster.admin("node1", "rm /var/lib/gpuadmin/keys/minji")
     (row,) = cluster.gpuadmin("list-users")["result"]["users"]

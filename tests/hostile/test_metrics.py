@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import Scanner, nodes
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, identify
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
@@ -86,7 +90,8 @@ def slices() -> Iterator[dict[int, Path]]:
 @contextmanager
 def person(uid: int, cgroup: Path, trick: str, device: Path, neighbour: Path) -> Iterator[int]:
     # all that she needs is loaded before she is herself: this Python may be in a home that is closed to her
-    script = f"import ctypes, os, sys, threading, time\nopen({str(cgroup / 'cgroup.procs')!r}, 'w').write('0')\n"
+    script = "import ctypes, json, os, socket, sys, threading, time\n"
+    script += f"open({str(cgroup / 'cgroup.procs')!r}, 'w').write('0')\n"
     script += f"os.setgid({uid}); os.setuid({uid})\n"
     script += BEGIN + textwrap.dedent(trick)
     command = [sys.executable, "-c", script, str(device), str(neighbour), str(cgroup)]
@@ -155,3 +160,87 @@ def test_with_a_neighbours_rights_it_is_nobodys(slices: dict[int, Path], device:
         whose = identify(pid, owners)
         assert whose is not None
         assert whose.user == UNKNOWN
+
+
+#: She answers as a daemon, that the neighbour's container is hers, and that its first process is the neighbour's.
+DAEMON = """
+path, ident, pid = json.loads(device)
+channel = socket.socket(socket.AF_UNIX)
+channel.bind(path)
+channel.listen(9)
+print(os.getpid(), flush=True)
+while True:
+    client = channel.accept()[0]
+    question = client.recv(4096)
+    one = {"Id": ident, "Names": ["/of-alice"], "State": {"Pid": pid}}
+    body = json.dumps(one if ident.encode() in question else [one]).encode()
+    client.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\n" + body)
+    client.close()
+"""
+IDENT = "ab" * 32
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Iterator[Path]:
+    at = Path(f"/run/user/{MALLORY}")
+    at.mkdir(parents=True)
+    os.chown(at, MALLORY, MALLORY)
+    yield at / "docker.sock"
+    shutil.rmtree(at)
+
+
+def test_her_daemon_names_nothing_of_the_neighbours(
+    slices: dict[int, Path], device: Path, tmp_path: Path, socket: Path
+) -> None:
+    """Also when she stops it: who waits for an answer is the mapper, and for half a second."""
+    (tmp_path / "subuid").write_text("")
+    owners = Owners(str(tmp_path / "subuid"), NAMES.get, lambda name: None)
+    names = Names(alive=lambda uid: uid == MALLORY)
+    host = str(Path("/proc/self/ns/pid").readlink())
+    inner = {uid: at / f"docker-{IDENT}.scope" for uid, at in slices.items()}
+    for at in inner.values():
+        at.mkdir()
+    with ExitStack() as stack:
+        theirs = stack.enter_context(person(ALICE, inner[ALICE], TRICKS["nothing"], device, slices[ALICE]))
+        hers = stack.enter_context(person(MALLORY, inner[MALLORY], TRICKS["nothing"], device, slices[ALICE]))
+        claim = Path(json.dumps([str(socket), IDENT, theirs]))
+        daemon = stack.enter_context(person(MALLORY, slices[MALLORY], DAEMON, claim, slices[ALICE]))
+        both = [one for one in (identify(pid, owners) for pid in (hers, theirs)) if one is not None]
+        names.learn(both, host)
+        found = [(one.user, names.of(one, host)) for one in both]
+        assert found == [("mallory", "of-alice"), ("alice", IDENT[:12])], "what she says is of what is hers"
+        os.kill(daemon, signal.SIGSTOP)
+        again, began = Names(alive=lambda uid: uid == MALLORY), time.monotonic()
+        again.learn(both, host)
+        assert time.monotonic() - began < 5
+        assert again.silent == {MALLORY}
+        assert [(one.user, again.of(one, host)) for one in both] == [("mallory", IDENT[:12]), ("alice", IDENT[:12])]
+
+
+@pytest.mark.parametrize(("processes", "files"), [(12, 1), (1, 30)])
+def test_behind_many_of_her_own_she_is_named_and_the_neighbour_is_seen(
+    slices: dict[int, Path], device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, files: int
+) -> None:
+    """More processes, or files of one, than are looked at: what she hides is told by her name."""
+    monkeypatch.setattr(devices, "MOST_PROCESSES", 8)
+    monkeypatch.setattr(devices, "MOST_FILES", 20)
+    (tmp_path / "subuid").write_text("")
+    owners = Owners(str(tmp_path / "subuid"), NAMES.get, lambda name: None)
+    trick = f"[os.open('/dev/null', 0) for _ in range({files})]\nfor _ in range({processes}):\n"
+    trick += "    if not os.fork(): time.sleep(100); os._exit(0)\nos.open(device, os.O_RDONLY); done()"
+    with ExitStack() as stack:
+        stack.callback(_end_all, slices[MALLORY])
+        stack.enter_context(person(MALLORY, slices[MALLORY], trick, device, slices[ALICE]))
+        theirs = stack.enter_context(person(ALICE, slices[ALICE], TRICKS["nothing"], device, slices[ALICE]))
+        scanner, found = Scanner(owners), nodes(str(device.parent))
+        for _ in range(2):
+            scanner.step(found, 60)
+        assert MALLORY in scanner.incomplete
+        assert ALICE not in scanner.incomplete
+        assert theirs in scanner.held
+
+
+def _end_all(cgroup: Path) -> None:
+    for pid in (cgroup / "cgroup.procs").read_text().split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)

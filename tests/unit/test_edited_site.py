@@ -33,6 +33,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "status": (),
     "diagnose": ("minji",),
     "list-gpus": (),
+    "disk": ("minji",),
     "top": ("--once",),
     "free": (),
     "usage": (),

@@ -245,6 +245,7 @@ WRONG = {
     "too long": ([*TEXTS[:4], "x\n" * 41, "--until", str(TODAY)], "--en: has 41 lines"),
     "no end": (TEXTS[:5], "--until is missing"),
     "the past": ([*TEXTS[:6], "2020-01-01"], "--until 2020-01-01: is past"),
+    "begun and over": ([*TEXTS[:6], "2020-01-02", "--from", "2020-01-01"], "--until 2020-01-02: is past"),
     "before it begins": ([*TEXTS, "--from", str(TODAY + timedelta(days=1))], "is before --from "),
     "no node": ([*TEXTS, "--on", "storage1"], "no node is meant"),
     "no such host": ([*TEXTS, "--on", "nowhere"], "--on nowhere: names no host"),

@@ -59,3 +59,31 @@ def test_it_can_be_unpacked_and_says_nothing_of_who_packed_it() -> None:
         assert [one.name for one in entries] == [f"diagnosis/{name}" for name in files]
         assert {(one.uid, one.uname, one.mtime) for one in entries} == {(0, "", 0)}
     assert archive(files) == archive(files)
+
+
+NAMES_OF_TWO = ["kj", "an", "on", "mode"]
+
+
+def test_a_name_of_two_letters_is_hidden_and_no_word_of_the_text() -> None:
+    facts = {
+        "node": True, "home": {"path": "/home/an", "owner": "kj", "mode": "0700", "error": "kj on /home/on/x: mode"},
+    }  # fmt: skip
+    found = [
+        Finding("locked", "an's account is on hold in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",))
+    ]
+    files = contents("an", found, {"n1": facts}, NAMES_OF_TWO)
+    home = json.loads(files["hosts/n1.json"])["home"]
+    assert home == {
+        "path": "/home/PERSON", "owner": "SOMEBODY", "mode": "0700", "error": "SOMEBODY on /home/SOMEBODY/x: SOMEBODY",
+    }  # fmt: skip
+    cause = json.loads(files["findings.json"])[0]["cause"]
+    assert cause == "PERSON's account is on hold in users.yml; it is an account of SOMEBODY (uid 20001)"
+    assert files["README.txt"].startswith("A diagnosis by gpuadmin.\n\nLeft out")
+
+
+def test_the_archive_can_be_read_whatever_people_are_called() -> None:
+    facts = {"node": True, "memory": {"total": 5, "available": 3}}
+    people = ["memory", "node", "a", "total", "code", "n1", "true"]
+    files = contents("cause", FOUND[-1:], {"n1": facts}, people)
+    assert json.loads(files["hosts/n1.json"]) == facts
+    assert json.loads(files["findings.json"])[0]["code"] == "locked"

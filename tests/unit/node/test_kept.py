@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -146,9 +147,54 @@ def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path
         assert (old / "cli.py").resolve() == (place / kept._OURS / "cli.py").resolve()
         assert kept.linked(digest, str(state))
         if word == "a":
-            assert (state / "lib/.part-link/cli.py").read_text() == "old"
+            assert [path.read_text() for path in state.glob("lib/.part-before-*/cli.py")] == ["old"]
     assert not kept.linked(small("a")[0], str(state))
-    assert not (state / "lib/.part-link").exists()
+    assert not list(state.glob("lib/.part-*"))
+
+
+def test_the_old_directory_stays_while_something_runs_from_it(state: Path, keep: Callable[[str], Path]) -> None:
+    """It has no lock: a backup or a relay that began before the upgrade loads more of its code as it goes on."""
+    old = state / "lib/gpuadmin_node"
+    old.mkdir(parents=True)
+    (old / "cli.py").write_text("import time\nprint(flush=True)\ntime.sleep(60)")
+    where = str(state.parent / "run")
+    with subprocess.Popen([sys.executable, "-I", str(old / "cli.py"), "backup"], stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        for word in "ab":
+            keep(word)
+            kept.link(small(word)[0], str(state), where)
+        keep("c")
+        assert len(list(state.glob("lib/.part-before-*/cli.py"))) == 1
+        running.kill()
+    keep("d")
+    assert not list(state.glob("lib/.part-*"))
+
+
+def test_what_was_begun_since_runs_from_the_link(state: Path, keep: Callable[[str], Path]) -> None:
+    old = state / "lib/gpuadmin_node"
+    old.mkdir(parents=True)
+    (old / "cli.py").write_text("old")
+    keep("a")
+    kept.link(small("a")[0], str(state), str(state.parent / "run"))
+    time.sleep(kept._SLACK + 0.2)  # what begins now began after the directory was renamed, for whatever clock
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", f"{old}/cli.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        keep("b")
+        running.kill()
+    assert not list(state.glob("lib/.part-*"))
+
+
+def test_old_code_without_its_lock_stays_and_the_rest_goes(state: Path, keep: Callable[[str], Path]) -> None:
+    places = [keep(word) for word in ("lost", "old")]
+    (places[0] / kept.LOCK).unlink()
+    for age, place in enumerate(places):
+        os.utime(place, (1000 + age,) * 2)
+    for number, word in enumerate("abc"):
+        os.utime(keep(word), (2000 + number,) * 2)
+    assert [place.exists() for place in places] == [True, False]
 
 
 @pytest.mark.parametrize("check", [False, True])

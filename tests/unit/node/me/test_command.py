@@ -28,7 +28,10 @@ def test_what_is_asked(arguments: list[str], environment: dict[str, str], found:
     assert command.parse(arguments, environment) == found
 
 
-@pytest.mark.parametrize("arguments", [["check", "jiho"], ["--language"], ["--language", "fr"], ["--languageko"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "jiho"], ["disk", "jiho"], ["disk", "check"], ["--language"], ["--language", "fr"], ["--languageko"]],
+)
 def test_nobody_else_is_asked_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(arguments) == 2
     assert "usage: gpuadmin-me" in capsys.readouterr().err
@@ -44,7 +47,7 @@ def test_settings_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("verb", [[], ["check"]])
+@pytest.mark.parametrize("verb", [[], ["check"], ["disk"]])
 def test_as_somebody_without_privileges(verb: list[str], tmp_path: Path) -> None:
     """All of it runs as nobody, on this machine: what cannot be known is said, and nothing is a traceback."""
     settings = tmp_path / "me.json"
@@ -68,7 +71,11 @@ def test_as_somebody_without_privileges(verb: list[str], tmp_path: Path) -> None
         cwd="/", env={"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}, check=False,
     )  # fmt: skip
     assert done.stderr == ""
-    if verb:
+    if verb == ["disk"]:
+        assert done.returncode == 0
+        assert f"  {tmp_path}/nobody: " in done.stdout
+        assert ", 2 files\n" in done.stdout
+    elif verb:
         assert done.returncode in (0, 1)
         # pytest's directory is no file server's
         assert "because: the homes are not mounted on this node" in done.stdout

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.docker import _body
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import (
     AGAIN,
@@ -155,3 +157,19 @@ def test_whatever_a_daemon_answers_names_are_plain(answer: object) -> None:
         assert name.isprintable()
         assert not set(name) & set(' "\\{}\n')
     assert pid_of(answer) >= 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.binary(max_size=300)
+    | st.lists(
+        st.sampled_from(
+            [b"HTTP/1.0 200 OK\r\n", b"Transfer-Encoding: chunked\r\n", b"\r\n\r\n", b"5\r\n", b"-1\r\n", b"f" * 5000,
+             b"[" * 3000, b"{}", b"[]", b"\r\n", b"1" * 5000, b"\xff"]
+        ),
+        max_size=12,
+    ).map(b"".join)
+)  # fmt: skip
+def test_whatever_bytes_a_daemon_answers_it_is_an_answer_or_none(answer: bytes) -> None:
+    with suppress(NodeError):
+        names_of(_body(answer))

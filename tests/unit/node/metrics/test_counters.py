@@ -94,6 +94,16 @@ def test_errors_of_the_log_are_counted_once(tmp_path: Path) -> None:
     assert xids(other)["0000:41:00.0", "48"] == 3
 
 
+def test_more_kinds_of_errors_than_there_are_become_no_more_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "MOST_XIDS", 2)
+    found = counters(tmp_path)
+    for number, xid in enumerate((79, 48, 31, 79, 13, 48)):
+        found._count(XID.format(number, 10, xid))
+    assert xids(found) == {("0000:41:00.0", "79"): 2, ("0000:41:00.0", "48"): 2}, "those that are known go on"
+
+
 def test_the_log_is_read_on_from_where_it_was(tmp_path: Path) -> None:
     at = tmp_path / "kmsg"
     at.write_text(XID.format(1, 10, 48))

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Scanner, by_name, nodes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.node.metrics.host import Host, user_cgroup
 
@@ -173,6 +175,33 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
     assert scanner.incomplete == {1001, 1003}
 
 
+def test_a_name_counts_only_where_the_kernel_says_no_inode(tmp_path: Path) -> None:
+    """Somebody's own file, in a namespace in which it is called /dev/nvidia0, is no GPU."""
+    host = Host(tmp_path)
+    host.process(7, 1001, files={3: ("/dev/nvidia0", 77, 30)}, mounts=MOUNTS)
+    host.process(8, 1001, files={3: ("/dev/nvidia0", 0, 30)}, mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(2):
+        scanner.step(DEVICES, 10)
+    assert scanner.held == {8: {("gpu", 0)}}
+
+
+@pytest.mark.root
+def test_who_has_very_many_files_in_all_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of 512 processes with 4096 each would take minutes of a round, in which nobody else is looked at."""
+    monkeypatch.setattr(package, "MOST_OF_ONE", 12)
+    host = Host(tmp_path)
+    for pid in range(10, 20):
+        host.process(pid, 1001, files=dict.fromkeys(range(5), ("/x", 1, 30)))
+    host.process(30, 1002, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(2):
+        scanner.step(DEVICES, 10)
+    assert scanner.incomplete == {1001}
+    assert scanner.held == {30: {("gpu", 0)}}
+    assert scanner._files == {}, "the next round begins with nothing"
+
+
 @pytest.mark.root
 def test_people_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path)
@@ -193,6 +222,27 @@ def test_people_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     scanner.step(DEVICES, 5)
     assert 99 in looked[:2]
     assert len(looked) < 10, "what is left is looked at in the next step"
+
+
+INFO = st.binary(max_size=60) | st.lists(
+    st.sampled_from([b"mnt_id:\t", b"ino:\t", b"5", b"30", b"-", b"9" * 5000, b"\n", b"\xff", b":", b"\0"]), max_size=10
+).map(b"".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(INFO, INFO, st.text(st.characters(blacklist_characters="\0/", blacklist_categories=("Cs",)), max_size=20))
+def test_nothing_of_a_process_ends_a_round(
+    tmp_path_factory: pytest.TempPathFactory, info: bytes, mounts: bytes, name: str
+) -> None:
+    host = Host(tmp_path_factory.mktemp("fuzz"))
+    host.process(7, 1001, files={3: (f"/{name}", 5, 30)})
+    (host.proc / "7/fdinfo/3").write_bytes(info)
+    (host.proc / "7/mountinfo").write_bytes(mounts)
+    host.process(8, 1002, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(2):
+        scanner.step(DEVICES, 10)
+    assert scanner.held[8] == {("gpu", 0)}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ class Cluster:
         known = {name: uid for uid, name in NAMES.items()}
         owners = Owners(str(self.at / "subuid"), NAMES.get, lambda name: (known[name],) * 2 if name in known else None)
         names = Names(lambda path, uid, question, seconds: self.answers[uid], lambda uid: uid in self.answers)
-        return Mapper(self.places, owners, names, lambda: seconds_since_boot() + self.clock)
+        found = Mapper(self.places, owners, names, lambda: seconds_since_boot() + self.clock)
+        found._scanner.step(package.nodes(str(self.at / "dev")), 60)
+        found._scanner.step(package.nodes(str(self.at / "dev")), 60)
+        return found
 
     def describe(self, *on: list[int], utilization: int = 50) -> None:
         """Processes of the first GPU and of the second, as the driver lists them; the second one is not divided."""
@@ -255,3 +258,53 @@ def test_prometheus_has_no_complaint(cluster: Cluster) -> None:
     text = (cluster.at / "mapper" / TEXT).read_text()
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_until_all_were_looked_through_nobody_knows_what_is_free(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that is held and not computed on shows as free otherwise, for as long as the first round takes."""
+    monkeypatch.setattr(package, "FIRST_SECONDS", 0.0)
+    cluster.mapper._scanner = package.Scanner(cluster.mapper._owners)
+    with cluster.process(20001, "nvidia0", "nvidia-uvm") as one:
+        for _ in range(2):
+            found = cluster.look([one])
+            assert found['gpuadmin_collector_success{source="processes"}'] == 0
+            assert found['gpuadmin_collector_success{source="people"}'] == 1
+            assert allocated(found) == set(), "not even what is known: the rest would look free"
+        monkeypatch.setattr(package, "FIRST_SECONDS", 60.0)
+        for expected in (0, 1):
+            found = cluster.look([one])
+            assert found['gpuadmin_collector_success{source="processes"}'] == expected
+        assert allocated(found) == {(FIRST, "alice")}
+
+
+def test_ranges_that_cannot_be_read_end_nothing_else(cluster: Cluster) -> None:
+    with cluster.process(165536) as one:
+        (cluster.at / "subuid").unlink()
+        (cluster.at / "subuid").mkdir()
+        for _ in range(2):
+            found = cluster.look([one])
+            assert found['gpuadmin_collector_success{source="processes"}'] == 0, "bob's would be nobody's"
+            assert found['gpuadmin_collector_success{source="people"}'] == 1
+        (cluster.at / "subuid").rmdir()
+        (cluster.at / "subuid").write_text(SUBUID)
+        assert allocated(cluster.look([one])) == {(FIRST, "bob")}
+
+
+def test_more_processes_than_are_looked_at_are_nobodys(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "MOST_PROCESSES", 1)
+    with ExitStack() as stack:
+        pids = sorted(stack.enter_context(cluster.process(20001)) for _ in range(3))
+        found = cluster.look(pids)
+    assert found[f'gpuadmin_gpu_processes{{uuid="{FIRST}",user="alice",container=""}}'] == 1
+    assert found[f'gpuadmin_gpu_processes{{uuid="{FIRST}",user="{UNKNOWN}",container=""}}'] == 2, "and they are seen"
+
+
+def test_places_of_parts_that_nobody_has_are_not_kept_for_ever(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "MOST_DEVICES", 3)
+    for number in range(20):
+        cluster.mapper._cap(package.Device("MIG-1", 0, number, 0, None, None))
+    assert len(cluster.mapper._caps) <= 4

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import cgroup_path, slice_owner
+from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import system_lookup
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import owners
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import (
+    Owners,
     container_of,
     identify,
 )
@@ -15,8 +17,12 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.node.metrics.host import Host, user_cgroup
+from tests.unit.node.metrics.host import NAMES, Host, user_cgroup
 
+SUBUID_WORDS = [
+    b"root", b"alice", b":", b":", b"\n", b"100000", b"65536", b"1001", b"\0", b"\xff", b"\r", b"#", b"9" * 5000,
+    "\u0661\u0662".encode(), b"-1", b" ", b"4294967295",
+]  # fmt: skip
 ID = "ab" * 32
 
 
@@ -94,6 +100,32 @@ def test_a_damaged_subuid_gives_nobody_anything(tmp_path: Path) -> None:
 def test_a_range_that_newuidmap_does_not_read_is_nobodys(tmp_path: Path) -> None:
     host = Host(tmp_path, "alice:300000:65536\r\n")
     assert host.owners().of(300001) == {-1}
+
+
+def test_ranges_that_cannot_be_looked_at_are_not_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = host.owners()
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:  # pytest itself needs it
+        patched.setattr(owners.os, "stat", refused)
+        with pytest.raises(PermissionError):
+            known.refresh()
+    assert known.of(100001) == {1001}, "what was known stays known"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300) | st.lists(st.sampled_from(SUBUID_WORDS), max_size=12).map(b"".join))
+def test_nothing_in_subuid_ends_the_mapper_or_moves_a_uid_of_an_account(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes
+) -> None:
+    at = tmp_path_factory.mktemp("fuzz") / "subuid"
+    at.write_bytes(text)
+    found = Owners(str(at), NAMES.get, system_lookup)
+    found.refresh()
+    assert 1001 in found.of(1001), "more people than one: nobody's, and never another's alone"
+    assert found.attribute([1001], 1001) == 1001
 
 
 def test_ranges_are_read_again_when_they_change(host: Host) -> None:

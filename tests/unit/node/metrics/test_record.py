@@ -37,6 +37,20 @@ def test_what_is_no_record(tmp_path: Path, changes: dict[str, Any]) -> None:
         record.read(str(at))
 
 
+def test_more_than_a_node_has_is_refused() -> None:
+    """Each becomes series, and work for root."""
+    many = [{**DEVICE, "uuid": f"GPU-{number}"} for number in range(record.MOST_DEVICES + 1)]
+    assert len(record.parse({"seconds": 1, "devices": many[1:]}).devices) == record.MOST_DEVICES
+    with pytest.raises(ValueError, match="devices"):
+        record.parse({"seconds": 1, "devices": many})
+    full = [{**DEVICE, "processes": [[pid + 1, 1] for pid in range(record._MOST_OF_ONE)]}]
+    assert len(record.parse({"seconds": 1, "devices": full * 4}).devices) == 4
+    with pytest.raises(ValueError, match="processes"):
+        record.parse({"seconds": 1, "devices": full * 5})
+    with pytest.raises(ValueError, match="processes"):
+        record.parse({"seconds": 1, "devices": [{**DEVICE, "processes": [[pid, 1] for pid in range(1, 2050)]}]})
+
+
 @pytest.mark.parametrize(
     "data",
     [

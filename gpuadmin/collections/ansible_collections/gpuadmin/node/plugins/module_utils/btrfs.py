@@ -24,6 +24,7 @@ _GET_SUBVOL_ROOTREF = 0xD000943D
 _INO_LOOKUP_USER = 0xD000943E
 _SUBVOL_SETFLAGS = 0x4008941A
 _SUBVOL_CREATE = 0x5000940E
+_FS_INFO, _FS_GENERATION = 0x8400941F, 2
 _GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602
 _IMMUTABLE_OR_APPEND = 0x10 | 0x20
 _INFO = struct.Struct("=Q256sQQQQ16s16s16s")
@@ -60,6 +61,37 @@ def subvolume_of(handle: int) -> Subvolume | None:
         raise
     tree, _name, _parent, _directory, _generation, flags, own, parent, received = _INFO.unpack_from(buffer)
     return Subvolume(tree, bool(flags & _READ_ONLY), _uuid(own), _uuid(parent), _uuid(received))
+
+
+def generation_of(handle: int) -> int | None:
+    """The generation in which the subvolume of an open directory last changed, as far as it is on disk.
+
+    None where that is no btrfs.
+    """
+    buffer = array.array("B", bytes(504))
+    try:
+        fcntl.ioctl(handle, _GET_SUBVOL_INFO, buffer, True)
+    except OSError as error:
+        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
+            return None
+        raise
+    return int(_INFO.unpack_from(buffer)[4])
+
+
+def newest_generation(handle: int) -> int | None:
+    """The generation of a file system's newest transaction: what changes from now on is of this one, or a later one.
+
+    None where that is no btrfs, or its kernel (before 5.10) does not say.
+    """
+    buffer = array.array("B", struct.pack("=48xQ", _FS_GENERATION) + bytes(1024 - 56))
+    try:
+        fcntl.ioctl(handle, _FS_INFO, buffer, True)
+    except OSError as error:
+        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
+            return None
+        raise
+    flags, generation = struct.unpack_from("=48xQQ", buffer)
+    return int(generation) if flags & _FS_GENERATION else None
 
 
 def open_directory(path: str | bytes, at: int | None = None) -> int:

@@ -14,8 +14,10 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py announcements | gpu-devices | gpu-driver | metrics-sample [GPUS] | metrics-map\n"
-    "       cli.py me [check] [--language ko|en]\n"
+    "       cli.py announcements | gpu-devices | gpu-driver | metrics-sample [GPUS] | metrics-map | disk-usage
+"
+    "       cli.py me [check | disk] [--language ko|en]
+"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -73,6 +75,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .metrics import mapper
 
             return mapper.main()
+        if command == "disk-usage" and not rest:
+            from .disk import command as disk
+
+            return disk.main()
         if command == "gpu-devices" and not rest:
             from .gpus import devices
 

@@ -1,7 +1,7 @@
-"""The same job on many things (homes, parts of a look), each in a process of its own: whatever becomes of one, the
-others go on.
+"""The same job on many things, each in a process of its own: whatever becomes of one, the others go on.
 
-A process that takes too long, too much memory, or dies, is that one's problem.
+The things are homes, or the parts of a look. A process that takes too long, too much memory, or dies, is that one's
+problem.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The program itself: `gpuadmin-me`, `gpuadmin-me check`. It runs as whoever calls it."""
+"""The program itself: `gpuadmin-me`, `gpuadmin-me check`, `gpuadmin-me disk`. It runs as whoever calls it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from typing import Any
 
 from ..diagnosis.subject import Subject, read_small
 from ..errors import NodeError
-from . import check, overview, texts
+from . import check, disk, overview, texts
 
 SETTINGS = "/etc/gpuadmin/me.json"
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
-USAGE = """usage: gpuadmin-me [check] [--language ko|en]
+USAGE = """usage: gpuadmin-me [check | disk] [--language ko|en]
 
 gpuadmin-me          your nodes, home, Docker, account and GPUs
-gpuadmin-me check    what does not work for you on this node, and what to do"""
+gpuadmin-me check    what does not work for you on this node, and what to do
+gpuadmin-me disk     what your files take, and the largest of your directories"""
 
 
 def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
     """Exit 0; 1 where a check found something that keeps its person from working; 2 for what cannot be asked."""
+    disks = [*arguments[:1]] == ["disk"]
     try:
-        checks, language = parse(arguments, os.environ)
+        checks, language = parse(arguments[1:] if disks else arguments, os.environ)
+        if disks and checks:
+            raise NodeError("check or disk: one at a time")
     except NodeError as error:
         print(f"{error}\n{USAGE}", file=sys.stderr)
         return 2
@@ -38,6 +42,9 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
     known = load(settings)
     subject = whose(known)
     host = socket.gethostname()
+    if disks:
+        print("\n".join(disk.lines(subject, disk.disk(subject), host, language)))
+        return 0
     if checks:
         found = check.causes(subject)
         print("\n".join(check.lines(found, host, language)))

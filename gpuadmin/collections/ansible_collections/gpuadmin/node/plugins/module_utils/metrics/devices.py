@@ -23,6 +23,7 @@ UVM: Key = ("uvm", 0)
 _GPU, _CAP = re.compile(r"nvidia(\d{1,3})"), re.compile(r"nvidia-cap(\d{1,6})")
 MOST_FILES = 4096  # open files of one process
 MOST_PROCESSES = 512  # of one person, in one round
+MOST_OF_ONE = 1 << 16  # open files of one person, in one round: about a second
 _MOST = 1 << 20  # bytes of a list of mounts
 
 
@@ -87,8 +88,14 @@ class Scanner:
         self._whose: dict[int, int] = {}
         self._queue: Iterator[int] = iter(())
         self._short: set[int] = set()
+        self._files: dict[int, int] = {}  # by person, in this round
         self.incomplete: frozenset[int] = frozenset()
         self.rounds = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all processes have been looked through at least once."""
+        return self.rounds > 1
 
     @property
     def held(self) -> dict[int, frozenset[Key]]:
@@ -104,7 +111,7 @@ class Scanner:
         while self._clock() < end:
             upcoming = next(self._queue, None)
             if upcoming is None:
-                self.incomplete, self._short = frozenset(self._short), set()
+                self.incomplete, self._short, self._files = frozenset(self._short), set(), {}
                 self._queue = iter(self._round())
                 self.rounds += 1
                 return
@@ -140,9 +147,11 @@ class Scanner:
             whose = self._owner(pid)
             with os.scandir(f"{self._proc}/{pid}/fd") as files:
                 for number, entry in enumerate(files):
-                    if number == MOST_FILES:
+                    seen = self._files.get(whose, 0)
+                    if number == MOST_FILES or seen == MOST_OF_ONE:
                         self._short.add(whose)
                         break
+                    self._files[whose] = seen + 1
                     file = self._file(pid, entry.name)
                     if file is None:
                         continue

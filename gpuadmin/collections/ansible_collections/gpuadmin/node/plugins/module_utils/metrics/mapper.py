@@ -27,6 +27,7 @@ from .running import MAPPER, PERIOD, RECORD, SAMPLER, remove, repeat, seconds_si
 
 TEXT = "people.prom"
 SCAN_SECONDS = 0.02  # of one pass that processes are looked through
+FIRST_SECONDS = 1.0  # of one pass, until all have been looked through once: nobody knows until then what is free
 SAVED_AFTER = 60.0
 LATE = 3 * PERIOD  # a record older than this says nothing any more, and time beyond it is nobody's
 MOST_PROCESSES = 8192
@@ -74,7 +75,6 @@ class Mapper:
     def map(self) -> None:
         """One pass: the file is written again."""
         self._samples = Samples()
-        self._owners.refresh()
         self._source("processes", self._holders)
         self._source("people", lambda: slices.put(self._samples, self._owners.name, self._places.cgroups))
         self._source("xids", lambda: self._counters.read_log(self._places.log))
@@ -99,14 +99,17 @@ class Mapper:
         self._samples.put("gpuadmin_collector_duration_seconds", round(time.monotonic() - began, 6), source=name)
 
     def _holders(self) -> None:
+        available = nodes(self._places.dev)
+        self._owners.refresh()
+        self._scanner.step(available, SCAN_SECONDS if self._scanner.whole else FIRST_SECONDS)
+        if not self._scanner.whole:
+            raise NodeError("what is held is not known before all processes were looked through once")
         now, record = self._now(), read_record(self._places.record)
         if record is not None and not 0 <= now - record.seconds <= LATE:
             record = None
         if record is not None:
             self._known = record.devices
         devices = record.devices if record is not None else tuple(_unasked(one) for one in self._known)
-        available = nodes(self._places.dev)
-        self._scanner.step(available, SCAN_SECONDS)
         held = self._scanner.held
         processes = self._identified(pids_of(devices, held))
         host = os.readlink(f"{self._places.proc}/self/ns/pid")

@@ -7,6 +7,7 @@ process is nobody's: UNKNOWN, which is seen, and never somebody else.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -24,6 +25,8 @@ from .table import UNKNOWN
 _CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")
 _NOBODY = -1  # a uid that is neither an account's nor in any range
 _MOST = 65536  # bytes of a file in /proc
+_LARGEST = 16 << 20  # characters of /etc/subuid
+_UID = re.compile(r"[0-9]{1,10}")
 _AGAIN = 300.0  # seconds after which names are asked for again
 
 
@@ -55,25 +58,40 @@ class Owners:
         self._names: dict[int, str | None] = {}
 
     def refresh(self) -> None:
-        """Read the ranges again where the file has changed, and forget names after a while."""
+        """Read the ranges again where the file has changed, and forget names after a while.
+
+        Raises OSError where the file is there and cannot be read: whose a subuid is, is not known then.
+        """
         try:
             facts = os.stat(self._subuid)
             state: object = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
-        except OSError:
+        except FileNotFoundError:
             state = None
         if state == self._read[1] and self._clock() - self._read[0] < _AGAIN:
             return
-        self._read, self._names, self._ranges = (self._clock(), state), {}, []
-        if state is None:
-            return
-        with open(self._subuid, "rb") as stream:
-            text = decode(stream.read())
+        ranges = [] if state is None else self._ranges_of(self._subuid)
+        self._read, self._names, self._ranges = (self._clock(), state), {}, ranges
+
+    def _ranges_of(self, path: str) -> list[tuple[int, int, int]]:
+        with open(path, "rb") as stream:
+            text = decode(stream.read(_LARGEST + 1))
+        if len(text) > _LARGEST:
+            raise OSError(errno.EFBIG, f"more than {_LARGEST >> 20} MiB", path)
+        ranges = []
         for one in parse_ranges(text):
             if one.problem:
                 continue
-            found = self._lookup(one.owner)
-            owner = int(one.owner) if one.owner.isdecimal() else found[0] if found else _NOBODY
-            self._ranges.append((one.start, one.end, owner))
+            ranges.append((one.start, one.end, self._owner_of(one.owner)))
+        return ranges
+
+    def _owner_of(self, word: str) -> int:
+        if _UID.fullmatch(word):
+            return int(word)
+        try:
+            found = self._lookup(word)
+        except ValueError:  # what can be no name: a NUL, letters that no encoding has
+            return _NOBODY
+        return found[0] if found else _NOBODY
 
     def name(self, uid: int) -> str | None:
         if uid not in self._names:

@@ -27,7 +27,16 @@ SOURCES = {
     "processes": "mapper: which processes hold GPUs, and whose they are",
     "people": "mapper: what the kernel counts of each person (cgroup v2)",
     "xids": "mapper: the kernel's log",
+    "disk": "gpuadmin-disk-usage, once a day: the directories of homes, of Docker's data and of scratch",
     "counters": "mapper: the file in which counters survive a restart",
+}
+
+
+#: Values of the label `place`.
+PLACES = {
+    "homes": "storage host: the homes; each is its owner's, whoever made a file in it",
+    "docker": "node: Docker's data; each directory is its owner's",
+    "scratch": "node: `reset.scratch` where it is on a disk; each file is its owner's",
 }
 
 
@@ -197,6 +206,23 @@ METRICS = (
     Metric(
         "gpuadmin_user_io_written_bytes_total", COUNTER, ("user",),
         "Bytes written to this node's disks.",
+    ),
+    # disks, once a day
+    Metric(
+        "gpuadmin_user_disk_bytes", GAUGE, ("user", "place"),
+        "What somebody's files take on this host's disks. What shares blocks (reflinks, snapshots) counts for each.",
+    ),
+    Metric(
+        "gpuadmin_user_disk_inodes", GAUGE, ("user", "place"),
+        "Files and directories of that.",
+    ),
+    Metric(
+        "gpuadmin_user_disk_timestamp_seconds", GAUGE, ("user", "place"),
+        "When that was so: of several directories, of the one that was measured longest ago.",
+    ),
+    Metric(
+        "gpuadmin_user_disk_partial", GAUGE, ("user", "place"),
+        "1 where it is more than was counted, because a directory holds too much or was moved about meanwhile.",
     ),
     # the collector itself
     Metric(

@@ -1,0 +1,182 @@
+"""One round through all places, what has waited longest first: one directory at a time, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ..btrfs import generation_of, newest_generation, open_directory
+from ..budget import Budget
+from ..each import Failed, each
+from ..errors import NodeError
+from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from .changes import changed
+from .records import Found, Place, Record, Records
+from .tree import ALL, Tree, measure
+
+SECONDS = 7200.0  # for one directory
+ENTRIES = 20_000_000  # in one
+FRESH = 12 * 3600.0  # seconds
+MOST = 20_000  # directories of a place
+MEMORY = ("tmpfs", "ramfs")  # what is there is on no disk
+
+
+@dataclass(frozen=True)
+class Task:
+    """A directory to measure, by its name in a place; empty for the place itself."""
+
+    place: Place
+    name: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """``problem``: why a directory was measured in part or not at all, or empty. ``place_failed``: a whole place."""
+
+    path: str
+    problem: str = ""
+    place_failed: bool = False
+
+
+def directories(place: Place) -> list[str]:
+    """The directories of a place; of one that is divided by owner, the place itself. Raises NodeError, OSError.
+
+    Where a node has no such place yet, there is nothing in it; where homes are not there, something is wrong.
+    """
+    if place.name != "homes" and not os.path.lexists(place.path):
+        return []
+    mount = nearest(os.path.realpath(place.path), parse_mountinfo(read_mountinfo()))
+    if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
+        raise NodeError(f"{place.path} is on no disk of this host")
+    if mount.fstype in MEMORY:
+        return []
+    if place.by_owner:
+        return [""]
+    with os.scandir(place.path) as entries:
+        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+    if len(names) > MOST:
+        raise NodeError(f"{place.path} has more than {MOST} directories")
+    return names
+
+
+def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
+    """Whose records still hold, because btrfs says that nothing below has changed."""
+    top = open_directory(place.path)
+    try:
+        if generation_of(top) is None or place.by_owner:
+            return set()
+        facts = {}
+        for name in names:
+            try:
+                facts[name] = os.stat(name, dir_fd=top, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+        # of what is a subvolume of its own, its own generation says it
+        same = os.fstat(top).st_dev
+        old = {name: records[place.path, name] for name in facts if (place.path, name) in records}
+        old = {
+            name: one for name, one in old.items()
+            if one.generation and one.inode == facts[name].st_ino and not one.problem
+        }  # fmt: skip
+        inner = {name: one for name, one in old.items() if facts[name].st_dev == same}
+        newest = changed(top, min(one.generation for one in inner.values())) if inner else {}
+        found = set()
+        for name, one in old.items():
+            if name in inner:
+                last = None if newest is None else newest.get(os.fsencode(name), 0)
+            else:
+                last = _generation(name, top)
+            # what changed in that very generation may have changed after it was looked at
+            if last is not None and last < one.generation:
+                found.add(name)
+        return found
+    finally:
+        os.close(top)
+
+
+def _generation(name: str, at: int) -> int | None:
+    try:
+        handle = open_directory(name, at)
+    except OSError:
+        return None
+    try:
+        return generation_of(handle)
+    finally:
+        os.close(handle)
+
+
+def measured(task: Task, leave_out: Callable[[bytes], bool], seconds: float = SECONDS) -> Record:
+    """Measure one directory. Raises NodeError or OSError where it cannot be looked at at all."""
+    began = time.time()
+    path = os.path.join(task.place.path, task.name)
+    top = open_directory(path)
+    try:
+        facts = os.fstat(top)
+        generation = newest_generation(top) or 0
+        budget = Budget(seconds, ENTRIES, setting=False)
+        tree = measure(top, budget, by_owner=task.place.by_owner, leave_out=leave_out)
+    finally:
+        os.close(top)
+    return _record(tree, facts, began, 0 if tree.volumes else generation)
+
+
+def _record(tree: Tree, facts: os.stat_result, began: float, generation: int) -> Record:
+    people = {
+        str(facts.st_uid if uid == ALL else uid): Found(used.size.bytes, used.size.inodes, used.largest)
+        for uid, used in tree.people.items()
+    }
+    return Record(people, began, began, facts.st_ino, generation, tree.problem)
+
+
+def round_of(
+    places: Sequence[Place], records: Records, seconds: float = SECONDS, now: Callable[[], float] = time.time
+) -> Iterator[Done]:
+    """Bring ``records`` up to date; yield each directory when it is done, and each place that cannot be looked at.
+
+    What is unchanged comes first, then what has waited longest; what was looked at in the last FRESH seconds is left as
+    it is, so that a round that was cut off goes on. Nobody's directory keeps another from being measured.
+    """
+    others = [one.path for one in places]
+    waiting: list[Task] = []
+    for place in places:
+        try:
+            names = directories(place)
+            same = unchanged(place, names, records)
+        except (NodeError, OSError) as error:
+            yield Done(place.path, str(error), place_failed=True)
+            continue
+        for gone in [key for key in records if key[0] == place.path and key[1] not in names]:
+            del records[gone]
+        for name in names:
+            if name in same:
+                records[place.path, name] = replace(records[place.path, name], when=now(), began=now())
+            elif _key(Task(place, name)) not in records or now() - records[place.path, name].began >= FRESH:
+                waiting.append(Task(place, name))
+    for key in [key for key in records if key[0] not in {place.path for place in places}]:
+        del records[key]
+    waiting.sort(key=lambda task: records[_key(task)].began if _key(task) in records else 0.0)
+
+    def look(task: Task) -> Record:
+        return measured(task, partial(_is_other, os.path.join(task.place.path, task.name), others), seconds)
+
+    for task, found in each(look, waiting, 1, seconds, grace=60.0):
+        path = os.path.join(task.place.path, task.name)
+        if isinstance(found, Failed):
+            if _key(task) in records:
+                records[_key(task)] = replace(records[_key(task)], began=now())
+            yield Done(path, found.why)
+        else:
+            records[_key(task)] = found
+            yield Done(path, found.problem)
+
+
+def _key(task: Task) -> tuple[str, str]:
+    return task.place.path, task.name
+
+
+def _is_other(path: str, others: Sequence[str], below: bytes) -> bool:
+    """Whether what is below a place is a place of its own (Docker's data in /local)."""
+    return os.path.join(path, os.fsdecode(below)) in others

@@ -1,0 +1,179 @@
+"""A round: what is unchanged is not walked again, what was cut off goes on, nobody's directory is another's matter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import measuring as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories, measured, round_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from tests.unit.node.storage import Storage, mounted
+
+DAY = 86400.0
+
+
+def ended(places: list[Place], records: Records, now: float = 0.0) -> dict[str, str]:
+    return {Path(done.path).name: done.problem for done in round_of(places, records, 60, lambda: now)}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Place:
+    for name in ("minji", "jiho"):
+        (tmp_path / "homes" / name).mkdir(parents=True)
+        (tmp_path / "homes" / name / "f").write_bytes(b"x" * 100_000)
+    (tmp_path / "homes/link").symlink_to("minji")
+    (tmp_path / "homes/file").write_bytes(b"x")
+    return Place("homes", str(tmp_path / "homes"))
+
+
+def test_each_directory_by_itself(plain: Place) -> None:
+    records: Records = {}
+    assert ended([plain], records) == {"jiho": "", "minji": ""}
+    (found,) = records[plain.path, "minji"].people.values()
+    assert found.bytes >= 100_000
+    assert found.inodes == 2
+    assert list(records[plain.path, "minji"].people) == [str(os.getuid())]
+
+
+def test_what_was_measured_is_left_for_half_a_day_and_what_is_gone_goes(plain: Place) -> None:
+    records: Records = {}
+    ended([plain], records)
+    now = records[plain.path, "minji"].began
+    del records[plain.path, "jiho"]
+    assert ended([plain], records, now + 3600) == {"jiho": ""}, "a round that was cut off goes on"
+    (Path(plain.path) / "jiho/f").unlink()
+    (Path(plain.path) / "jiho").rmdir()
+    assert ended([plain], records, now + DAY) == {"minji": ""}
+    assert set(records) == {(plain.path, "minji")}
+    assert ended([Place("scratch", plain.path, by_owner=True)], records, now + DAY) == {"homes": ""}
+    assert set(records) == {(plain.path, "")}
+
+
+def test_who_has_waited_longest_comes_first(plain: Place) -> None:
+    records: Records = {}
+    ended([plain], records)
+    old = package.replace(records[plain.path, "minji"], began=1.0)
+    records[plain.path, "minji"] = old
+    assert [*ended([plain], records, 10 * DAY + old.when)] == ["minji", "jiho"]
+
+
+def test_a_directory_that_takes_too_long_or_too_much_is_its_owners_matter(
+    plain: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = package.measure
+
+    def slow(*given: Any, **others: Any) -> Any:
+        if os.fstat(given[0]).st_ino == os.lstat(f"{plain.path}/jiho").st_ino:
+            raise MemoryError
+        return real(*given, **others)
+
+    records: Records = {}
+    monkeypatch.setattr(package, "measure", slow)
+    found = ended([plain], records)
+    assert "memory" in found["jiho"]
+    assert found["minji"] == ""
+    assert set(records) == {(plain.path, "minji")}
+
+
+def test_a_place_that_cannot_be_looked_at_ends_nothing_else(plain: Place) -> None:
+    found = [*round_of([Place("docker", "/nowhere/at/all"), plain], {}, 60)]
+    assert [done.place_failed for done in found] == [True, False, False]
+
+
+def test_what_is_on_no_disk_of_this_host_is_not_asked(plain: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "read_mountinfo", lambda: "30 1 0:5 / / rw - nfs4 server:/x rw\n")
+    with pytest.raises(NodeError, match="no disk"):
+        directories(plain)
+    monkeypatch.setattr(package, "read_mountinfo", lambda: "30 1 0:5 / / rw - tmpfs x rw\n")
+    assert directories(plain) == [], "memory is no disk"
+
+
+def test_another_place_below_is_not_counted_twice(tmp_path: Path) -> None:
+    (tmp_path / "local/.docker/minji").mkdir(parents=True)
+    (tmp_path / "local/.docker/minji/layer").write_bytes(b"x" * 1_000_000)
+    places = [Place("scratch", str(tmp_path / "local"), True), Place("docker", str(tmp_path / "local/.docker"))]
+    records: Records = {}
+    assert set(ended(places, records).values()) == {""}
+    (scratch,), (docker,) = (records[key].people.values() for key in ((places[0].path, ""), (places[1].path, "minji")))
+    assert scratch.bytes < 100_000
+    assert docker.bytes >= 1_000_000
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with mounted(tmp_path / "disk", tmp_path / "point", 512) as point:
+        found = Storage(point)
+        for number, name in enumerate(("minji", "jiho", "sora")):
+            found.home(name, 20001 + number, {"data": b"x" * 100_000})
+        subprocess.run(["btrfs", "subvolume", "create", found.root / "hana"], check=True, capture_output=True)
+        (found.root / "hana/f").write_bytes(b"x" * 50_000)
+        yield found
+
+
+def settle(storage: Storage) -> None:
+    subprocess.run(["btrfs", "filesystem", "sync", storage.point], check=True, capture_output=True)
+
+
+@pytest.mark.btrfs
+def test_what_has_not_changed_is_not_walked_again(storage: Storage) -> None:
+    place, records = Place("homes", str(storage.root)), Records()
+    settle(storage)
+    (storage.point / "other").write_bytes(b"")  # so that a generation begins after all of this
+    assert len(ended([place], records)) == 4
+    when = {name: records[place.path, name].when for name in ("minji", "hana")}
+    first = max(when.values()) + DAY
+    (storage.root / "jiho/data").write_bytes(b"y" * 300_000)
+    (storage.root / "hana/f").write_bytes(b"y" * 300_000)
+    settle(storage)
+    (storage.point / "other").write_bytes(b"again")
+    again = ended([place], records, first)
+    assert set(again) == {"jiho", "hana"}
+    sizes = {name: next(iter(records[place.path, name].people.values())).bytes for name in ("jiho", "hana", "minji")}
+    assert sizes["jiho"] >= 300_000
+    assert sizes["hana"] >= 300_000
+    settle(storage)
+    (storage.root / "jiho/more").write_bytes(b"y")
+    settle(storage)
+    third = ended([place], records, first + 2 * DAY)
+    assert set(third) == {"jiho"}
+    assert records[place.path, "minji"].when == first + 2 * DAY, "it was so then, too"
+
+
+@pytest.mark.btrfs
+def test_another_directory_of_that_name_is_measured(storage: Storage) -> None:
+    place, records = Place("homes", str(storage.root)), Records()
+    ended([place], records)
+    now = records[place.path, "minji"].when
+    settle(storage)
+    (storage.root / "minji").rename(storage.root / "old")
+    (storage.root / "sora").rename(storage.root / "minji")
+    (storage.root / "old").rename(storage.root / "sora")
+    settle(storage)
+    assert {"minji", "sora"} <= set(ended([place], records, now + DAY))
+
+
+@pytest.mark.btrfs
+def test_who_has_subvolumes_of_their_own_is_always_walked(storage: Storage) -> None:
+    place, records = Place("homes", str(storage.root)), Records()
+    subprocess.run(["btrfs", "subvolume", "create", storage.root / "minji/mine"], check=True, capture_output=True)
+    settle(storage)
+    ended([place], records)
+    assert records[place.path, "minji"].generation == 0
+    now = records[place.path, "minji"].when
+    settle(storage)
+    (storage.root / "minji/mine/big").write_bytes(b"x" * 500_000)
+    settle(storage)
+    assert "minji" in ended([place], records, now + DAY)
+    assert next(iter(records[place.path, "minji"].people.values())).bytes >= 600_000
+
+
+def test_a_link_is_not_measured(plain: Place) -> None:
+    with pytest.raises(OSError, match=r"directory|links"):
+        measured(package.Task(plain, "link"), lambda path: False, 5)

@@ -1,0 +1,158 @@
+"""Sizes of a tree that its owner shapes: links, holes, pipes, depth, numbers, what moves meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
+from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import tree as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.tree import ALL, Tree, measure
+
+from tests.unit.node.storage import mounted
+
+
+def measured(at: Path, entries: float = 1e6, **how: bool) -> Tree:
+    top = open_directory(str(at))
+    try:
+        return measure(top, Budget(60, entries), **how)
+    finally:
+        os.close(top)
+
+
+def du(at: Path) -> int:
+    return int(subprocess.run(["du", "-s", "-B1", at], check=True, capture_output=True, text=True).stdout.split()[0])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name, size in (("a/b/c/d/e/f/deep", 400_000), ("a/x", 5000), ("data/set/one", 900_000), ("top", 10)):
+        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "home" / name).write_bytes(b"x" * size)
+    return tmp_path / "home"
+
+
+def test_as_du_says(home: Path) -> None:
+    os.mkfifo(home / "pipe")
+    (home / "link").symlink_to("/")
+    (home / "loop").symlink_to(".")
+    os.link(home / "data/set/one", home / "a/again")
+    with (home / "hole").open("wb") as stream:
+        stream.truncate(1 << 40)
+    found = measured(home)
+    assert found.problem == ""
+    assert found.people[ALL].size.bytes == du(home)
+    entries = sum(1 for _ in home.rglob("*"))
+    assert found.people[ALL].size.inodes == entries + 1 - 1, "itself, and a file of two names once"
+
+
+def test_the_largest_directories_have_what_is_below(home: Path) -> None:
+    largest = {path: (size, inodes) for path, size, inodes in measured(home).people[ALL].largest}
+    assert [*largest][:2] == ["data", "data/set"]
+    assert set(largest) == {"data", "data/set", "a", "a/b", "a/b/c", "a/b/c/d"}, "deeper ones are in these"
+    for path, (size, inodes) in largest.items():
+        assert size == du(home / path)
+        assert inodes == sum(1 for _ in (home / path).rglob("*")) + 1
+
+
+def test_so_many_are_kept(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"d{number}").mkdir()
+        (tmp_path / f"d{number}/f").write_bytes(b"x" * 4096 * number)
+    largest = measured(tmp_path).people[ALL].largest
+    assert [path for path, _, _ in largest] == [f"d{number}" for number in range(59, 39, -1)]
+
+
+@pytest.mark.root
+def test_each_file_is_its_owners(home: Path) -> None:
+    os.chown(home / "data/set/one", 20001, 20001)
+    os.chown(home / "a", 20002, 20002)
+    found = measured(home, by_owner=True)
+    assert found.people[20001].size.bytes == (home / "data/set/one").stat().st_blocks * 512
+    assert [path for path, _, _ in found.people[20001].largest] == ["data/set", "data"] or [
+        path for path, _, _ in found.people[20001].largest
+    ] == ["data", "data/set"]
+    assert found.people[20002].size.inodes == 1
+    assert sum(one.size.bytes for one in found.people.values()) == du(home)
+
+
+def test_what_is_another_place_is_left_out(home: Path) -> None:
+    top = open_directory(str(home))
+    found = measure(top, Budget(60), leave_out=lambda path: path == b"data/set")
+    os.close(top)
+    assert found.people[ALL].size.bytes == du(home) - du(home / "data/set")
+
+
+def test_what_is_too_much_is_measured_in_part(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(home, entries=3)
+    assert "more than 3 entries" in found.problem
+    assert 0 < found.people[ALL].size.bytes < du(home)
+    monkeypatch.setattr(package, "MOST_PEOPLE", 0)
+    assert "uids" in measured(home, by_owner=True).problem
+
+
+def test_a_tree_of_any_depth(tmp_path: Path) -> None:
+    at = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d" * 200, dir_fd=at)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+    found = measured(tmp_path)
+    assert found.people[ALL].size.inodes == 2001
+    assert max(len(path) for path, _, _ in found.people[ALL].largest) <= package.LONGEST
+    subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)
+
+
+def test_what_moves_meanwhile_is_a_part_and_ends_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., object] = package._Sizes.enter
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secret").write_bytes(b"x" * 1_000_000)
+
+    def enter(self: package._Sizes, path: bytes) -> None:
+        if path == b"a/b/c":
+            (home / "a/b").rename(elsewhere / "b")
+            (home / "a/b").symlink_to(elsewhere)
+        real(self, path)
+
+    monkeypatch.setattr(package._Sizes, "enter", enter)
+    found = measured(home)
+    assert found.people[ALL].size.bytes < 2_000_000, "what is elsewhere is not counted"
+    assert found.problem
+
+
+@pytest.mark.root
+def test_nothing_that_is_mounted_is_entered(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "big").write_bytes(b"x" * 2_000_000)
+    point = home / "point"
+    point.mkdir()
+    before = measured(home).people[ALL].size.bytes
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", point], check=True)
+    try:
+        (point / "big").write_bytes(b"x" * 2_000_000)
+        assert abs(measured(home).people[ALL].size.bytes - before) < 100_000
+    finally:
+        subprocess.run(["umount", point], check=True)
+
+
+@pytest.mark.btrfs
+def test_subvolumes_below_are_counted_and_told(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", tmp_path / "point", 256) as point:
+        (point / "home").mkdir()
+        assert not measured(point / "home").volumes
+        subprocess.run(["btrfs", "subvolume", "create", point / "home/mine"], check=True, capture_output=True)
+        (point / "home/mine/file").write_bytes(os.urandom(100_000))
+        subprocess.run(["sync"], check=True)
+        found = measured(point / "home")
+        assert found.volumes
+        assert found.people[ALL].size.bytes >= 100_000
