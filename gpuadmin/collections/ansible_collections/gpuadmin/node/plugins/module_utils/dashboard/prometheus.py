@@ -97,11 +97,10 @@ class Asked:
         """What holds now, or held at most so many seconds ago. Raises NodeError."""
         return list(await self._once(("now", query), seconds, self._prometheus.ask, query))
 
-    async def over_time(self, query: str, span: int, step: int) -> list[Series]:
-        """The last `span` seconds, every `step` seconds, at moments that are whole steps: others ask for the same."""
-        end = time.time() // step * step
-        key = ("over time", query, span, step, end)
-        return list(await self._once(key, 300.0, self._prometheus.over_time, query, end - span, end, step))
+    async def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
+        """What held from one moment to another, every `step` seconds. Raises NodeError."""
+        key = ("over time", query, begin, end, step)
+        return list(await self._once(key, 300.0, self._prometheus.over_time, query, begin, end, step))
 
     async def _once(self, key: tuple[Any, ...], seconds: float, call: Any, *arguments: Any) -> Any:
         until, kept = self._kept.get(key, (0.0, None))
