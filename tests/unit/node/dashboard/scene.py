@@ -101,9 +101,7 @@ def now(when: float) -> Iterator[str]:
             yield from _gpu(name, index, when, held[5] if held else 0.0, held[4] if held else 0.0, mig=mig)
             if held:
                 user, container, seconds, processes, memory, _use = held
-                yield from _held(
-                    name, f"GPU-{name}-{index}", user, container, when, when - seconds, processes, memory
-                )
+                yield from _held(name, f"GPU-{name}-{index}", user, container, when, when - seconds, processes, memory)
     # two people on one GPU
     yield from _held("gpu01", "GPU-gpu01-1", "doyun", "eval", when, when - 900, 1, 8)
     own = {"instance": "gpu03", "kind": "gpu", "job": "node"}

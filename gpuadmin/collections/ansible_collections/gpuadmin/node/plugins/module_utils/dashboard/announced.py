@@ -1,4 +1,4 @@
-"""What is announced now, from the file that the host's announcements are in. A file that is damaged announces nothing."""
+"""What is announced now, by the file that this host has its announcements in. A damaged file announces nothing."""
 
 from __future__ import annotations
 

@@ -78,7 +78,9 @@ class Dashboard:
 
         return endpoint
 
-    def _page(self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]) -> Response:
+    def _page(
+        self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
+    ) -> Response:
         rows = announced(self._settings.announcements, found.when)
         return self._pages.page(request, template, {**values, "look": found}, viewer, announced=rows)
 
@@ -101,7 +103,8 @@ class Dashboard:
         return self._page(request, "person.html", found, viewer, {"person": page})
 
     async def _spent(self, name: str, days: int) -> Any:
-        answers = (self._asked.now(queries.hours_of(kind, name, days), 300.0) for kind in ("held", "measured", "active"))
+        asked = (queries.hours_of(kind, name, days) for kind in ("held", "measured", "active"))
+        answers = (self._asked.now(query, 300.0) for query in asked)
         return views.measured(*await asyncio.gather(*answers))
 
     async def _me(self, request: Request, viewer: Viewer, found: Look) -> Response:
@@ -147,7 +150,8 @@ class Dashboard:
         seconds, step = queries.SPANS[span]
         end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
         asked = query(step)
-        answers = await asyncio.gather(*(self._asked.over_time(one, end - seconds, end, step) for one in asked.values()))
+        begin = end - seconds
+        answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
 

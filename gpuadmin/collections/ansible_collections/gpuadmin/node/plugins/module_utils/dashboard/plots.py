@@ -20,7 +20,9 @@ def node_plots(
     indices = {device.uuid: device.index for device in node.devices}
     plots = []
     for what, series in found.items():
-        named = [(_name(one, indices, what, language), one) for one in series]
+        named = sorted(
+            ((_name(one, indices, what, language), one) for one in series), key=lambda pair: (len(pair[0]), pair[0])
+        )
         factor = 100.0 if what in _PERCENT else 1.0
         unit = "%" if what in _PERCENT else _UNITS[what]
         plots.append(_plot(what, say(language, what), unit, named, end, span, step, factor))
@@ -55,7 +57,7 @@ def _plot(
 ) -> dict[str, Any]:
     times = [int(end - span + number * step) for number in range(span // step + 1)]
     rows = []
-    for name, one in sorted(named, key=lambda pair: (len(pair[0]), pair[0])):
+    for name, one in named:
         values = {int(when): round(value * factor, 2) for when, value in one.values}
         if values:
             rows.append({"name": name, "values": [values.get(when) for when in times]})

@@ -11,14 +11,15 @@ import json
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from ..errors import NodeError
 from ..monitoring.samples import Sample, of_answer
 
+T = TypeVar("T")
 _LARGEST = 64 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
 _MOST = 500  # answers that are kept
 _FAILED = 2.0  # seconds for which a failure is kept: a Prometheus that is away is not asked by each page again
@@ -62,7 +63,7 @@ class Prometheus:
             connection.close()
 
 
-def _understood(reader: Any, document: Any) -> Any:
+def _understood(reader: Callable[[Any], list[T]], document: Any) -> list[T]:
     try:
         return reader(document)
     except ValueError as error:

@@ -24,7 +24,8 @@ OLD = 300
 #: The one script of the page; its digest lets our own answer allow it and no other.
 SCRIPT = (
     "(function(){var e=document.getElementById('when'),o=document.getElementById('old');"
-    f"function f(){{o.hidden=Date.now()/1000-Number(e.getAttribute('data-when'))<{OLD};}}f();setInterval(f,10000);}})();"
+    f"function f(){{o.hidden=Date.now()/1000-Number(e.getAttribute('data-when'))<{OLD};}}"
+    "f();setInterval(f,10000);})();"
 )
 STYLE = """
 :root{color-scheme:light dark}

@@ -25,7 +25,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "announcements": ("Announcements", "공지"),
     "until": ("until {0}", "{0}까지"),
     "from": ("from {0}", "{0}부터"),
-    "summary": ("{0} of {1} nodes are up. {2} of {3} GPUs are free.", "노드 {1}대 중 {0}대 작동, GPU {3}개 중 {2}개 사용 가능"),
+    "summary": (
+        "{0} of {1} nodes are up. {2} of {3} GPUs are free.",
+        "노드 {1}대 중 {0}대 작동, GPU {3}개 중 {2}개를 쓸 수 있습니다.",
+    ),
     "summary-unknown": ("Of {0} nobody knows whether they are held.", "GPU {0}개는 사용 여부를 알 수 없습니다."),
     "node": ("Node", "노드"),
     "state": ("State", "상태"),
@@ -158,7 +161,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "away": (
         "The monitor does not answer. That says nothing about the nodes: try again in a minute, and tell your admins if"
         " it lasts.",
-        "모니터가 응답하지 않습니다. 노드의 상태와는 관계가 없습니다. 잠시 후 다시 시도하고 계속되면 관리자에게 알려 주세요.",
+        "모니터가 응답하지 않습니다. 노드의 상태와는 관계가 없습니다. 잠시 후 다시 시도하고"
+        " 계속되면 관리자에게 알려 주세요.",
     ),
     "failed": ("This page failed", "페이지를 표시하지 못했습니다"),
     "failed-why": (

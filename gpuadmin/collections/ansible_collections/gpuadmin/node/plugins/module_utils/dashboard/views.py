@@ -145,7 +145,7 @@ def person_page(
     page: dict[str, Any] = {
         "name": user,
         "devices": [device_row(device, look, alone) for node in nodes for device in node.devices],
-        "unsure": [node.name for node in look.nodes if any(one.holders is None for one in node.devices)],
+        "unsure": [node.name for node in look.nodes if not _sure(node)],
         "hours": [_hours(days, found, user, look) for days, found in sorted(spent.items())],
         "nodes": [
             {"node": node, "cores": people[user].cores, "memory": people[user].memory, "tasks": people[user].tasks}
@@ -186,8 +186,13 @@ def free_page(look: Look, gpus: int, memory: int) -> dict[str, Any]:
         for room in rooms(look.nodes, gpus, memory)
     ]
     sizes = sorted({int(one.memory // GIB) for node in look.nodes for one in node.devices if one.usable and one.memory})
-    unsure = [node.name for node in look.nodes if node.state != "up" or any(one.holders is None for one in node.devices)]
+    unsure = [node.name for node in look.nodes if node.state != "up" or not _sure(node)]
     return {"rooms": found, "gpus": gpus, "memory": memory, "sizes": sizes, "unsure": unsure}
+
+
+def _sure(node: Node) -> bool:
+    """Whether it is known who holds its devices."""
+    return all(device.holders is not None for device in node.devices)
 
 
 def measured(held: Sequence[Sample], known: Sequence[Sample], active: Sequence[Sample]) -> Measured:
