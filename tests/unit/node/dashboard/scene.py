@@ -150,7 +150,7 @@ def before(when: float, hours: float = 25, step: int = 30) -> Iterator[str]:
             yield line("gpuadmin_gpu_allocated", mine | {"container": container}, 1, moment)
             for kind, rate in (("held", 1.0), ("measured", 1.0), ("active", min(1.0, use * 1.02))):
                 yield line(f"gpuadmin_gpu_{kind}_seconds_total", mine, (seconds - ago) * rate, moment)
-            if ago < 1800:
+            if ago < 1800 and node != "gpu01":
                 yield line("gpuadmin_gpu_utilization_ratio", {k: mine[k] for k in mine if k != "user"}, use, moment)
         for user, node, cores in (("minji", "gpu01", 6), ("jiho", "gpu01", 0.1), ("seoyeon", "gpu02", 14)):
             if ago < 1800:

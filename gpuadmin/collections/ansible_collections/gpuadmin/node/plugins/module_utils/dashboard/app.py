@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -22,7 +21,6 @@ from starlette.staticfiles import StaticFiles
 from ..errors import NodeError
 from . import plots, queries, views
 from .announced import announced
-from .headers import SafeHeaders
 from .look import Look, look
 from .pages import Pages, environment, language_of
 from .prometheus import Asked, Prometheus
@@ -213,6 +211,4 @@ def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files
 
     routes: Sequence[Any] = [*doors.routes(), *board.routes(files)]
     handlers: Mapping[Any, Any] = {HTTPException: board.refused, 500: board.failed}
-    return Starlette(
-        routes=list(routes), middleware=[Middleware(SafeHeaders)], exception_handlers=dict(handlers), lifespan=running
-    )
+    return Starlette(routes=list(routes), exception_handlers=dict(handlers), lifespan=running)
