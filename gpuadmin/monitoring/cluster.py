@@ -110,6 +110,20 @@ def of_samples(samples: Iterable[Sample], names: Sequence[str], now: float) -> t
     return tuple(_node(name, values, now) for name, values in found.items())
 
 
+def totals(nodes: Iterable[Node]) -> dict[str, int]:
+    """How many nodes are up, how many devices there are that people can be given, and what is known of them."""
+    nodes = list(nodes)
+    devices = [device for node in nodes for device in node.devices if device.usable]
+    return {
+        "nodes": len(nodes),
+        "up": sum(1 for node in nodes if node.state == "up"),
+        "devices": len(devices),
+        "free": sum(1 for device in devices if device.free),
+        "held": sum(1 for device in devices if device.holders),
+        "unknown": sum(1 for device in devices if device.holders is None),
+    }
+
+
 def _node(name: str, values: _Values, now: float) -> Node:
     state, problem = _state(values)
     expected, answering = (values.one(f"gpuadmin_gpus_{what}") for what in ("expected", "answering"))

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuadmin.display import lines_of, make_table, styled
-from gpuadmin.monitoring.cluster import Device, Holder, Node
+from gpuadmin.monitoring.cluster import Device, Holder, Node, totals
 from gpuadmin.text import counted, size_words
 
 _STYLES = {"up": "green", "down": "bold red", "silent": "bold red", "unknown": "yellow"}
@@ -26,20 +26,6 @@ def document(nodes: Iterable[Node]) -> dict[str, Any]:
             plain["free"] = device.free
         found[node.name] = {key: value for key, value in entry.items() if key != "name"}
     return {"nodes": found, "totals": totals(nodes)}
-
-
-def totals(nodes: Iterable[Node]) -> dict[str, int]:
-    """How many nodes are up, how many devices there are that people can be given, and what is known of them."""
-    nodes = list(nodes)
-    devices = [device for node in nodes for device in node.devices if device.usable]
-    return {
-        "nodes": len(nodes),
-        "up": sum(1 for node in nodes if node.state == "up"),
-        "devices": len(devices),
-        "free": sum(1 for device in devices if device.free),
-        "held": sum(1 for device in devices if device.holders),
-        "unknown": sum(1 for device in devices if device.holders is None),
-    }
 
 
 def screen(

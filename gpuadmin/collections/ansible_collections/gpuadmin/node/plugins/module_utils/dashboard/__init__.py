@@ -1,1 +1,1 @@
-"""The dashboard on the monitor host: who comes in, what they may see, and the pages. It needs Starlette and Jinja."""
+"""The dashboard: pages on the monitor host that say who uses which GPU, to whom they may say it."""

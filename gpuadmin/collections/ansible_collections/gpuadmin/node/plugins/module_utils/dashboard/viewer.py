@@ -1,78 +1,86 @@
-"""Who looks at the dashboard, and the one file of settings that the role ``dashboard`` writes for it."""
+"""Who looks at the pages, what they may see, and what the site says of itself: one JSON file that the role writes."""
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from ..errors import NodeError
-from ..files import read_bytes
 
-Sees = Literal["all", "own"]
+_LARGEST = 4 * 1024 * 1024  # bytes
+_KINDS: Mapping[str, type] = {"tuple": list, "Mapping": dict, "str": str, "int": int, "Literal": str}
 
 
 @dataclass(frozen=True)
 class Viewer:
-    """Somebody who came in. ``sees``: all, or what is their own and of everything else only whether it is free."""
+    """A person who was let in. `sees`: everybody's use, or their own besides free and held."""
 
     name: str
     admin: bool
-    sees: Sees
+    sees: Literal["all", "own"]
 
+    def may_see(self, user: str) -> bool:
+        """Whether this person may learn that `user` uses something."""
+        return self.admin or self.sees == "all" or user == self.name
 
-@dataclass(frozen=True)
-class Proxy:
-    """A reverse proxy that has asked people for their password, and says by a header who they are."""
-
-    header: str  # in lower case
-    addresses: tuple[str, ...]  # where it connects from
-    admins: tuple[str, ...] = ()  # the names that are admins
+    def may_see_private(self, user: str) -> bool:
+        """Whether this person may learn what is nobody else's business: disk, last day, hints."""
+        return self.admin or user == self.name
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a site says of its dashboard. ``hosts``: the names under which it is asked; others are refused."""
+    """What the role writes. `people`: name → last day (YYYY-MM-DD) or null; `announcements`: the file of this host
+    that has them; `status_file`: where the page without a login is written every minute, if anywhere.
+    """
 
     cluster: str
-    nodes: tuple[str, ...]  # in the inventory's order, as the label `instance` has them
-    sees: Sees = "all"
+    nodes: tuple[str, ...]
+    languages: tuple[str, ...] = ("en", "ko")
+    sees: Literal["all", "own"] = "all"
+    people: Mapping[str, Any] = field(default_factory=dict)
+    announcements: str = ""
     idle_hours: int = 2
     idle_exempt: tuple[str, ...] = ()
-    announcements: str = ""  # a file as logins/announcements.py writes it; may be absent
-    prometheus: int = 9090  # its port on 127.0.0.1
-    port: int = 9443
-    listen: str = "127.0.0.1"  # an address; "" is every one
-    hosts: tuple[str, ...] = ()
-    link_minutes: int = 10
-    session_hours: int = 12
-    proxy: Proxy | None = None
+    status_file: str = ""
 
 
-def load(path: str) -> Settings:
-    """Given the path of the settings' file (JSON), return them. Raises NodeError for what is not as it must be."""
-    raw = read_bytes(path)
-    if raw is None:
-        raise NodeError(f"{path} is missing: gpuadmin provision writes it")
-    try:
-        return parse(json.loads(raw))
-    except (ValueError, TypeError, KeyError) as error:
-        raise NodeError(f"{path} is not as gpuadmin writes it ({type(error).__name__}: {error})") from None
-
-
-def parse(given: Mapping[str, Any]) -> Settings:
-    """Given what the file says, return it as settings. Raises TypeError, ValueError, KeyError."""
-    values = dict(given)
-    proxy = values.pop("proxy", None)
+def settings_of(document: object) -> Settings:
+    """Given the file's JSON, return the settings; keys that are others' business are left out. Raises NodeError."""
+    if not isinstance(document, dict):
+        raise NodeError("the dashboard's settings must be an object")
+    values: dict[str, Any] = {}
     for one in fields(Settings):
-        if isinstance(values.get(one.name), list):
-            values[one.name] = tuple(str(text) for text in values[one.name])
-    settings = Settings(**values, proxy=None if proxy is None else _proxy(proxy))
-    if settings.sees not in ("all", "own"):
-        raise ValueError(f"sees is {settings.sees!r}")
-    return settings
+        if one.name not in document:
+            continue
+        value, kind = document[one.name], str(one.type).partition("[")[0]
+        if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
+            raise NodeError(f"the dashboard's settings: {one.name} is no {_KINDS[kind].__name__}")
+        if kind == "tuple":
+            if not all(isinstance(part, str) for part in value):
+                raise NodeError(f"the dashboard's settings: {one.name} must be a list of texts")
+            value = tuple(value)
+        values[one.name] = value
+    for name in ("cluster", "nodes"):
+        if name not in values:
+            raise NodeError(f"the dashboard's settings: {name} is missing")
+    if values.get("sees", "all") not in ("all", "own"):
+        raise NodeError("the dashboard's settings: sees must be all or own")
+    if not values.get("languages", ("en",)) or set(values.get("languages", ())) - {"en", "ko"}:
+        raise NodeError("the dashboard's settings: languages must be some of en, ko")
+    return Settings(**values)
 
 
-def _proxy(given: Mapping[str, Any]) -> Proxy:
-    return Proxy(str(given["header"]).lower(), tuple(given["addresses"]), tuple(given.get("admins", ())))
+def load_settings(path: str) -> Settings:
+    """Read the file. Raises NodeError where it cannot be read or is not what the role writes."""
+    try:
+        with open(path, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise NodeError(f"{path} is no regular file")
+            return settings_of(json.loads(stream.read(_LARGEST)))
+    except (OSError, ValueError) as error:
+        raise NodeError(f"{path}: {error}") from None
