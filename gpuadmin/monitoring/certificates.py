@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -24,6 +24,7 @@ _AUTHORITY, _WEB_AUTHORITY = "gpuadmin metrics", "gpuadmin dashboard"
 _CURVE = ec.SECP256R1()
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of that curve (SP 800-186, 3.2.1.3)
 _Key = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+_PublicKey = Ed25519PublicKey | ec.EllipticCurvePublicKey
 # A host's clock can be wrong, and a certificate that ends would end the alerts: RFC 5280, 4.1.2.5 (no end).
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -128,10 +129,24 @@ def _sign(
         names = x509.SubjectAlternativeName([_address(one) for one in alternatives])
         builder = builder.add_extension(names, critical=False)
     if web:
-        made = builder.sign(_web_key(secret, "web authority"), hashes.SHA256(), ecdsa_deterministic=True)
+        top = _web_key(secret, "web authority")
+        builder = _strictly(builder, key.public_key(), top.public_key(), ca=usage is None)
+        made = builder.sign(top, hashes.SHA256(), ecdsa_deterministic=True)
     else:
         made = builder.sign(_key(secret, "authority"), None)
     return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _strictly(
+    builder: x509.CertificateBuilder, key: _PublicKey, top: _PublicKey, *, ca: bool
+) -> x509.CertificateBuilder:
+    """What RFC 5280 wants besides, and browsers and Python 3.13 ask for: whose key it is, whose signed it, for what."""
+    usage = x509.KeyUsage(not ca, False, False, False, False, ca, ca, False, False)
+    return (
+        builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(top), critical=False)
+        .add_extension(usage, critical=True)
+    )
 
 
 def _named(name: str) -> x509.Name:

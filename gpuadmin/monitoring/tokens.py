@@ -1,4 +1,4 @@
-"""Signed texts by which somebody comes into the dashboard: links that are good once, and sessions (docs/decisions/0110).
+"""Signed texts by which somebody comes into the dashboard: links that are good once, and sessions (decision 110).
 
 A text is ``KIND~SIGNER~NAME~SECONDS~NONCE~MAC``: there is one way to write each, and it needs no encoding in an
 address or a cookie. The MAC is HMAC-SHA256 with a key that is good for that kind and that signer alone.

@@ -14,7 +14,7 @@ from .viewer import Settings
 
 
 def application(*, prometheus: Any, doors: Doors, settings: Settings, files: str) -> Starlette:
-    """Given whom to ask, who comes in, the settings and the directory of templates and static files, return the pages."""
+    """Given whom to ask, who comes in, the settings, and the directory of templates and static files: the pages."""
 
     async def overview(request: Request) -> Response:
         viewer = doors.viewer(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -15,11 +15,11 @@ _HERE = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 
 class Bounded(H11Protocol):
-    """uvicorn's own, with an end to waiting. uvicorn itself waits for the rest of a request as long as somebody wants."""
+    """uvicorn's own, with an end to waiting: uvicorn waits for the rest of a request as long as somebody wants."""
 
-    _open: Counter[str] = Counter()
+    _open: ClassVar[Counter[str]] = Counter()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody has connected: take it up, or hang up on whoever has too many."""
         found = transport.get_extra_info("peername")
         self._peer = str(found[0]) if found else ""
@@ -41,7 +41,7 @@ class Bounded(H11Protocol):
     def _look(self) -> None:
         """End a connection that is still where it was at the look before: at no request, or at the same one."""
         if self.cycle is self._seen:
-            cast(asyncio.Transport, self.transport).abort()
+            self.transport.abort()
             return
         self._seen = self.cycle
         self._watch = self.loop.call_later(SECONDS, self._look)

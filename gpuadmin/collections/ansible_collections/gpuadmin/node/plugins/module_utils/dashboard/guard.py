@@ -1,6 +1,4 @@
-"""What holds for every request before a page is asked, and for every answer: which host is meant, and what a browser may
-do with what it gets.
-"""
+"""What holds for every request and every answer: by which name the dashboard is asked, and what browsers may do."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ Message = MutableMapping[str, Any]
 Application = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
-#: Nothing from elsewhere, nothing inline, in no frame. `same-origin` and not `no-referrer`: with that a browser would not
-#: say from where a form comes (Origin: null).
+#: Nothing from elsewhere, nothing inline, in no frame. `same-origin`: with `no-referrer` a browser does not say where a
+#: form comes from (Origin: null).
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "object-src 'none'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -29,14 +30,14 @@ SECRET_BYTES = 32
 
 
 def main(settings: str = SETTINGS, files: str = FILES) -> int:
-    """What the unit runs. systemd gives it credentials and a directory of its own (systemd.exec(5)). Raises NodeError."""
+    """What the unit runs; systemd gives it credentials and a directory (systemd.exec(5)). Raises NodeError."""
     credentials, state = os.environ.get("CREDENTIALS_DIRECTORY"), os.environ.get("STATE_DIRECTORY")
     if not credentials or not state:
         raise NodeError("this is started by gpuadmin-dashboard.service: systemctl status gpuadmin-dashboard")
     entrance = load_entrance(settings)
     guard = guarded(entrance, settings, files, credentials, state)
-    server = uvicorn.Server(configuration(guard, entrance, f"{credentials}/certificate", f"{credentials}/key"))
-    asyncio.run(_serve(server))
+    server = uvicorn.Server(configuration(guard, f"{credentials}/certificate", f"{credentials}/key"))
+    asyncio.run(serve(server, listening(entrance)))
     return 0 if server.started else 1
 
 
@@ -58,19 +59,29 @@ def guarded(entrance: Entrance, settings: str, files: str, credentials: str, sta
     return Guard(application(prometheus=prometheus, doors=doors, settings=known, files=files), doors, entrance.hosts)
 
 
-def configuration(guard: Guard, entrance: Entrance, certificate: str, key: str) -> uvicorn.Config:
-    """How uvicorn serves: TLS alone, no log of addresses (a link is one), nobody's word for where a request came from."""
+def configuration(guard: Guard, certificate: str, key: str) -> uvicorn.Config:
+    """How uvicorn serves: TLS alone, no log of addresses (a link is one), no header that says who has connected."""
     return uvicorn.Config(
-        guard, host=entrance.listen or None, port=entrance.port, ssl_certfile=certificate, ssl_keyfile=key,
-        loop="asyncio", http=Bounded, ws="none", access_log=False, log_level="warning", proxy_headers=False,
-        server_header=False, timeout_keep_alive=10, backlog=128,
+        guard, ssl_certfile=certificate, ssl_keyfile=key, loop="asyncio", http=Bounded, ws="none", access_log=False,
+        log_level="warning", proxy_headers=False, server_header=False, timeout_keep_alive=10,
     )  # fmt: skip
 
 
-async def _serve(server: uvicorn.Server) -> None:
+def listening(entrance: Entrance) -> socket.socket:
+    """The socket that people connect to: on one address, or on every one of both kinds. Raises OSError."""
+    if entrance.listen:
+        family = socket.AF_INET6 if ":" in entrance.listen else socket.AF_INET
+        return socket.create_server((entrance.listen, entrance.port), family=family, backlog=128)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", entrance.port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True)
+    return socket.create_server(("", entrance.port), backlog=128)
+
+
+async def serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve until a signal comes, or new code."""
     ended = asyncio.ensure_future(_until_new_code(server))
     try:
-        await server.serve()
+        await server.serve(sockets=[listener])
     finally:
         ended.cancel()
         with suppress(asyncio.CancelledError):
