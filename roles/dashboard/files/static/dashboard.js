@@ -100,7 +100,7 @@ async function refresh() {
   if (document.hidden || old === null || old.contains(document.activeElement)) return;
   try {
     const answer = await fetch(window.location.href, { credentials: "same-origin" });
-    if (answer.status === 401) { window.location.reload(); return; }
+    if (answer.redirected) { window.location.reload(); return; }  // the session is over
     if (!answer.ok) return;  // the page says of when it is
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const what of [".fresh", ".as-of"]) {

@@ -34,6 +34,15 @@ _EVERY = 60.0  # seconds between two writings of the page without a login
 Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
 
 
+class _Static(StaticFiles):
+    """Files that a browser keeps, and asks for by their digest whether they have changed."""
+
+    async def get_response(self, path: str, scope: Any) -> Response:
+        answer = await super().get_response(path, scope)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
+
+
 class Dashboard:
     """What the pages are answered from."""
 
@@ -55,7 +64,7 @@ class Dashboard:
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
             Route("/status", self._status),
-            Mount("/static", StaticFiles(directory=os.path.join(files, "static"))),
+            Mount("/static", _Static(directory=os.path.join(files, "static"))),
         ]
 
     def _for_viewers(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
@@ -66,7 +75,7 @@ class Dashboard:
             if viewer is None:
                 if request.url.path.startswith("/data/"):
                     return JSONResponse({"error": "log in"}, status_code=401, headers={"Cache-Control": "no-store"})
-                return self._pages.message(request, 401, "enter-title", "enter")
+                return RedirectResponse("/enter", status_code=303, headers={"Cache-Control": "no-store"})
             try:
                 found = await look(self._asked, self._settings)
                 return await answer(request, viewer, found)

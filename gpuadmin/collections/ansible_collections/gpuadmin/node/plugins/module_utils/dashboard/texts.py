@@ -145,11 +145,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "The node that is filled best comes first, so that large jobs find whole nodes. Nothing is reserved.",
         "큰 작업이 노드 전체를 쓸 수 있도록 빈자리가 적은 노드부터 보여 줍니다. 예약되지는 않습니다.",
     ),
-    "enter-title": ("Please log in", "로그인이 필요합니다"),
-    "enter": (
-        "Run gpuadmin-me web on a node, and open the link that it prints.",
-        "노드에서 gpuadmin-me web을 실행한 뒤 출력된 링크를 여세요.",
-    ),
     "not-found": ("There is no such page", "페이지가 없습니다"),
     "not-found-why": (
         "There is nothing by this name, or it is not yours to see.",
