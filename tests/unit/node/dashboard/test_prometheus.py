@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,40 +12,18 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from tests.unit.node.dashboard.answering import Server, answering
+
 VECTOR = {"status": "success", "data": {"resultType": "vector", "result": [
     {"metric": {"__name__": "up", "instance": "gpu01"}, "value": [1, "1"]},
 ]}}  # fmt: skip
 
 
-class Server:
-    """Answers what it is told to, and counts."""
-
-    def __init__(self) -> None:
-        self.answer, self.asked, self.seconds = json.dumps(VECTOR).encode(), 0, 0.0
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                outer.asked += 1
-                self.rfile.read(int(self.headers["content-length"]))
-                time.sleep(outer.seconds)
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(outer.answer)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with answering() as made:
+        made.answer = json.dumps(VECTOR).encode()
+        yield made
 
 
 def test_a_hundred_who_look_are_one_question(server: Server) -> None:
