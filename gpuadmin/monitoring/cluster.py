@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpuadmin.monitoring.samples import Sample
+from .samples import Sample
 
 _OLD = 300  # seconds: what the collector wrote before that says nothing of now
 

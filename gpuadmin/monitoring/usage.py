@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.monitoring.samples import Sample, by
+from .samples import Sample, by
 
 HOUR = 3600.0
 
