@@ -1,5 +1,7 @@
-"""A site's inventory: its hosts, their groups, and how they are reached. Ansible reads it (resolve.py), so that whatever
-Ansible accepts is accepted here; what it made of files that are as they were is remembered (remembered.py).
+"""A site's inventory: its hosts, their groups, and how they are reached.
+
+Ansible reads it (resolve.py), so that whatever Ansible accepts is accepted here; what it made of files that are as they
+were is remembered (remembered.py).
 """
 
 from __future__ import annotations

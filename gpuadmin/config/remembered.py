@@ -1,7 +1,7 @@
 """What Ansible made of a site's inventory when it read it last, for as long as every file of it is as it was then.
 
-Reading an inventory costs a second, nearly all of it Ansible's start; the answer is the same until a file changes. It is
-in `runs/`, for its owner alone, and only ever a copy: without it, or where anything about it is odd, Ansible reads again.
+Reading an inventory costs a second, nearly all of it Ansible's start; the answer is the same until a file changes. It
+is in `runs/`, for its owner alone, and only ever a copy: without it, or where anything is odd about it, Ansible reads.
 What may answer otherwise although no file has changed (a script, a plugin) is never remembered (docs/decisions/0125).
 """
 
@@ -24,6 +24,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.reading import open_regular, read_limited
 
 FILE = "inventory.json"  # in runs/
+_FIRST: dict[Path, str] = {}  # of each inventory that Ansible read in this process, the digest
 _DEEPEST = 8  # directories; a link that leads upwards would have no end
 
 
@@ -42,7 +43,10 @@ class Remembered:
         if self.digest is None or hosts is self.hosts:
             return
         self.hosts, self.logins = hosts, {}
-        self._write()
+        # Ansible keeps what it read of a directory for as long as the process lives: only its first answer is of files
+        # that are as they are
+        if _FIRST.setdefault(self.folder, self.digest) == self.digest:
+            self._write()
 
     def login(self, host: str, settings: Mapping[str, Any]) -> dict[str, str] | None:
         """How Ansible logs in to a host with these settings; None: nobody remembers."""
@@ -54,7 +58,8 @@ class Remembered:
             return
         self.logins = {key: one for key, one in self.logins.items() if not key.startswith(f"{host} ")}
         self.logins[_login_key(host, settings)] = login
-        self._write()
+        if _FIRST.get(self.folder, self.digest) == self.digest:
+            self._write()
 
     def _write(self) -> None:
         """A site without records, or one that only somebody else may write to, does without."""

@@ -1,7 +1,7 @@
 """What Ansible makes of an inventory: its hosts, the hosts of a pattern, and how it would log in to one.
 
-The only file beside ansible-runner's that imports Ansible, which takes longer than most verbs: only inventory.py imports
-it, where nobody remembers the answer (docs/decisions/0125).
+The only file that imports Ansible, which takes longer than most verbs: inventory.py imports it, where nobody remembers
+the answer (docs/decisions/0125).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _PATTERNS = "names of hosts or groups, as in gpu1,gpu2; for all hosts leave --li
 
 
 def hosts(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Given an inventory's directory and names of variables, return its hosts: `name`, `groups`, `variables` as they are
-    written, templates and all. Raises ConfigError.
+    """Given an inventory's directory and names of variables, return its hosts: `name`, `groups`, and `variables` as
+    they are written, templates and all. Raises ConfigError.
     """
     manager = _load(folder)
     variables = VariableManager(loader=manager._loader, inventory=manager)
@@ -54,8 +54,8 @@ def hosts(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Given a host's name, the site's settings and names of variables, return what those are for that host, rendered; and
-    whether they are the same whenever the files and settings are: no template of the site's own has a part in them.
+    """Given a host's name, the site's settings and names of variables, return what those are for it, rendered; and
+    whether they are the same as long as files and settings are: no template of the site's own has a part in them.
     """
     manager = _load(folder)
     variables = VariableManager(loader=manager._loader, inventory=manager).get_vars(
