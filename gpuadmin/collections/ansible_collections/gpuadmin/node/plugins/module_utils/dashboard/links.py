@@ -52,8 +52,8 @@ def who(uid: int, host: Host, today: int) -> str:
         if found is None:
             raise NodeError(f"uid {uid} is not in the group {settings.group}. Ask the admins.")
         record = desired.records.get(found)
-        user = None if record is None else record.user
-        name, ends, locked = found, (user and user.expires, None), user is not None and user.locked
+        name, locked = found, record is not None and record.user.locked
+        ends = (None if record is None else record.user.expires, None)
     if locked:
         raise NodeError("Your account is locked. Ask the admins.")
     if any(day is not None and day <= today for day in ends):
