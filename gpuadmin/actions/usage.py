@@ -11,8 +11,8 @@ from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
-from gpuadmin.monitoring.queries import gpu_seconds, seconds_by_holder
-from gpuadmin.monitoring.usage import Measured, Usage, total, usage
+from gpuadmin.monitoring.queries import gpu_seconds, mig_devices, seconds_by_holder
+from gpuadmin.monitoring.usage import Measured, Usage, bought, total, usage
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.session import Session, opened
@@ -31,13 +31,20 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
                 measured=prometheus.ask(seconds_by_holder("measured", days)),
                 active=prometheus.ask(seconds_by_holder("active", days)),
                 available=prometheus.ask(gpu_seconds(days)),
+                mig=prometheus.ask(mig_devices(days)),
             )
         rows, everything = usage(found, kind, groups), total(found, groups)
+        whole = bought(found, groups, days)
         if as_csv:
             echo(_csv(kind, rows), end=False)
         elif not options.json:
             _show(kind, rows, everything, days)
-        result = {"days": days, "by": kind, "rows": [_document(row) for row in rows], "total": _document(everything)}
+            if rows and (words := whole.words()) is not None:
+                echo(words)
+        result = {
+            "days": days, "by": kind, "rows": [_document(row) for row in rows], "total": _document(everything),
+            "bought": asdict(whole),
+        }  # fmt: skip
         return finish(session, 0, result)
 
 

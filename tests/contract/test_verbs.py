@@ -173,4 +173,4 @@ def test_only_the_run_layer_knows_ansible_runner() -> None:
                 package = words[1].partition(".")[0]
                 if package in knowing:
                     knowing[package].add(str(path.relative_to(ROOT)))
-    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/inventory.py"}}
+    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/resolve.py"}}

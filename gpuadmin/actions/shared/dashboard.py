@@ -14,6 +14,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring import tokens
 from gpuadmin.monitoring.certificates import Identity, dashboard, web_authority
+from gpuadmin.pages.render import LANGUAGES
 from gpuadmin.reading import read_text
 
 _LOOPBACK = ("localhost", "127.0.0.1")
@@ -59,6 +60,7 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
     return {
         "cluster": site.settings.name,
         "nodes": [host.name for host in site.inventory.group("gpu")],
+        "languages": list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages),
         "sees": given.sees,
         "idle_hours": metrics.idle_hours,
         "idle_exempt": list(metrics.idle_exempt),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import socket
 import threading
 import time
@@ -146,6 +147,10 @@ def test_usage(server: Path) -> None:
     assert found["total"]["available"] == pytest.approx(12, abs=1)
     by_node = json.loads(run(server, "usage", "--since", "1", "--by", "node", "--json"))["result"]["rows"]
     assert {row["name"] for row in by_node} == {"gpu1", "gpu2"}
+    assert found["bought"]["held"] == pytest.approx(6, abs=0.2)
+    assert found["bought"]["used"] == pytest.approx(1, abs=0.1)
+    last = run(server, "usage", "--since", "1").splitlines()[-1]
+    assert re.fullmatch(r"Of 1[12] GPU-hours that there were, (49|5\d)% were held and [89]% used\.", last), last
     assert "no node is in a group" in run(server, "usage", "--by", "group")
 
 

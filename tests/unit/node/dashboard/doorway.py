@@ -19,6 +19,7 @@ import uvicorn
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import entrance, service
 
 from gpuadmin.monitoring import certificates, tokens
+from tests.unit.node.dashboard.answering import answering
 
 ROOT = Path(__file__).parents[4]
 SITE_SECRET = bytes(range(32))
@@ -76,11 +77,16 @@ def written(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any])
 @contextmanager
 def running(directory: Path, *, doors: Mapping[str, Any] | None = None, **pages: Any) -> Iterator[Running]:
     """The service as its unit runs it, but for the process."""
-    settings, files, credentials, state = written(directory, doors or {}, pages)
+    with answering() as prometheus:
+        yield from _running(directory, {"prometheus": prometheus.port, **(doors or {})}, pages)
+
+
+def _running(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any]) -> Iterator[Running]:
+    settings, files, credentials, state = written(directory, doors, pages)
     found = entrance.load_entrance(settings)
     guard = service.guarded(found, settings, files, credentials, state)
     server = uvicorn.Server(service.configuration(guard, f"{credentials}/certificate", f"{credentials}/key"))
-    listener = service.listening(entrance.entrance_of({**DOORS, **(doors or {}), "port": free_port()}))
+    listener = service.listening(entrance.entrance_of({**DOORS, **doors, "port": free_port()}))
     thread = threading.Thread(target=lambda: asyncio.run(service.serve(server, listener)), daemon=True)
     thread.start()
     end = time.monotonic() + 30

@@ -11,14 +11,15 @@ import json
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from ..errors import NodeError
 from ..monitoring.samples import Sample, of_answer
 
+T = TypeVar("T")
 _LARGEST = 64 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
 _MOST = 500  # answers that are kept
 _FAILED = 2.0  # seconds for which a failure is kept: a Prometheus that is away is not asked by each page again
@@ -62,7 +63,7 @@ class Prometheus:
             connection.close()
 
 
-def _understood(reader: Any, document: Any) -> Any:
+def _understood(reader: Callable[[Any], list[T]], document: Any) -> list[T]:
     try:
         return reader(document)
     except ValueError as error:
@@ -97,11 +98,10 @@ class Asked:
         """What holds now, or held at most so many seconds ago. Raises NodeError."""
         return list(await self._once(("now", query), seconds, self._prometheus.ask, query))
 
-    async def over_time(self, query: str, span: int, step: int) -> list[Series]:
-        """The last `span` seconds, every `step` seconds, at moments that are whole steps: others ask for the same."""
-        end = time.time() // step * step
-        key = ("over time", query, span, step, end)
-        return list(await self._once(key, 300.0, self._prometheus.over_time, query, end - span, end, step))
+    async def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
+        """What held from one moment to another, every `step` seconds. Raises NodeError."""
+        key = ("over time", query, begin, end, step)
+        return list(await self._once(key, 300.0, self._prometheus.over_time, query, begin, end, step))
 
     async def _once(self, key: tuple[Any, ...], seconds: float, call: Any, *arguments: Any) -> Any:
         until, kept = self._kept.get(key, (0.0, None))

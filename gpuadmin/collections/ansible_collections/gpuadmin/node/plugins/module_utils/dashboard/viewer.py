@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -57,14 +57,14 @@ def settings_of(document: object) -> Settings:
     for one in fields(Settings):
         if one.name not in document:
             continue
-        value, kind = document[one.name], str(one.type).partition("[")[0]
+        value: Any = document[one.name]
+        kind = str(one.type).partition("[")[0]
         if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
             raise NodeError(f"the dashboard's settings: {one.name} is no {_KINDS[kind].__name__}")
         if kind == "tuple":
-            if not all(isinstance(part, str) for part in value):
-                raise NodeError(f"the dashboard's settings: {one.name} must be a list of texts")
-            value = tuple(value)
-        values[one.name] = value
+            values[one.name] = _texts(one.name, document[one.name])
+        else:
+            values[one.name] = value
     for name in ("cluster", "nodes"):
         if name not in values:
             raise NodeError(f"the dashboard's settings: {name} is missing")
@@ -73,6 +73,12 @@ def settings_of(document: object) -> Settings:
     if not values.get("languages", ("en",)) or set(values.get("languages", ())) - {"en", "ko"}:
         raise NodeError("the dashboard's settings: languages must be some of en, ko")
     return Settings(**values)
+
+
+def _texts(name: str, value: Sequence[Any]) -> tuple[str, ...]:
+    if not all(isinstance(part, str) for part in value):
+        raise NodeError(f"the dashboard's settings: {name} must be a list of texts")
+    return tuple(value)
 
 
 def load_settings(path: str) -> Settings:
