@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "free": "Show where somebody can run now.",
         "usage": "Show how many GPU-hours were held and used.",
         "idle": "Show who holds a GPU without using it.",
+        "dashboard": "Open the web page of all this as an admin.",
         "diagnose": "Say why something does not work, and what to do.",
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",

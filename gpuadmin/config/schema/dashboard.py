@@ -70,8 +70,8 @@ class Dashboard(Model):
     sees: Annotated[
         Literal["all", "own"],
         Field(
-            description="What people see. `all`: who uses what. `own`: what is theirs, and of all else whether it is free. "
-            "Admins see all."
+            description="What people see. `all`: who uses what. `own`: what is theirs, and of all else whether it is "
+            "free. Admins see all."
         ),
     ] = "all"
     link_minutes: Annotated[int, Field(ge=1, le=60, description="For how many minutes a link is good, once.")] = 10
@@ -81,8 +81,8 @@ class Dashboard(Model):
     certificate: Annotated[
         LocalFile | None,
         Field(
-            description="A file on the controller: the certificate (PEM, with those that signed it) that browsers are shown. "
-            "Without one gpuadmin makes one, of which browsers warn."
+            description="A file on the controller: the certificate (PEM, with those that signed it) that browsers are "
+            "shown. Without one gpuadmin makes one, of which browsers warn."
         ),
     ] = None
     key: Annotated[LocalFile | None, Field(description="A file on the controller: its private key (PEM).")] = None

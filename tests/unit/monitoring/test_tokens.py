@@ -106,7 +106,7 @@ def test_when_a_link_is_good(now: float, why: str | None) -> None:
 
 @pytest.mark.parametrize("name", ["", "Minji", "min ji", "a" * 33, "minji\n", "root@controller", "민지", "../x"])
 def test_no_text_is_signed_for_what_is_no_persons_name(name: str) -> None:
-    with pytest.raises(TokenError, match="^form$"):
+    with pytest.raises(TokenError, match=r"^form$"):
         link(name=name)
 
 

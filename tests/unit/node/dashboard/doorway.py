@@ -1,4 +1,4 @@
-"""The dashboard's service in this process: over TLS, on a port of the loopback interface, with a clock of the test's."""
+"""The dashboard's service in this process: over TLS, on a port of the loopback interface, as its unit has it."""
 
 from __future__ import annotations
 
@@ -104,3 +104,12 @@ def _running(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any]
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
+
+
+def connect(service: Running) -> ssl.SSLSocket:
+    """A connection that says what a test lets it say."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    found = context.wrap_socket(socket.create_connection(("127.0.0.1", service.port), 10), server_hostname="localhost")
+    found.settimeout(10)
+    return found

@@ -235,9 +235,10 @@ def test_nobody_else_does(proxied: Running, headers: dict[str, str]) -> None:
 
 
 def test_who_knows_the_secret_and_is_elsewhere_is_not_the_proxy(tmp_path: Path) -> None:
-    with running(tmp_path, doors={"proxy": {**PROXY, "addresses": ["192.0.2.7"]}}) as service:
-        with service.client(headers={**NAMED, "X-Forwarded-For": "192.0.2.7"}) as browser:
-            assert browser.get("/").status_code == 403
+    elsewhere = {"proxy": {**PROXY, "addresses": ["192.0.2.7"]}}
+    headers = {**NAMED, "X-Forwarded-For": "192.0.2.7"}
+    with running(tmp_path, doors=elsewhere) as service, service.client(headers=headers) as browser:
+        assert browser.get("/").status_code == 403
 
 
 def test_whom_the_proxy_does_not_know_needs_a_link(proxied: Running) -> None:

@@ -118,4 +118,4 @@ def ask(path: str, seconds: float) -> tuple[int, str] | None:
         except OSError:
             return None
     status, _, text = said.decode("utf-8", "replace").strip().partition(" ")
-    return (int(status), text) if status.isdecimal() else None
+    return (int(status), text) if status in ("0", "1") else None

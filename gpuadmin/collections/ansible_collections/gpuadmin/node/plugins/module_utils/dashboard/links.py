@@ -26,45 +26,49 @@ KEY = "dashboard/link.key"  # below the state directory; root's alone
 FAILED = "No link could be signed. Ask the admins."
 
 
+class Refused(NodeError):
+    """Somebody gets no link; ``str(error)`` tells them why."""
+
+
 def who(uid: int, host: Host, today: int) -> str:
-    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. Raises NodeError, which says to
-    the person why they get none.
+    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. Raises Refused, and NodeError
+    where the host itself is not as it should be.
     """
     desired = load(host.path(host.state))
     settings = desired.settings
     if settings is None or not settings.login:
-        raise NodeError("Accounts are not set up on this host. Ask the admins.")
+        raise Refused("Accounts are not set up on this host. Ask the admins.")
     if (
         not settings.uid_first
         <= uid
         <= (settings.uid_last if settings.source == "registry" else settings.subid_base - 1)
     ):
-        raise NodeError(f"uid {uid} is not an account of this cluster.")
+        raise Refused(f"uid {uid} is not an account of this cluster.")
     if settings.source == "registry":
         name = _registered(uid, desired)
         fields = _shadow(host, name)
         if fields is None or pwd_name(uid) != name:
-            raise NodeError("Your account is not set up on this host. Ask the admins.")
+            raise Refused("Your account is not set up on this host. Ask the admins.")
         ends = (desired.records[name].user.expires, number(fields[7]))
         locked = desired.records[name].user.locked or fields[1].startswith("!")
     else:
         found = member_name(uid, settings.group)
         if found is None:
-            raise NodeError(f"uid {uid} is not in the group {settings.group}. Ask the admins.")
+            raise Refused(f"uid {uid} is not in the group {settings.group}. Ask the admins.")
         record = desired.records.get(found)
-        user = None if record is None else record.user
-        name, ends, locked = found, (user and user.expires, None), user is not None and user.locked
+        name, locked = found, record is not None and record.user.locked
+        ends = (None if record is None else record.user.expires, None)
     if locked:
-        raise NodeError("Your account is locked. Ask the admins.")
+        raise Refused("Your account is locked. Ask the admins.")
     if any(day is not None and day <= today for day in ends):
-        raise NodeError("Your account has expired. Ask the admins.")
+        raise Refused("Your account has expired. Ask the admins.")
     return name
 
 
 def _registered(uid: int, desired: DesiredState) -> str:
     found = [one.user.name for one in desired.records.values() if one.user.uid == uid]
     if len(found) != 1:
-        raise NodeError("Your account was not made by gpuadmin. Ask the admins.")
+        raise Refused("Your account was not made by gpuadmin. Ask the admins.")
     return found[0]
 
 
@@ -88,8 +92,11 @@ def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int
     try:
         name = who(uid, host, int(now // 86400))
         key = _key(host)
+    except Refused as refused:
+        return 1, str(refused)
     except NodeError as error:
-        return 1, str(error)
+        print(f"uid {uid}: {error}", file=sys.stderr, flush=True)
+        return 1, FAILED
     return 0, f"{address}/enter?link={tokens.sign(key, tokens.LINK, node, name, int(now))}"
 
 
@@ -100,7 +107,7 @@ def _key(host: Host) -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise NodeError("This host's key for links is missing. Ask the admins.")
+        raise NodeError(f"{KEY} is missing, or not what gpuadmin provision writes")
     return key
 
 

@@ -13,6 +13,7 @@ import uvicorn
 
 from ..errors import NodeError
 from ..files import read_bytes
+from ..metrics.running import tell
 from ..paths import STATE
 from .app import application
 from .connections import Bounded
@@ -89,10 +90,16 @@ async def serve(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 async def _until_new_code(server: uvicorn.Server, link: str = CODE, every: float = LOOKS) -> None:
-    """End the process when the host has other code: systemd starts it again with that."""
+    """Tell systemd that it serves, and that it goes on; end it when the host has other code, with which systemd starts
+    it again.
+    """
     mine = os.path.realpath(link)
+    while not server.started:
+        await asyncio.sleep(0.05)
+    tell("READY=1")
     while os.path.realpath(link) == mine:
         await asyncio.sleep(every)
+        tell("WATCHDOG=1")
     print("there is new code: starting again", file=sys.stderr, flush=True)
     server.should_exit = True
 
