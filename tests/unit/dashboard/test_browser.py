@@ -26,13 +26,13 @@ def address(scene: Scene) -> Iterator[str]:
     """The pages as the service gives them, guard and all, without TLS."""
     doors, port = OneViewer("minji", "all"), free_port()
     pages = board(scene.port, doors, settings(scene.directory, scene.when))
-    guard = Guard(pages, doors, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]
+    guard = Guard(pages, doors, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
     server = uvicorn.Server(uvicorn.Config(guard, port=port, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         assert thread.is_alive()
-        time.sleep(0.01)
+        time.sleep(0.01)  # until it listens
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(20)
