@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from rich import box
 from rich.console import RenderableType
@@ -60,14 +61,18 @@ def has_room(console: SafeConsole, table: Table) -> bool:
 
 
 def show_table(console: SafeConsole, table: Table) -> None:
-    """Print a table. One of many rows is laid out here, a line each: rich takes a second for a thousand of them."""
+    """Print a table. One of many rows is laid out here, line by line: rich takes a second for a thousand of them."""
     if table.row_count <= _MANY_ROWS:
         console.print(table)
         return
     columns = [[_text(cell) for cell in (column.header, *column.cells)] for column in table.columns]
-    widths = [max(cell.cell_len for cell in column) for column in columns]
+    widths = [max(line.cell_len for cell in column for line in cell) for column in columns]
     right = [column.justify == "right" for column in table.columns]
-    lines = [_row(list(row), widths, right) for row in zip(*columns, strict=True)]
+    lines = [
+        _row(row, widths, right)
+        for cells in zip(*columns, strict=True)
+        for row in zip_longest(*cells, fillvalue=Text())
+    ]
     lines[0].stylize("bold")
     lines.insert(1, Text(" " + "─" * (sum(widths) + 3 * len(widths) - 3)))
     if console.is_terminal:
@@ -76,16 +81,21 @@ def show_table(console: SafeConsole, table: Table) -> None:
     console.print(Text("\n").join([Text(), *lines, Text()]), no_wrap=True, overflow="ignore", crop=False)
 
 
-def _text(cell: RenderableType) -> Text:
+def _text(cell: RenderableType) -> list[Text]:
+    """The lines of a cell."""
     assert isinstance(cell, str | Text)
-    return Text(one_line(cell)) if isinstance(cell, str) else cell.copy()
+    if isinstance(cell, str):
+        return [Text(one_line(cell))]
+    return list(cell.split("\n", allow_blank=True)) if "\n" in cell.plain else [cell]
 
 
-def _row(cells: list[Text], widths: Sequence[int], right: Sequence[bool]) -> Text:
-    for cell, width, left_blank in zip(cells, widths, right, strict=True):
-        blanks = width - cell.cell_len
-        cell.pad_left(blanks) if left_blank else cell.pad_right(blanks)
-    return Text(" ") + Text("   ").join(cells)
+def _row(cells: Sequence[Text], widths: Sequence[int], right: Sequence[bool]) -> Text:
+    row = Text(" ")
+    for number, (cell, width, left_blank) in enumerate(zip(cells, widths, right, strict=True)):
+        blanks = " " * (width - cell.cell_len)
+        row.append("   " if number else "").append(blanks if left_blank else "").append_text(cell)
+        row.append("" if left_blank else blanks)
+    return row
 
 
 def show_plan(console: SafeConsole, plan: Plan, *, check: bool) -> None:

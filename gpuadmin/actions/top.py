@@ -6,9 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from rich.live import Live
-
-from gpuadmin.actions.shared.now import document, screen
+from gpuadmin.actions.shared.now import document, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.display import make_console
 from gpuadmin.errors import GpuadminError
@@ -27,7 +25,7 @@ def top(options: Options, *, once: bool, user: str | None, every: int) -> int:
             if options.json or once or not sys.stdout.isatty():
                 nodes = look(prometheus, names)
                 if not options.json:
-                    make_console(json=False).print(screen(session.site.settings.name, nodes, time.time(), user))
+                    show_screen(make_console(json=False), session.site.settings.name, nodes, time.time(), user)
                 return finish(session, 0, document(of_user(nodes, user)))
             return _live(session, prometheus, names, user, every)
 
@@ -45,6 +43,8 @@ def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
 
 
 def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
+    from rich.live import Live  # --once does without
+
     name, problem = session.site.settings.name, ""
     nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
     console = make_console(json=False)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import ansible_runner
-
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.interrupt import handed_on
@@ -35,6 +33,8 @@ def run(
     `on_task(name)` and `on_host(host, outcome, detail)` are called while the run goes on. Raises GpuadminError
     only when Ansible could not be started at all; what goes wrong on hosts is in the result.
     """
+    import ansible_runner  # a verb that asks Prometheus or the site alone does without
+
     connections.require_ssh()
     playbook = (
         invocation.playbook

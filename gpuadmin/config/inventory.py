@@ -1,37 +1,34 @@
-"""A site's inventory, read by Ansible itself so that whatever Ansible accepts is accepted here."""
+"""A site's inventory: its hosts, their groups, and how they are reached.
+
+Ansible reads it (resolve.py), so that whatever Ansible accepts is accepted here; what it made of files that are as they
+were is remembered (remembered.py).
+"""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import shlex
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible.errors import AnsibleError
-from ansible.inventory.manager import InventoryManager, split_host_pattern
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar
-from ansible.utils.display import Display
-from ansible.vars.manager import VariableManager
-
 from gpuadmin.config.host_variables import NAMES, problems
+from gpuadmin.config.remembered import Remembered, remembered
 from gpuadmin.config.schema import Settings
-from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.content import content_path
-from gpuadmin.errors import ConfigError, together
-from gpuadmin.reading import decoded, read_limited, refuse_irregular
+from gpuadmin.errors import ConfigError
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
 
-_PATTERNS = "names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out"
+
 _MORE_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+_LOGIN = (
+    "ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_private_key_file",
+    *_MORE_ARGUMENTS,
+)  # fmt: skip
+_OF_A_HOST = ("ansible_host", "ansible_port", "ansible_connection", "gpuadmin_address", *NAMES)
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,7 @@ class Inventory:
 
     directory: Path
     hosts: tuple[Host, ...]
+    remembered: Remembered = field(default_factory=Remembered, repr=False, compare=False)
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -108,30 +106,26 @@ class Inventory:
 
     def login(self, host: Host, settings: Settings) -> Login:
         """Ask Ansible how it would log in to a host. Raises ConfigError where it would not use ssh."""
-        manager = _load(self.directory)
-        variables = VariableManager(loader=manager._loader, inventory=manager).get_vars(
-            host=manager.get_host(host.name), include_hostvars=False, use_cache=False
-        )
-        templar = Templar(manager._loader, {**variables, "gpuadmin_site": settings.model_dump(mode="json")})
+        what = settings.model_dump(mode="json")
+        known = self.remembered.login(host.name, what)
+        if known is None:
+            from gpuadmin.config import resolve  # heavy: Ansible
 
-        def value(name: str) -> str:
-            try:
-                return str(templar.template(variables.get(name)) or "")
-            except AnsibleError as error:
-                raise ConfigError(f"{self.directory}: {host.name}: {name}: {error}") from None
-
-        if value("ansible_connection") not in ("", "ssh", "smart"):
+            known, steady = resolve.login(self.directory, host.name, what, _LOGIN)
+            if steady:
+                self.remembered.add_login(host.name, what, known)
+        kind = known["ansible_connection"]
+        if kind not in ("", "ssh", "smart"):
             raise ConfigError(
-                f"{host.name} is not reached over ssh: its ansible_connection is {value('ansible_connection')}",
-                hint="the inventory says so",
+                f"{host.name} is not reached over ssh: its ansible_connection is {kind}", hint="the inventory says so"
             )
-        more = [word for name in _MORE_ARGUMENTS for word in shlex.split(value(name))]
-        key = value("ansible_ssh_private_key_file")
-        address, port = value("ansible_host") or host.name, value("ansible_port") or "22"
+        more = [word for name in _MORE_ARGUMENTS for word in shlex.split(known[name])]
+        key = known["ansible_ssh_private_key_file"]
+        address, port = known["ansible_host"] or host.name, known["ansible_port"] or "22"
         if not _HOST.fullmatch(address) or not port.isdecimal():
             raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is no address of a host")
         return Login(
-            address, int(port), value("ansible_user"), str(Path(key).expanduser()) if key else None, tuple(more)
+            address, int(port), known["ansible_user"], str(Path(key).expanduser()) if key else None, tuple(more)
         )
 
     def limited(self, pattern: str | None, named: str = "--limit") -> tuple[Host, ...]:
@@ -141,13 +135,9 @@ class Inventory:
         """
         if pattern is None:
             return self.hosts
-        # Ansible takes these for all hosts: an empty variable of a shell must not widen what a verb does
-        if not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]"):
-            raise ConfigError(
-                f"{named} {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
-            )
-        _refuse_parts(pattern, named)
-        names = _manager(self.directory, pattern)
+        from gpuadmin.config import resolve  # heavy: Ansible
+
+        names = resolve.named(self.directory, pattern, named)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
             raise ConfigError(f"{named} {pattern}: names no host of this site", hint=f"its hosts are: {known}")
@@ -159,26 +149,16 @@ def load_inventory(directory: Path) -> Inventory:
     folder = directory / "inventory"
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory", hint="gpuadmin init DIR shows what a site looks like")
-    manager = _load(folder)
-    variables = VariableManager(loader=manager._loader, inventory=manager)
+    memory = remembered(folder, _OF_A_HOST)
+    plain = memory.hosts
+    if plain is None:
+        from gpuadmin.config import resolve  # heavy: Ansible
 
-    def connection(host: Any) -> dict[str, Any]:
-        # host_vars/ and group_vars/ count as well, so Ansible is asked rather than the inventory line
-        known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
-        names = ("ansible_host", "ansible_port", "ansible_connection", "gpuadmin_address", *NAMES)
-        return {name: known[name] for name in names if name in known}
-
-    with _in_words(folder):
-        hosts = tuple(
-            Host(
-                name=host.name,
-                groups=tuple(sorted(group.name for group in host.get_groups() if group.name != "all")),
-                variables=connection(host),
-            )
-            for host in manager.get_hosts("all")
-        )
+        plain = resolve.hosts(folder, _OF_A_HOST)
+    hosts = tuple(Host(one["name"], tuple(one["groups"]), one["variables"]) for one in plain)
     _refuse_odd_hosts(hosts)
-    return Inventory(folder, hosts)
+    memory.set_hosts(plain)
+    return Inventory(folder, hosts, memory)
 
 
 def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
@@ -194,109 +174,3 @@ def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
             wrong.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is no port from 1 to 65535")
     if wrong:
         raise ConfigError("\n  ".join(wrong), hint="correct it in inventory/hosts.yml, host_vars/ or group_vars/")
-
-
-def _manager(folder: Path, pattern: str) -> frozenset[str]:
-    manager = _load(folder)
-    try:
-        with _silent():
-            manager.subset(pattern)
-            return frozenset(host.name for host in manager.get_hosts("all"))
-    except Exception:  # Ansible's own errors have no common public base for patterns
-        raise ConfigError(
-            f"--limit {pattern!r}: is no pattern of hosts that Ansible understands, or a range of it is empty",
-            hint=_PATTERNS,
-        ) from None
-
-
-def _refuse_parts(pattern: str, named: str) -> None:
-    """Raise ConfigError for a part that is empty after its sign, and for a file of hosts that cannot be read."""
-    for part in split_host_pattern(pattern):
-        if part in ("!", "&", "~", "!~", "&~", "@"):
-            raise ConfigError(f"{named} {pattern!r}: nothing follows {part!r}", hint=_PATTERNS)
-        if part.startswith("@"):
-            path = Path(part[1:]).expanduser()
-            try:
-                decoded(read_limited(path), path)
-            except OSError as error:
-                reason = error.strerror
-                hint = "behind @ goes the path of a file with a host in each line"
-                raise ConfigError(f"{named} {pattern!r}: {path}: {reason}", hint=hint) from None
-
-
-def _load(folder: Path) -> Any:
-    # Ansible only warns about a file that it cannot parse; for us that would be a cluster without hosts. What matters
-    # of its warnings is checked below and in check.py.
-    with _in_words(folder):
-        _refuse_irregular(folder)
-        sources = [one for one in sorted(folder.iterdir()) if one.suffix in (".yml", ".yaml")]
-        for name in ("group_vars", "host_vars"):
-            below = sorted((folder / name).rglob("*"))
-            sources += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
-        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one, folder)) is not None]
-        if mistakes:
-            raise together(mistakes)
-        return InventoryManager(loader=DataLoader(), sources=[str(content_path("inventory")), str(folder)])
-
-
-@contextlib.contextmanager
-def _in_words(folder: Path) -> Iterator[None]:
-    """What goes wrong while Ansible reads an inventory is a ConfigError, and its warnings are not shown."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()), _silent():
-            yield
-    except AnsibleError as error:
-        text = re.sub(r"\[Errno \d+\] ", "", " ".join(str(error).split()))
-        raise ConfigError(
-            f"{folder}: Ansible cannot read it: {text}", hint="gpuadmin check, once it is corrected"
-        ) from None
-    except OSError as error:
-        raise ConfigError(
-            f"{error.filename or folder}: {error.strerror}", hint="it has to be readable for whoever runs gpuadmin"
-        ) from None
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Ansible writes its warnings past sys.stderr, and each only once in a process."""
-    display = Display()
-    usual = display.display
-    display.display = lambda *_args, **_more: None
-    try:
-        yield
-    finally:
-        display.display = usual
-
-
-def _mistake(source: Path, folder: Path) -> ConfigError | None:
-    """What is wrong with a YAML file, in words: Ansible's own error is a parser's. A vault is Ansible's alone."""
-    name = str(Path(folder.name) / source.relative_to(folder))
-    try:
-        if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
-            yaml.load(YamlFile.load(source, name=name).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except ConfigError as error:
-        return error
-    except yaml.YAMLError:
-        return None  # a tag such as !vault, which Ansible knows
-    except ValueError:  # for Ansible, whose parser this is, it ends the file
-        hint = "write a day that exists, or a text in quotes"
-        return ConfigError(f"{name}: holds a day or a time that does not exist", hint=hint)
-    return None
-
-
-def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:
-    """Ansible reads every file of it, and would wait for ever at a named pipe."""
-    for path in sorted(folder.iterdir()):
-        try:
-            facts = path.stat()
-        except OSError:  # a link that leads nowhere: Ansible leaves it out
-            continue
-        if stat.S_ISDIR(facts.st_mode):
-            here = facts.st_dev, facts.st_ino
-            if here not in above:
-                _refuse_irregular(path, (*above, here))
-            continue
-        try:
-            refuse_irregular(facts, path)
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}", hint="take it out of the inventory") from None

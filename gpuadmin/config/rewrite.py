@@ -13,9 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.config.yamlread import Items
 from gpuadmin.errors import ConfigError
@@ -96,6 +93,9 @@ def _read(file: YamlFile, text: str) -> YamlFile | None:
 
 def _round_trip(text: str, change: Callable[[Any], None]) -> str | None:
     """A text with a change of its fields; None where ruamel.yaml cannot read it."""
+    from ruamel.yaml import YAML  # most verbs only read
+    from ruamel.yaml.error import YAMLError
+
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
     yaml.width = 100000  # an ssh key stays on one line

@@ -8,17 +8,23 @@ replaces all.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 SECRET_BYTES = 32
-_AUTHORITY = "gpuadmin metrics"
+_AUTHORITY, _WEB_AUTHORITY = "gpuadmin metrics", "gpuadmin dashboard"
+_CURVE = ec.SECP256R1()
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of that curve (SP 800-186, 3.2.1.3)
+_Key = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+_PublicKey = Ed25519PublicKey | ec.EllipticCurvePublicKey
 # A host's clock can be wrong, and a certificate that ends would end the alerts: RFC 5280, 4.1.2.5 (no end).
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -33,7 +39,7 @@ class Identity:
 
 def authority(secret: bytes) -> str:
     """Given the site's secret, return the certificate (PEM) that signs all others."""
-    return _sign(secret, _AUTHORITY, _key(secret, "authority"), usage=None, alternative=None)
+    return _sign(secret, _AUTHORITY, _key(secret, "authority"), usage=None, alternatives=())
 
 
 def exporter(secret: bytes, name: str, address: str) -> Identity:
@@ -41,25 +47,50 @@ def exporter(secret: bytes, name: str, address: str) -> Identity:
     with it nobody can ask another host's exporter.
     """
     key = _key(secret, f"exporter {name}")
-    found = _sign(secret, name, key, usage=ExtendedKeyUsageOID.SERVER_AUTH, alternative=address)
+    found = _sign(secret, name, key, usage=ExtendedKeyUsageOID.SERVER_AUTH, alternatives=[address])
     return Identity(_pem(key), found)
 
 
 def scraper(secret: bytes) -> Identity:
     """What Prometheus shows to exporters, which answer to nobody else."""
     key = _key(secret, "scraper")
-    found = _sign(secret, "gpuadmin scraper", key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternative=None)
+    found = _sign(secret, "gpuadmin scraper", key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternatives=())
+    return Identity(_pem(key), found)
+
+
+def web_authority(secret: bytes) -> str:
+    """The certificate (PEM) of the authority for the dashboard, which browsers can be told to trust: it signs nothing
+    else. Browsers know no Ed25519, hence keys of another kind (RFC 6979 makes their signatures deterministic, too).
+    """
+    return _sign(secret, _WEB_AUTHORITY, _web_key(secret, "web authority"), usage=None, alternatives=(), web=True)
+
+
+def dashboard(secret: bytes, names: Sequence[str]) -> Identity:
+    """Given the names and addresses under which the dashboard is asked, return what it shows to browsers."""
+    key = _web_key(secret, "dashboard")
+    found = _sign(
+        secret, names[0], key, usage=ExtendedKeyUsageOID.SERVER_AUTH, alternatives=list(dict.fromkeys(names)), web=True
+    )
     return Identity(_pem(key), found)
 
 
 def _key(secret: bytes, purpose: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(_derived(secret, purpose, 32))
+
+
+def _web_key(secret: bytes, purpose: str) -> ec.EllipticCurvePrivateKey:
+    # 64 more bits than the order has, so that no key is likelier than another: FIPS 186-5, A.2.1
+    number = int.from_bytes(_derived(secret, purpose, 40), "big") % (_ORDER - 1) + 1
+    return ec.derive_private_key(number, _CURVE)
+
+
+def _derived(secret: bytes, purpose: str, length: int) -> bytes:
     if len(secret) != SECRET_BYTES:
         raise ValueError(f"the secret has {len(secret)} bytes; {SECRET_BYTES} are wanted")
-    derived = HKDF(hashes.SHA256(), 32, salt=b"gpuadmin metrics", info=purpose.encode()).derive(secret)
-    return Ed25519PrivateKey.from_private_bytes(derived)
+    return HKDF(hashes.SHA256(), length, salt=b"gpuadmin metrics", info=purpose.encode()).derive(secret)
 
 
-def _pem(key: Ed25519PrivateKey) -> str:
+def _pem(key: _Key) -> str:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
@@ -68,19 +99,24 @@ def _pem(key: Ed25519PrivateKey) -> str:
 def _sign(
     secret: bytes,
     name: str,
-    key: Ed25519PrivateKey,
+    key: _Key,
     *,
     usage: x509.ObjectIdentifier | None,
-    alternative: str | None,
+    alternatives: Sequence[str],
+    web: bool = False,
 ) -> str:
     """A certificate of a key, signed by the authority's; `usage` None: it is the authority's own."""
-    public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    public = (
+        key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        if web
+        else key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    )
     digest = hashes.Hash(hashes.SHA256())
-    digest.update(f"{name} {alternative} ".encode() + public)
+    digest.update(f"{name} {' '.join(alternatives) or None} ".encode() + public)
     builder = (
         x509.CertificateBuilder()
         .subject_name(_named(name[:64]))
-        .issuer_name(_named(_AUTHORITY))
+        .issuer_name(_named(_WEB_AUTHORITY if web else _AUTHORITY))
         .public_key(key.public_key())
         .serial_number(int.from_bytes(digest.finalize()[:16], "big") >> 1 | 1)
         .not_valid_before(_FROM)
@@ -89,9 +125,28 @@ def _sign(
     )
     if usage is not None:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
-    if alternative is not None:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_address(alternative)]), critical=False)
-    return builder.sign(_key(secret, "authority"), None).public_bytes(serialization.Encoding.PEM).decode()
+    if alternatives:
+        names = x509.SubjectAlternativeName([_address(one) for one in alternatives])
+        builder = builder.add_extension(names, critical=False)
+    if web:
+        top = _web_key(secret, "web authority")
+        builder = _strictly(builder, key.public_key(), top.public_key(), ca=usage is None)
+        made = builder.sign(top, hashes.SHA256(), ecdsa_deterministic=True)
+    else:
+        made = builder.sign(_key(secret, "authority"), None)
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _strictly(
+    builder: x509.CertificateBuilder, key: _PublicKey, top: _PublicKey, *, ca: bool
+) -> x509.CertificateBuilder:
+    """What RFC 5280 wants besides, and browsers and Python 3.13 ask for: whose key it is, whose signed it, for what."""
+    usage = x509.KeyUsage(not ca, False, False, False, False, ca, ca, False, False)
+    return (
+        builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(top), critical=False)
+        .add_extension(usage, critical=True)
+    )
 
 
 def _named(name: str) -> x509.Name:

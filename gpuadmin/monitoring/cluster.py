@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpuadmin.monitoring.samples import Sample
+from .samples import Sample
 
 _OLD = 300  # seconds: what the collector wrote before that says nothing of now
 
@@ -108,6 +108,20 @@ def of_samples(samples: Iterable[Sample], names: Sequence[str], now: float) -> t
         if node is not None:
             node.of[sample.name].append(sample)
     return tuple(_node(name, values, now) for name, values in found.items())
+
+
+def totals(nodes: Iterable[Node]) -> dict[str, int]:
+    """How many nodes are up, how many devices there are that people can be given, and what is known of them."""
+    nodes = list(nodes)
+    devices = [device for node in nodes for device in node.devices if device.usable]
+    return {
+        "nodes": len(nodes),
+        "up": sum(1 for node in nodes if node.state == "up"),
+        "devices": len(devices),
+        "free": sum(1 for device in devices if device.free),
+        "held": sum(1 for device in devices if device.holders),
+        "unknown": sum(1 for device in devices if device.holders is None),
+    }
 
 
 def _node(name: str, values: _Values, now: float) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuadmin.monitoring.cluster import Device, Node
+from .cluster import Device, Node
 
 GIB = 1024**3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.monitoring.cluster import Device, Node
-from gpuadmin.monitoring.samples import Sample
+from .cluster import Device, Node
+from .samples import Sample
 
 #: Hours for which is asked whether something was used at all, so that one sees for how long it was not.
 SPANS = (6, 12, 24, 72, 168)

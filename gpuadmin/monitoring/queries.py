@@ -31,6 +31,11 @@ def gpu_seconds(days: int) -> str:
     return f"sum by (instance) (sum_over_time(gpuadmin_gpus_on_bus[{int(days)}d:5m]) * 300)"
 
 
+def mig_devices(days: int) -> str:
+    """Which MIG devices there were in the last days, and of which GPU each is."""
+    return f"max by (instance, uuid, gpu) (last_over_time(gpuadmin_mig_info[{int(days)}d]))"
+
+
 def idle(hours: int) -> str:
     """Who has held a device all these hours and has not used it once: as the alert GpuHeldIdle."""
     span, most = f"{int(hours)}h", int(hours) * 3600 * 0.95

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.monitoring.samples import Sample, by
+from .samples import Sample, by
 
 HOUR = 3600.0
 
@@ -47,6 +47,27 @@ class Measured:
     measured: Sequence[Sample]
     active: Sequence[Sample]
     available: Sequence[Sample]
+    mig: Sequence[Sample] = ()  # labels uuid and gpu: which GPU a MIG device is of
+
+
+@dataclass(frozen=True)
+class Bought:
+    """Of all hours in which GPUs were there: those in which anybody held one, used one, and those held hours of which
+    nobody knows whether it was used (MIG devices). A GPU counts once, however many people share it.
+    """
+
+    available: float
+    held: float
+    used: float
+    unknown: float
+
+    def words(self) -> str | None:
+        """One sentence; None where nothing is known of the GPUs."""
+        if self.available <= 0:
+            return None
+        held, used, unknown = (value / self.available for value in (self.held, self.used, self.unknown))
+        more = f"; of {unknown:.0%} nobody knows whether" if unknown >= 0.005 else ""
+        return f"Of {self.available:,.0f} GPU-hours that there were, {held:.0%} were held and {used:.0%} used{more}."
 
 
 def usage(found: Measured, kind: str, groups: Mapping[str, Sequence[str]]) -> list[Usage]:
@@ -76,6 +97,30 @@ def total(found: Measured, groups: Mapping[str, Sequence[str]]) -> Usage:
         "all", sum(row.held for row in rows), sum(row.measured for row in rows), sum(row.active for row in rows),
         sum(there) if there else None,
     )  # fmt: skip
+
+
+def bought(found: Measured, groups: Mapping[str, Sequence[str]], days: int) -> Bought:
+    """How much of what was bought was used. Two people on one GPU count one after the other, up to the whole time: who
+    was there at once, counters do not say. Of a divided GPU the device counts that was held longest.
+    """
+    gpu_of = {(node, uuid): gpu for (node, uuid, gpu) in by(found.mig, "instance", "uuid", "gpu")}
+    there = {node: value for (node,), value in by(found.available, "instance").items() if node in groups}
+    seconds: dict[str, dict[tuple[str, str], float]] = {}
+    for what in ("held", "measured", "active"):
+        devices: dict[tuple[str, str], float] = defaultdict(float)
+        for (_user, node, uuid), value in by(getattr(found, what), "user", "instance", "uuid").items():
+            if node in there:
+                devices[node, uuid] += value
+        seconds[what] = devices
+    gpus: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for (node, uuid), value in seconds["held"].items():
+        held = min(value, days * 24 * HOUR, there[node])
+        measured = min(seconds["measured"].get((node, uuid), 0.0), held)
+        used = min(seconds["active"].get((node, uuid), 0.0), measured)
+        key = node, gpu_of.get((node, uuid), uuid)
+        gpus[key] = max(gpus.get(key, (0.0, 0.0, 0.0)), (held, used, held - measured))
+    sums = [sum(one[number] for one in gpus.values()) / HOUR for number in range(3)]
+    return Bought(sum(there.values()) / HOUR, *sums)
 
 
 def _names(kind: str, user: str | None, node: str, groups: Mapping[str, Sequence[str]]) -> Iterable[str]:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "user-guide",
-    "call-for-applications", "top", "free", "usage", "idle",
+    "call-for-applications", "top", "free", "usage", "idle", "dashboard",
 }  # fmt: skip
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 READ_ONLY = {"drift", "list-users", "status"}
@@ -174,4 +174,4 @@ def test_only_the_run_layer_knows_ansible_runner() -> None:
                 package = words[1].partition(".")[0]
                 if package in knowing:
                     knowing[package].add(str(path.relative_to(ROOT)))
-    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/inventory.py"}}
+    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/resolve.py"}}

@@ -121,3 +121,14 @@ def test_a_table_of_many_rows_looks_like_a_small_one(
         shown.append([line.rstrip() for line in capsys.readouterr().out.splitlines()])
     assert shown[0] == shown[1]
     assert any("a\\nb\\x1b" in line for line in shown[0])
+
+
+def test_cells_of_several_lines_in_a_long_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """As rich lays them out: below each other, and the row is as high as the highest."""
+    table = make_table("Node", "°C", right=("°C",))
+    for number in range(300):
+        table.add_row(f"gpu{number}", Text("1\n22") if number == 7 else "333")
+    show_table(make_console(json=False), table)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    at = lines.index(" gpu7       1")
+    assert lines[at + 1 : at + 3] == ["           22", " gpu8     333"]

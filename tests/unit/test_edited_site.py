@@ -38,6 +38,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "free": (),
     "usage": (),
     "idle": (),
+    "dashboard": ("--check",),
     "bootstrap": ("node1", "--check"),
     "provision": ("--check",),
     "drift": (),

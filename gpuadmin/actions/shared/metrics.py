@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.actions.shared.dashboard import dashboard_variables
 from gpuadmin.config.load import Site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
@@ -77,6 +78,7 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
             "targets": targets,
             "authority": authority(secret),
             "scraper": {"key": asking.key, "certificate": asking.certificate},
+            "dashboard": dashboard_variables(site, secret),
             "hosts": {name: {"key": one.key, "certificate": one.certificate} for name, one in identities.items()},
             **_mail(site),
         }

@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpuadmin.display import lines_of, make_table, styled
-from gpuadmin.monitoring.cluster import Device, Holder, Node
+from gpuadmin.display import lines_of, make_table, show_table, styled
+from gpuadmin.monitoring.cluster import Device, Holder, Node, totals
+from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import counted, size_words
 
 _STYLES = {"up": "green", "down": "bold red", "silent": "bold red", "unknown": "yellow"}
@@ -28,24 +29,20 @@ def document(nodes: Iterable[Node]) -> dict[str, Any]:
     return {"nodes": found, "totals": totals(nodes)}
 
 
-def totals(nodes: Iterable[Node]) -> dict[str, int]:
-    """How many nodes are up, how many devices there are that people can be given, and what is known of them."""
-    nodes = list(nodes)
-    devices = [device for node in nodes for device in node.devices if device.usable]
-    return {
-        "nodes": len(nodes),
-        "up": sum(1 for node in nodes if node.state == "up"),
-        "devices": len(devices),
-        "free": sum(1 for device in devices if device.free),
-        "held": sum(1 for device in devices if device.holders),
-        "unknown": sum(1 for device in devices if device.holders is None),
-    }
+def show_screen(console: SafeConsole, cluster: str, nodes: Sequence[Node], now: float, user: str | None) -> None:
+    """Print the whole screen once. `user`: only what this person holds."""
+    for part in _parts(cluster, nodes, now, user, None):
+        show_table(console, part) if isinstance(part, Table) else console.print(part)
 
 
 def screen(
     cluster: str, nodes: Sequence[Node], now: float, user: str | None = None, most: int | None = None
 ) -> RenderableType:
-    """The whole screen. `user`: only what this person holds. `most`: rows that there is room for."""
+    """The whole screen, to be shown again and again. `most`: rows that there is room for."""
+    return Group(*_parts(cluster, nodes, now, user, most))
+
+
+def _parts(cluster: str, nodes: Sequence[Node], now: float, user: str | None, most: int | None) -> list[RenderableType]:
     parts: list[RenderableType] = [_headline(cluster, nodes)]
     titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
     table = make_table(*titles, right=("°C", "W"), fold=True)
@@ -61,7 +58,7 @@ def screen(
     notes = [f"{node.name}: {node.problem}" for node in nodes if node.problem and (node.devices or node.state != "up")]
     if notes and user is None:
         parts.append(lines_of(notes))
-    return Group(*parts)
+    return parts
 
 
 def _headline(cluster: str, nodes: Sequence[Node]) -> Text:

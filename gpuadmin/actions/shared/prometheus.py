@@ -32,7 +32,7 @@ class Prometheus:
     """An open way to a site's Prometheus. Within a `with` block; one question at a time."""
 
     def __init__(self, site: Site) -> None:
-        self._host = _monitor(site)
+        self._host = monitor_of(site)
         self._site = site
         self._ssh: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
@@ -115,7 +115,8 @@ class Prometheus:
         return output
 
 
-def _monitor(site: Site) -> Host:
+def monitor_of(site: Site) -> Host:
+    """The host that watches all others. Raises ConfigError where there is none."""
     hosts = site.inventory.group("monitor")
     if not hosts:
         raise ConfigError(

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from gpuadmin.config.fields import Email, UserName, plain_text
 from gpuadmin.config.schema.base import Model
+from gpuadmin.config.schema.dashboard import Dashboard
 
 
 def _web_address(value: str) -> str:
@@ -61,3 +62,4 @@ class Metrics(Model):
     idle_exempt: Annotated[
         list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")
     ] = []
+    dashboard: Annotated[Dashboard, Field(description="The web page that shows it.")] = Dashboard()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -10,7 +11,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from gpuadmin.monitoring.certificates import SECRET_BYTES, Identity, authority, exporter, scraper
+from gpuadmin.monitoring.certificates import (
+    SECRET_BYTES,
+    Identity,
+    authority,
+    dashboard,
+    exporter,
+    scraper,
+    web_authority,
+)
 
 SECRET, OTHER = bytes(SECRET_BYTES), bytes([1]) * SECRET_BYTES
 
@@ -101,3 +110,52 @@ def test_who_speaks_to_whom(case: str, tmp_path: Path) -> None:
 
 def test_a_host_of_another_site_is_not_believed(tmp_path: Path) -> None:
     assert not speak(tmp_path, GPU1, scraper(SECRET), asked="10.1.0.1", ca=authority(OTHER))
+
+
+NAMES = ["dashboard.lab", "10.1.0.9", "localhost", "127.0.0.1"]
+
+
+def test_what_browsers_are_shown_is_the_same_each_time() -> None:
+    assert dashboard(SECRET, NAMES) == dashboard(SECRET, NAMES)
+    assert web_authority(SECRET) == web_authority(SECRET)
+    assert dashboard(OTHER, NAMES).key != dashboard(SECRET, NAMES).key
+
+
+@pytest.mark.parametrize(
+    ("asked", "well"), [*((name, True) for name in NAMES), ("other.lab", False), ("10.1.0.8", False)]
+)
+def test_a_browser_that_trusts_the_authority(asked: str, well: bool, tmp_path: Path) -> None:
+    """By the strictest rules that Python has (RFC 5280), which are those of browsers and more."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pair = tmp_path / "pair.pem"
+    identity = dashboard(SECRET, NAMES)
+    pair.write_text(identity.key + identity.certificate)
+    server.load_cert_chain(pair)
+    client = ssl.create_default_context(cadata=web_authority(SECRET))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    ours, theirs = socket.socketpair()
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):
+            server.wrap_socket(theirs, server_side=True).close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with contextlib.suppress(OSError), contextlib.closing(ours):
+        if well:
+            client.wrap_socket(ours, server_hostname=asked).close()
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                client.wrap_socket(ours, server_hostname=asked)
+    thread.join(10)
+
+
+def test_the_two_authorities_know_nothing_of_each_other() -> None:
+    """Whoever tells a browser to trust the dashboard's gives nothing that exporters or Prometheus would take."""
+    ours, theirs = (x509.load_pem_x509_certificate(one(SECRET).encode()) for one in (authority, web_authority))
+    shown = x509.load_pem_x509_certificate(dashboard(SECRET, NAMES).certificate.encode())
+    assert ours.public_key() != theirs.public_key()
+    assert ours.subject != theirs.subject
+    shown.verify_directly_issued_by(theirs)
+    with pytest.raises((ValueError, TypeError)):
+        shown.verify_directly_issued_by(ours)

@@ -13,7 +13,7 @@ from gpuadmin.monitoring.idle import idle, spans
 from gpuadmin.monitoring.queries import idle as query_idle
 from gpuadmin.monitoring.queries import seconds_by_holder
 from gpuadmin.monitoring.samples import Sample, of_answer, of_text
-from gpuadmin.monitoring.usage import Measured, total, usage
+from gpuadmin.monitoring.usage import Measured, bought, total, usage
 from tests.unit.monitoring.cluster import node as lines_of_node
 
 NOW = 1_800_000_000.0
@@ -171,6 +171,23 @@ def test_usage() -> None:
     by_group = {row.name: row for row in usage(USED, "group", GROUPS)}
     assert (by_group["rack1"].held, by_group["rack1"].available, by_group["vision"].held) == (20, 80, 6)
     assert (total(USED, GROUPS).held, total(USED, GROUPS).share) == (20, 0.25)
+
+
+def test_how_much_of_what_was_bought_was_used() -> None:
+    """Ten of minji's, four of junho's, six of which nobody knows; a node that is not the site's is left out."""
+    found = bought(USED, GROUPS, 30)
+    assert (found.available, found.held, found.used, found.unknown) == (80, 20, 9, 6)
+    assert found.words() == "Of 80 GPU-hours that there were, 25% were held and 11% used; of 8% nobody knows whether."
+    assert bought(Measured([], [], [], []), GROUPS, 30).words() is None
+
+
+def test_a_gpu_that_is_shared_or_divided_was_bought_once() -> None:
+    shared = [hours("a", "minji", 20, "g"), hours("a", "junho", 20, "g")]
+    slices = [hours("a", user, count, uuid) for user, count, uuid in (("minji", 9, "m1"), ("junho", 5, "m2"))]
+    mig = [Sample("", {"instance": "a", "uuid": uuid, "gpu": "h"}, 1) for uuid in ("m1", "m2")]
+    found = Measured([*shared, *slices], shared, shared, [Sample("", {"instance": "a"}, 48 * 3600)], mig)
+    whole = bought(found, GROUPS, 1)
+    assert (whole.available, whole.held, whole.used, whole.unknown) == (48, 24 + 9, 24, 9)
 
 
 def test_queries_are_fixed() -> None:

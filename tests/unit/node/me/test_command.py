@@ -16,11 +16,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.me import command
 @pytest.mark.parametrize(
     ("arguments", "environment", "found"),
     [
-        ([], {}, (False, "en")),
-        (["check"], {"LANG": "ko_KR.UTF-8"}, (True, "ko")),
-        (["check"], {"LANG": "ko_KR.UTF-8", "LC_ALL": "C"}, (True, "en")),
-        (["--language", "ko", "check"], {"LANG": "C"}, (True, "ko")),
-        (["--language=en"], {"LANG": "ko_KR.UTF-8"}, (False, "en")),
+        ([], {}, ("", "en")),
+        (["check"], {"LANG": "ko_KR.UTF-8"}, ("check", "ko")),
+        (["check"], {"LANG": "ko_KR.UTF-8", "LC_ALL": "C"}, ("check", "en")),
+        (["--language", "ko", "check"], {"LANG": "C"}, ("check", "ko")),
+        (["--language=en"], {"LANG": "ko_KR.UTF-8"}, ("", "en")),
+        (["web"], {}, ("web", "en")),
+        (["web", "--language", "ko"], {}, ("web", "ko")),
         (["--help"], {}, (None, "en")),
     ],
 )

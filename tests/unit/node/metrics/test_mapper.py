@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places as ImagePlaces
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.mapper import TEXT, Mapper, Places
@@ -52,6 +53,7 @@ class Cluster:
         self.places = Places(
             str(at / "mapper"), str(at / "sampler" / RECORD), str(at / "counters.json"), dev=str(at / "dev"),
             cgroups=str(at / "cgroups"), log=str(at / "kmsg"), capabilities=str(at / "none"),
+            images=ImagePlaces(state=str(at / "state")),
         )  # fmt: skip
         self.answers: dict[int, Any] = {}
         self.mapper = self.started()
@@ -130,7 +132,8 @@ def test_who_is_on_which_gpu(cluster: Cluster) -> None:
     assert found[f"gpuadmin_gpu_processes{{{labels}}}"] == 1
     assert found[f"gpuadmin_gpu_process_memory_bytes{{{labels}}}"] == 1000
     assert abs(found[f"gpuadmin_gpu_allocated_since_timestamp_seconds{{{labels}}}"] - time.time()) < 60
-    assert all(found[f'gpuadmin_collector_success{{source="{name}"}}'] == 1 for name in ("processes", "people", "xids"))
+    sources = ("processes", "people", "xids", "image")
+    assert all(found[f'gpuadmin_collector_success{{source="{name}"}}'] == 1 for name in sources)
 
 
 def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:

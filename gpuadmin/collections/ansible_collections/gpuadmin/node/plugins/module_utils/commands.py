@@ -14,10 +14,9 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py announcements | gpu-devices | gpu-driver | metrics-sample [GPUS] | metrics-map | disk-usage
-"
-    "       cli.py me [check | disk] [--language ko|en]
-"
+    "       cli.py announcements | gpu-devices | gpu-driver | metrics-sample [GPUS] | metrics-map | disk-usage\n"
+    "       cli.py me [check | disk | web] [--language ko|en]\n"
+    "       cli.py web-links | dashboard\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -79,6 +78,14 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .disk import command as disk
 
             return disk.main()
+        if command == "web-links" and not rest:
+            from .dashboard import links
+
+            return links.main(host)
+        if command == "dashboard" and not rest:
+            from .dashboard import service  # needs packages that other hosts do not have
+
+            return service.main()
         if command == "gpu-devices" and not rest:
             from .gpus import devices
 

@@ -9,27 +9,18 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import select
-import signal
 import socket
-import struct
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 
+from .. import callers
 from ..errors import NodeError
 from .converge import Host, converge
 from .desired import DesiredState, Settings, load
 from .plan import Request
 
-FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
-ROUND = 4096  # connections that are looked at together; of one person's only the first counts
-PAUSE = 0.05  # seconds between two rounds, in which others get the lock and the processor
-IDLE = 20.0  # seconds without a question after which the service ends
-LIFE = 600.0  # seconds after which it ends in any case, and systemd starts it again
 PATIENCE = 20.0  # seconds that another one may hold the accounts; the next in the row waits for it too
-BUSY = "You have asked already; wait for the answer."
 
 
 class Refused(NodeError):
@@ -103,19 +94,6 @@ def docker_self(host: Host, uid: int) -> tuple[int, str]:
     return 0, f"{who}: Docker is set up now. Log in again, then: docker run ..."
 
 
-def peer_uid(connection: socket.socket) -> int:
-    """Who is at the other end, as the kernel noted when they connected (unix(7)); nothing is read from them."""
-    _pid, uid, _gid = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(uid)
-
-
-def answer(connection: socket.socket, status: int, text: str) -> None:
-    """Send what was found, without waiting for somebody who does not read, and hang up. No lock is held here."""
-    with connection, suppress(OSError):
-        connection.setblocking(False)
-        connection.send(f"{status} {text}\n".encode()[:4096])
-
-
 def _refusals(host: Host) -> Callable[[int], str | None]:
     """Why somebody is refused at once, by uid."""
     try:
@@ -126,59 +104,26 @@ def _refusals(host: Host) -> Callable[[int], str | None]:
     return lambda uid: stranger(settings, uid)
 
 
-def _waiting(listener: socket.socket, refusal: Callable[[int], str | None]) -> dict[int, socket.socket]:
-    """Whoever has connected, one connection for each person; strangers and further ones are answered at once."""
-    found: dict[int, socket.socket] = {}
-    for _ in range(ROUND):
-        try:
-            connection, _address = listener.accept()
-        except OSError:  # nobody (more), or no longer
-            break
-        uid = peer_uid(connection)
-        why = BUSY if uid in found else refusal(uid)
-        if why:
-            answer(connection, 1, why)
-        else:
-            found[uid] = connection
-    return found
+def _act(host: Host, uid: int) -> tuple[int, str]:
+    try:
+        return docker_self(host, uid)
+    except NodeError as error:
+        print(f"uid {uid}: {error}", file=sys.stderr, flush=True)
+        return 1, f"Docker could not be set up: {error}. Ask the admins."
 
 
-def serve(listener: socket.socket, host: Host, *, idle: float = IDLE, life: float = LIFE) -> None:
+def serve(listener: socket.socket, host: Host, *, idle: float = callers.IDLE, life: float = callers.LIFE) -> None:
     """Answer until nobody asked for ``idle`` seconds, or ``life`` seconds are over, or SIGTERM comes."""
-    stopped = False
-
-    def stop(_number: int, _frame: object) -> None:
-        nonlocal stopped
-        stopped = True  # what is being done is completed
-
-    signal.signal(signal.SIGTERM, stop)
-    listener.setblocking(False)
-    begun = last = time.monotonic()
-    while not stopped and time.monotonic() < begun + life:
-        if not select.select([listener], [], [], min(idle, 1.0))[0]:  # a signal does not end it
-            if time.monotonic() > last + idle:
-                return
-            continue
-        for uid, connection in _waiting(listener, _refusals(host)).items():
-            try:
-                status, text = docker_self(host, uid)
-            except NodeError as error:
-                status, text = 1, f"Docker could not be set up: {error}. Ask the admins."
-                print(f"uid {uid}: {error}", file=sys.stderr, flush=True)
-            except Exception as error:  # whatever one person's request meets, the others' go on
-                status, text = 1, "Docker could not be set up. Ask the admins."
-                print(f"uid {uid}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            answer(connection, status, text)
-        time.sleep(PAUSE)  # people who ask again and again wait, and the node does not
-        last = time.monotonic()
+    failed = "Docker could not be set up. Ask the admins."
+    callers.serve(listener, partial(_refusals, host), partial(_act, host), failed, idle=idle, life=life)
 
 
 def main(host: Host) -> int:
     """What the unit runs: its socket is given by systemd (sd_listen_fds(3))."""
-    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+    listener = callers.given_socket()
+    if listener is None:
         print("this is started by gpuadmin-docker-self.socket; people run add-me-to-docker-user", file=sys.stderr)
         return 2
-    with socket.socket(fileno=FIRST_DESCRIPTOR) as listener:
-        listener.set_inheritable(False)
+    with listener:
         serve(listener, host)
     return 0

@@ -1,4 +1,4 @@
-"""The program itself: `gpuadmin-me`, `gpuadmin-me check`, `gpuadmin-me disk`. It runs as whoever calls it."""
+"""The program itself: `gpuadmin-me`, and its `check`, `disk` and `web`. It runs as whoever calls it."""
 
 from __future__ import annotations
 
@@ -12,40 +12,41 @@ from typing import Any
 
 from ..diagnosis.subject import Subject, read_small
 from ..errors import NodeError
-from . import check, disk, overview, texts
+from . import check, disk, overview, texts, web
 
 SETTINGS = "/etc/gpuadmin/me.json"
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
-USAGE = """usage: gpuadmin-me [check | disk] [--language ko|en]
+USAGE = """usage: gpuadmin-me [check | disk | web] [--language ko|en]
 
 gpuadmin-me          your nodes, home, Docker, account and GPUs
 gpuadmin-me check    what does not work for you on this node, and what to do
-gpuadmin-me disk     what your files take, and the largest of your directories"""
+gpuadmin-me disk     what your files take, and the largest of your directories
+gpuadmin-me web      a link to the dashboard: who uses which GPU. It is good once, for some minutes"""
+WORDS = ("check", "disk", "web")
 
 
 def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
     """Exit 0; 1 where a check found something that keeps its person from working; 2 for what cannot be asked."""
-    disks = [*arguments[:1]] == ["disk"]
     try:
-        checks, language = parse(arguments[1:] if disks else arguments, os.environ)
-        if disks and checks:
-            raise NodeError("check or disk: one at a time")
+        asked, language = parse(arguments, os.environ)
     except NodeError as error:
         print(f"{error}\n{USAGE}", file=sys.stderr)
         return 2
-    if checks is None:
+    if asked is None:
         print(USAGE)
         return 0
     if os.geteuid() == 0:
-        print("root: gpuadmin diagnose, on the controller", file=sys.stderr)
+        print("root: gpuadmin diagnose and gpuadmin dashboard, on the controller", file=sys.stderr)
         return 2
+    if asked == "web":
+        return web.main(language)
     known = load(settings)
     subject = whose(known)
     host = socket.gethostname()
-    if disks:
+    if asked == "disk":
         print("\n".join(disk.lines(subject, disk.disk(subject), host, language)))
         return 0
-    if checks:
+    if asked == "check":
         found = check.causes(subject)
         print("\n".join(check.lines(found, host, language)))
         return 1 if any(one.code in texts.CAUSES for one in found) else 0
@@ -53,17 +54,17 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[bool | None, str]:
-    """Whether to check (None: only help is asked for), and the language. Raises NodeError."""
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, str]:
+    """One of WORDS or nothing (None: only help is asked for), and the language. Raises NodeError."""
     language = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
     language = "ko" if language.startswith("ko") else "en"
-    checks, rest = False, list(arguments)
+    asked, rest = "", list(arguments)
     while rest:
         word = rest.pop(0)
         if word in ("-h", "--help"):
             return None, language
-        if word == "check":
-            checks = True
+        if word in WORDS and asked in ("", word):
+            asked = word
         elif word.startswith("--language"):
             value = word[11:] if word.startswith("--language=") else rest.pop(0) if rest else ""
             if value not in texts.LANGUAGES:
@@ -71,7 +72,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[boo
             language = value
         else:
             raise NodeError(f"{word!r} is not known")
-    return checks, language
+    return asked, language
 
 
 def load(path: str) -> dict[str, Any]:

@@ -10,11 +10,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..errors import NodeError
 from ..gpus.xid import LOG
-from . import slices
+from ..images.places import Places as ImagePlaces
+from . import roots, slices
 from .containers import Names
 from .counters import FILE, Counters
 from .devices import UVM, Key, Scanner, nodes
@@ -45,6 +46,7 @@ class Places:
     cgroups: str = slices.CGROUPS
     log: str = LOG
     capabilities: str = "/proc/driver/nvidia/capabilities"
+    images: ImagePlaces = field(default_factory=ImagePlaces)
 
 
 class Mapper:
@@ -77,6 +79,7 @@ class Mapper:
         self._samples = Samples()
         self._source("processes", self._holders)
         self._source("people", lambda: slices.put(self._samples, self._owners.name, self._places.cgroups))
+        self._source("image", lambda: roots.put(self._samples, self._places.images))
         self._source("xids", lambda: self._counters.read_log(self._places.log))
         self._source("counters", self._save)
         self._counters.put(self._samples)

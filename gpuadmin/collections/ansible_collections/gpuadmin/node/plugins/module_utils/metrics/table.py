@@ -28,6 +28,7 @@ SOURCES = {
     "people": "mapper: what the kernel counts of each person (cgroup v2)",
     "xids": "mapper: the kernel's log",
     "disk": "gpuadmin-disk-usage, once a day: the directories of homes, of Docker's data and of scratch",
+    "image": "mapper: the node's records of its image",
     "counters": "mapper: the file in which counters survive a restart",
 }
 
@@ -223,6 +224,20 @@ METRICS = (
     Metric(
         "gpuadmin_user_disk_partial", GAUGE, ("user", "place"),
         "1 where it is more than was counted, because a directory holds too much or was moved about meanwhile.",
+    ),
+    # the image, by the mapper
+    Metric(
+        "gpuadmin_image_info", GAUGE, ("image",),
+        "The image that the running root was made from; absent on a node without images. Always 1.",
+    ),
+    Metric(
+        "gpuadmin_image_root_writable", GAUGE, (),
+        "1 where the running root, which is read-only, can be written to.",
+    ),
+    Metric(
+        "gpuadmin_image_pending_since_timestamp_seconds", GAUGE, ("image", "trial"),
+        "When the switch was made that is not confirmed yet; absent where none is. The label trial is true while the "
+        "node runs the new root.",
     ),
     # the collector itself
     Metric(

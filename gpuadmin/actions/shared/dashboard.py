@@ -1,0 +1,143 @@
+"""What the monitor host and the nodes are told about the dashboard: its names, its certificate, and who signs links."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.load import Site
+from gpuadmin.errors import ConfigError
+from gpuadmin.monitoring import tokens
+from gpuadmin.monitoring.certificates import Identity, dashboard, web_authority
+from gpuadmin.pages.render import LANGUAGES
+from gpuadmin.reading import read_text
+
+_LOOPBACK = ("localhost", "127.0.0.1")
+
+
+def address_of(site: Site) -> str:
+    """Where links lead: HTTPS, the first of the site's names for it (or the monitor host's address), the port."""
+    given, (monitor, *_) = site.settings.metrics.dashboard, site.inventory.group("monitor")
+    return f"https://{_bracketed((given.names or [monitor.cluster_address])[0])}:{given.port}"
+
+
+def dashboard_variables(site: Site, secret: bytes) -> dict[str, Any]:
+    """What provision and drift give to the roles dashboard and web_link; nothing where there is no dashboard. Raises
+    ConfigError for a certificate of the site's own that cannot be used.
+    """
+    given, monitors = site.settings.metrics.dashboard, site.inventory.group("monitor")
+    if not monitors or not given.enabled:
+        return {}
+    own = tokens.dashboard_secret(secret)
+    hosts = _names(site, monitors[0])
+    identity = _own_certificate(site) or dashboard(secret, [*hosts, *_LOOPBACK])
+    nodes = site.inventory.group("gpu")
+    return {
+        "secret": own.hex(),
+        "proxy_secret": "" if given.proxy is None else proxy_secret(own),
+        "certificate": identity.certificate,
+        "key": identity.key,
+        "authority": web_authority(secret) if given.certificate is None else "",
+        "settings": _settings(site, hosts),
+        "links": {node.name: tokens.signing_key(own, tokens.LINK, node.name).hex() for node in nodes},
+        "ways": {node.name: _way(site, node, monitors[0]) for node in nodes},
+    }
+
+
+def proxy_secret(own: bytes) -> str:
+    """Given the dashboard's secret, return what its reverse proxy shows in the header X-Gpuadmin-Proxy-Secret."""
+    return tokens.derived(own, "proxy").hex()
+
+
+def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
+    metrics = site.settings.metrics
+    given = metrics.dashboard
+    return {
+        "cluster": site.settings.name,
+        "nodes": [host.name for host in site.inventory.group("gpu")],
+        "languages": list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages),
+        "sees": given.sees,
+        "idle_hours": metrics.idle_hours,
+        "idle_exempt": list(metrics.idle_exempt),
+        "people": {
+            user.name: None if user.expires is None else user.expires.isoformat()
+            for user in site.registry.registry.users
+        },
+        "entrance": {
+            "port": given.port,
+            "listen": "127.0.0.1" if given.listen == "loopback" else "",
+            "prometheus": metrics.port,
+            "hosts": hosts,
+            "link_minutes": given.link_minutes,
+            "session_hours": given.session_hours,
+            "proxy": None if given.proxy is None else given.proxy.model_dump(mode="json"),
+        },
+    }
+
+
+def _way(site: Site, node: Host, monitor: Host) -> dict[str, Any]:
+    """How somebody who logs in to a node reaches the dashboard from their own machine."""
+    given = site.settings.metrics.dashboard
+    direct = given.listen == "all"
+    end = _bracketed(monitor.cluster_address) if direct else "127.0.0.1"
+    return {
+        "node": node.name,
+        "address": address_of(site),
+        "minutes": given.link_minutes,
+        "forward": f"{given.port}:{end}:{given.port}",
+        "through": node.cluster_address if direct else monitor.cluster_address,
+        "direct": direct,
+    }
+
+
+def _names(site: Site, monitor: Host) -> list[str]:
+    """The names under which the dashboard is asked, the one that links have first."""
+    given = site.settings.metrics.dashboard.names
+    return list(dict.fromkeys([*given, monitor.cluster_address, monitor.address, monitor.name]))
+
+
+def _own_certificate(site: Site) -> Identity | None:
+    given = site.settings.metrics.dashboard
+    if given.certificate is None or given.key is None:
+        return None
+    certificate, key = Path(given.certificate).expanduser(), Path(given.key).expanduser()
+    where = "metrics.dashboard"
+    texts = read_text(certificate), read_text(key)
+    for name, path, text in (("certificate", certificate, texts[0]), ("key", key, texts[1])):
+        if not text:
+            raise ConfigError(f"{where}.{name}: {path} is missing or empty", hint="correct it in gpuadmin.yml")
+    if key.stat().st_mode & 0o077:
+        raise ConfigError(f"{where}.key: {key}: others can read it", hint=f"chmod 600 {key}")
+    try:
+        shown = x509.load_pem_x509_certificates(texts[0].encode())[0].public_key()
+    except ValueError:
+        raise ConfigError(f"{where}.certificate: {certificate} holds no certificate in PEM") from None
+    try:
+        ours = serialization.load_pem_private_key(texts[1].encode(), None).public_key()
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"{where}.key: {key} holds no private key in PEM without a password",
+            hint="openssl pkey removes a password; keep the file where you alone can read it",
+        ) from None
+    if _bytes(shown) != _bytes(ours):
+        raise ConfigError(
+            f"{where}.key: {key} is not the key of {certificate}", hint="give the pair that belongs together"
+        )
+    return Identity(texts[1], texts[0])
+
+
+def _bytes(key: Any) -> bytes:
+    found: bytes = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return found
+
+
+def _bracketed(name: str) -> str:
+    try:
+        return f"[{name}]" if ipaddress.ip_address(name).version == 6 else name
+    except ValueError:
+        return name

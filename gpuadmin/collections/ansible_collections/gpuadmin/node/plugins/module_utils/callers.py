@@ -1,0 +1,121 @@
+"""A service of systemd's for whoever connects to a unix socket: it knows from the kernel who asks, and reads nothing.
+
+One process for all: of each person one connection counts at a time, and a flood costs microseconds each (decision 5).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
+ROUND = 4096  # connections that are looked at together; of one person's only the first counts
+PAUSE = 0.05  # seconds between two rounds, in which others get the lock and the processor
+IDLE = 20.0  # seconds without a question after which the service ends
+LIFE = 600.0  # seconds after which it ends in any case, and systemd starts it again
+LONGEST = 4096  # bytes of an answer
+BUSY = "You have asked already; wait for the answer."
+
+#: Why somebody is refused at once, by uid; None for whoever is not.
+Refusal = Callable[[int], "str | None"]
+#: What is done for a uid: an exit status, and what to tell.
+Act = Callable[[int], "tuple[int, str]"]
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Who is at the other end, as the kernel noted when they connected (unix(7)); nothing is read from them."""
+    _pid, uid, _gid = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(uid)
+
+
+def answer(connection: socket.socket, status: int, text: str) -> None:
+    """Send what was found, without waiting for somebody who does not read, and hang up. No lock is held here."""
+    with connection, suppress(OSError):
+        connection.setblocking(False)
+        connection.send(f"{status} {text}\n".encode()[:LONGEST])
+
+
+def waiting(listener: socket.socket, refusal: Refusal) -> dict[int, socket.socket]:
+    """Whoever has connected, one connection for each person; strangers and further ones are answered at once."""
+    found: dict[int, socket.socket] = {}
+    for _ in range(ROUND):
+        try:
+            connection, _address = listener.accept()
+        except OSError:  # nobody (more), or no longer
+            break
+        uid = peer_uid(connection)
+        why = BUSY if uid in found else refusal(uid)
+        if why:
+            answer(connection, 1, why)
+        else:
+            found[uid] = connection
+    return found
+
+
+def serve(
+    listener: socket.socket, refusals: Callable[[], Refusal], act: Act, failed: str, *, idle: float, life: float
+) -> None:
+    """Answer until nobody asked for ``idle`` seconds, or ``life`` seconds are over, or SIGTERM comes.
+
+    ``refusals`` is asked once a round. ``failed``: what somebody is told whose request met something unexpected.
+    """
+    stopped = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True  # what is being done is completed
+
+    signal.signal(signal.SIGTERM, stop)
+    listener.setblocking(False)
+    begun = last = time.monotonic()
+    while not stopped and time.monotonic() < begun + life:
+        if not select.select([listener], [], [], min(idle, 1.0))[0]:  # a signal does not end it
+            if time.monotonic() > last + idle:
+                return
+            continue
+        for uid, connection in waiting(listener, refusals()).items():
+            try:
+                status, text = act(uid)
+            except Exception as error:  # whatever one person's request meets, the others' go on
+                status, text = 1, failed
+                print(f"uid {uid}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            answer(connection, status, text)
+        time.sleep(PAUSE)  # people who ask again and again wait, and the node does not
+        last = time.monotonic()
+
+
+def given_socket() -> socket.socket | None:
+    """The socket that systemd gives to a unit that has one (sd_listen_fds(3)); None where it gave none."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        return None
+    listener = socket.socket(fileno=FIRST_DESCRIPTOR)
+    listener.set_inheritable(False)
+    return listener
+
+
+def ask(path: str, seconds: float) -> tuple[int, str] | None:
+    """Connect as whoever runs this, and return (status, text); None where there is no answer in time."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        # The kernel's own timeouts: with Python's, connecting would not wait where many others do.
+        left = struct.pack("@ll", max(1, int(seconds)), 0)
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            channel.setsockopt(socket.SOL_SOCKET, option, left)
+        said = b""
+        try:
+            channel.connect(path)
+            while not said.endswith(b"\n") and len(said) <= LONGEST:
+                part = channel.recv(LONGEST)
+                if not part:
+                    return None
+                said += part
+        except OSError:
+            return None
+    status, _, text = said.decode("utf-8", "replace").strip().partition(" ")
+    return (int(status), text) if status in ("0", "1") else None

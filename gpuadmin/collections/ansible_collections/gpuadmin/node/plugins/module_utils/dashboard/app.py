@@ -1,0 +1,223 @@
+"""The dashboard's pages, as an application for a server such as uvicorn. Doors (doors.py) say who looks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Union
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ..errors import NodeError
+from . import plots, queries, views
+from .announced import announced
+from .look import Look, look
+from .pages import Pages, environment, language_of
+from .prometheus import Asked, Prometheus
+from .status_page import StatusPage, status_page, write_status
+from .texts import say
+from .viewer import Settings, Viewer
+
+_DAYS = (7, 30)  # for which a person's hours are added up
+_EVERY = 60.0  # seconds between two writings of the page without a login
+
+Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
+
+
+class _Static(StaticFiles):
+    """Files that a browser keeps, and asks for by their digest whether they have changed."""
+
+    async def get_response(self, path: str, scope: Any) -> Response:
+        answer = await super().get_response(path, scope)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
+
+
+class Dashboard:
+    """What the pages are answered from."""
+
+    def __init__(self, prometheus: Prometheus, doors: Any, settings: Settings, files: str) -> None:
+        self._asked, self._doors, self._settings = Asked(prometheus), doors, settings
+        self._pages = Pages(environment(files), settings)
+        self._written = ""
+
+    def routes(self, files: str) -> list[Union[Route, Mount]]:
+        """All addresses but the doors'."""
+        return [
+            Route("/", self._for_viewers(self._overview)),
+            Route("/nodes/{name}", self._for_viewers(self._node)),
+            Route("/people", self._for_viewers(self._people)),
+            Route("/people/{name}", self._for_viewers(self._person)),
+            Route("/me", self._for_viewers(self._me)),
+            Route("/free", self._for_viewers(self._free)),
+            Route("/data/cluster", self._for_viewers(self._cluster_data)),
+            Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
+            Route("/data/people/{name}", self._for_viewers(self._person_data)),
+            Route("/status", self._status),
+            Mount("/static", _Static(directory=os.path.join(files, "static"))),
+        ]
+
+    def _for_viewers(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """The one way to a page: nobody gets to an answer who was not let in."""
+
+        async def endpoint(request: Request) -> Response:
+            viewer = self._doors.viewer(request)
+            if viewer is None:
+                if request.url.path.startswith("/data/"):
+                    return JSONResponse({"error": "log in"}, status_code=401, headers={"Cache-Control": "no-store"})
+                return RedirectResponse("/enter", status_code=303, headers={"Cache-Control": "no-store"})
+            try:
+                found = await look(self._asked, self._settings)
+                return await answer(request, viewer, found)
+            except NodeError as error:
+                print(f"dashboard: {error}", file=sys.stderr)
+                return self._pages.message(request, 503, "away-title", "away", viewer)
+
+        return endpoint
+
+    def _page(
+        self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
+    ) -> Response:
+        rows = announced(self._settings.announcements, found.when)
+        return self._pages.page(request, template, {**values, "look": found}, viewer, announced=rows)
+
+    async def _overview(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        return self._page(request, "overview.html", found, viewer, views.overview(found, viewer))
+
+    async def _node(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        node = found.node(request.path_params["name"])
+        if node is None:
+            raise HTTPException(404)
+        return self._page(request, "node.html", found, viewer, {"node": views.node_page(node, found, viewer)})
+
+    async def _people(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, self._settings))
+
+    async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        name = self._visible(request.path_params["name"], viewer, found)
+        spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
+        page = views.person_page(name, found, viewer, self._settings, spent)
+        return self._page(request, "person.html", found, viewer, {"person": page})
+
+    async def _spent(self, name: str, days: int) -> Any:
+        asked = (queries.hours_of(kind, name, days) for kind in ("held", "measured", "active"))
+        answers = (self._asked.now(query, 300.0) for query in asked)
+        return views.measured(*await asyncio.gather(*answers))
+
+    async def _me(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        known = viewer.name in views.known_people(found, self._settings)
+        return RedirectResponse(f"/people/{quote(viewer.name, safe='')}" if known else "/", status_code=303)
+
+    async def _free(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}
+        wanted = {}
+        for field, (usual, least, most) in numbers.items():
+            text = request.query_params.get(field, "") or str(usual)
+            if not (text.isascii() and text.isdecimal() and len(text) < 6 and least <= int(text) <= most):
+                words = say(language_of(request, self._settings), f"need-{field}")
+                return self._pages.message(request, 400, "wrong", "wrong-value", viewer, words, least, most)
+            wanted[field] = int(text)
+        return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
+
+    def _visible(self, name: str, viewer: Viewer, found: Look) -> str:
+        """The name of a person whom the viewer may see; whether anybody else has that name is nobody's business."""
+        if not viewer.may_see(name) or name not in views.known_people(found, self._settings):
+            raise HTTPException(404)
+        return name
+
+    async def _cluster_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        return await self._plots(request, queries.of_cluster, plots.use_plot)
+
+    async def _person_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        name = self._visible(request.path_params["name"], viewer, found)
+        return await self._plots(request, lambda step: queries.of_person(name, step), plots.use_plot)
+
+    async def _node_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
+        node = found.node(request.path_params["name"])
+        if node is None:
+            raise HTTPException(404)
+        return await self._plots(
+            request, lambda step: queries.of_node(node.name, step), lambda *rest: plots.node_plots(node, *rest)
+        )
+
+    async def _plots(self, request: Request, query: Any, make: Any) -> Response:
+        span = request.query_params.get("span", "1d")
+        if span not in queries.SPANS:
+            raise HTTPException(404)
+        seconds, step = queries.SPANS[span]
+        end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
+        asked = query(step)
+        begin = end - seconds
+        answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
+        made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
+        return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
+
+    async def status_now(self) -> StatusPage:
+        """The page without a login, as things are now."""
+        now = time.time()
+        found = None
+        with contextlib.suppress(NodeError):
+            found = await look(self._asked, self._settings)
+        rows = announced(self._settings.announcements, now)
+        return status_page(self._pages.templates, self._settings.cluster, found, rows, now)
+
+    async def _status(self, request: Request) -> Response:
+        page = await self.status_now()
+        return HTMLResponse(page.text, headers={"Cache-Control": "no-store", "Content-Security-Policy": page.policy})
+
+    async def keep_status(self) -> None:
+        """Write the page every minute, for as long as the service runs. A full disk is said once, and tried again."""
+        while True:
+            page = await self.status_now()
+            try:
+                await asyncio.to_thread(write_status, self._settings.status_file, page)
+                problem = ""
+            except OSError as error:
+                problem = f"dashboard: {self._settings.status_file}: {error.strerror}"
+            if problem and problem != self._written:
+                print(problem, file=sys.stderr)
+            self._written = problem
+            await asyncio.sleep(_EVERY)
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """What is not there, or not allowed."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        if request.url.path.startswith("/data/"):
+            return JSONResponse({"error": "not found"}, status_code=status, headers={"Cache-Control": "no-store"})
+        if status == 404:
+            return self._pages.message(request, 404, "not-found", "not-found-why", self._doors.viewer(request))
+        return self._pages.message(request, status, "wrong", "not-found-why")
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """A defect of ours: its traceback is in the journal, and not on the page."""
+        return self._pages.message(request, 500, "failed", "failed-why")
+
+
+def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files: str) -> Starlette:
+    """Given whom to ask, who decides who looks, what the site says of itself, and the directory that has `templates`
+    and `static`, return the application.
+    """
+    board = Dashboard(prometheus, doors, settings, files)
+
+    @contextlib.asynccontextmanager
+    async def running(_app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.ensure_future(board.keep_status()) if settings.status_file else None
+        try:
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+
+    routes: Sequence[Any] = [*doors.routes(), *board.routes(files)]
+    handlers: Mapping[Any, Any] = {HTTPException: board.refused, 500: board.failed}
+    return Starlette(routes=list(routes), exception_handlers=dict(handlers), lifespan=running)

@@ -1,0 +1,237 @@
+"""The dashboard's doors: by a link that is good once, or by the header of the site's own reverse proxy.
+
+Nobody has a password here. A link shows a page with one button, and only the button spends it: what looks at addresses
+by itself (previews in chats, virus scanners) does not.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+
+from jinja2 import Environment, FileSystemLoader
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ..errors import NodeError
+from ..fields import valid_name
+from ..monitoring import tokens
+from .entrance import Entrance
+from .spent import Full, Spent
+from .viewer import Viewer
+
+COOKIE = "__Host-gpuadmin"  # a browser takes it only with Secure, for all paths of this host, and for no other host
+SECRET_HEADER = "x-gpuadmin-proxy-secret"
+_LARGEST = 4096  # bytes of a form
+_MINUTE, _MOST = 60.0, 30  # refused links of one address in a minute, until it has to wait
+_MOST_ADDRESSES = 10000
+
+
+class Stranger(Exception):
+    """Somebody says who they are by the header of the proxy, and is not the proxy."""
+
+
+class Doors:
+    """Who comes in. ``secret`` is the dashboard's; a node that is not among ``nodes`` signs nothing that is taken."""
+
+    def __init__(
+        self,
+        entrance: Entrance,
+        secret: bytes,
+        spent: Spent,
+        *,
+        nodes: tuple[str, ...],
+        sees: Literal["all", "own"],
+        cluster: str,
+        files: str,
+        proxy_secret: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if entrance.proxy is not None and len(proxy_secret) < 16:
+            raise NodeError("the reverse proxy's secret is missing, or has fewer than 16 characters")
+        self._entrance, self._secret, self._spent, self._clock = entrance, secret, spent, clock
+        self._nodes, self._sees, self._cluster = frozenset(nodes), sees, cluster
+        self._proxy_secret = proxy_secret.encode()
+        self._refused: Counter[str] = Counter()
+        self._minute = 0.0
+        templates = Environment(loader=FileSystemLoader(f"{files}/templates"), autoescape=True)
+        self._page = templates.get_template("enter.html")
+
+    def viewer(self, request: Request) -> Viewer | None:
+        """Who asks; None for somebody who has not come in. Raises Stranger, for whom Guard has an answer."""
+        named = self._proxied(request)
+        if named is not None:
+            proxy = self._entrance.proxy
+            return self._viewer(named, admin=proxy is not None and named in proxy.admins)
+        token = self._session(request)
+        return None if token is None else self._viewer(token.name, admin=token.admin)
+
+    def routes(self) -> list[Route]:
+        """/enter and /leave."""
+        return [
+            Route("/enter", self._look, methods=["GET"]),
+            Route("/enter", self._enter, methods=["POST"]),
+            Route("/leave", self._leave, methods=["POST"]),
+        ]
+
+    def _viewer(self, name: str, *, admin: bool) -> Viewer:
+        return Viewer(name, admin, "all" if admin else self._sees)
+
+    # -- the proxy
+
+    def _proxied(self, request: Request) -> str | None:
+        """Whom the proxy names, if it is the proxy that asks. Raises Stranger for whoever else names somebody."""
+        proxy = self._entrance.proxy
+        given = [] if proxy is None else request.headers.getlist(proxy.header)
+        secrets = request.headers.getlist(SECRET_HEADER)
+        if proxy is None or not (given or secrets):
+            return None
+        peer = "" if request.client is None else request.client.host
+        known = len(secrets) == 1 and hmac.compare_digest(secrets[0].encode(), self._proxy_secret)
+        if not known or _address(peer) not in proxy.addresses:
+            raise Stranger
+        if given in ([], [""]):
+            return None  # the proxy lets people through whom it does not know: they need a link
+        if len(given) != 1 or not valid_name(given[0]):
+            raise Stranger
+        return given[0]
+
+    # -- sessions
+
+    def _session(self, request: Request) -> tokens.Token | None:
+        text = request.cookies.get(COOKIE)
+        if text is None:
+            return None
+        try:
+            kinds = (tokens.SESSION, tokens.ADMIN_SESSION)
+            token = tokens.read(text, self._key, kinds, self._clock(), self._entrance.session_seconds)
+        except tokens.TokenError:
+            return None
+        return None if self._spent.has(token.digest) else token
+
+    def _key(self, kind: str, signer: str) -> bytes | None:
+        """The key of a signer who may sign such a text: a node for people, the controller for admins."""
+        admin = kind in (tokens.ADMIN_LINK, tokens.ADMIN_SESSION)
+        if signer not in ((tokens.CONTROLLER,) if admin else self._nodes):
+            return None
+        return tokens.signing_key(self._secret, kind, signer)
+
+    def _link(self, text: str) -> tokens.Token:
+        kinds = (tokens.LINK, tokens.ADMIN_LINK)
+        token = tokens.read(text, self._key, kinds, self._clock(), self._entrance.link_seconds)
+        if token.at < self._spent.since - tokens.SKEW:
+            raise tokens.TokenError("late")  # from before what is remembered
+        if self._spent.has(token.digest):
+            raise tokens.TokenError("spent")
+        return token
+
+    # -- pages
+
+    async def _look(self, request: Request) -> Response:
+        """What a link shows. It spends nothing."""
+        text = request.query_params.get("link", "")
+        if not text:
+            return self._answer(200)
+        try:
+            token = self._link(text)
+        except tokens.TokenError as error:
+            return self._refuse(request, str(error))
+        return self._answer(200, link=text, name=token.name)
+
+    async def _enter(self, request: Request) -> Response:
+        """Spend a link, and give its bearer a session."""
+        if not self._same_origin(request):
+            return self._answer(403, problem="origin")
+        text = await _field(request, "link")
+        now = self._clock()
+        try:
+            token = self._link(text)
+            # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
+            until = token.at + self._entrance.link_seconds + tokens.SKEW
+            if not self._spent.spend(token.digest, token.signer, until, now):
+                raise tokens.TokenError("spent")
+        except tokens.TokenError as error:
+            return self._refuse(request, str(error))
+        except (Full, OSError, NodeError) as error:
+            print(f"no link is taken: {error}", flush=True)
+            return self._answer(503, problem="full")
+        kind = tokens.ADMIN_SESSION if token.admin else tokens.SESSION
+        key = tokens.signing_key(self._secret, kind, token.signer)
+        print(f"{token.name} came in by a link of {token.signer}", flush=True)
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            COOKIE, tokens.sign(key, kind, token.signer, token.name, int(now)),
+            max_age=self._entrance.session_seconds, path="/", secure=True, httponly=True, samesite="lax",
+        )  # fmt: skip
+        return answer
+
+    async def _leave(self, request: Request) -> Response:
+        """End a session: its cookie is good no more, whoever has it."""
+        if not self._same_origin(request):
+            return self._answer(403, problem="origin")
+        token = self._session(request)
+        if token is not None:
+            try:
+                until = token.at + self._entrance.session_seconds + tokens.SKEW
+                self._spent.spend(token.digest, f"session:{token.name}", until, self._clock())
+            except (Full, OSError, NodeError) as error:
+                print(f"a session that was left is not remembered: {error}", flush=True)
+        answer = RedirectResponse("/enter", status_code=303)
+        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return answer
+
+    def _same_origin(self, request: Request) -> bool:
+        """Whether a form came from a page of this dashboard (or from a program, which says nothing of where)."""
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        origin = request.headers.get("origin")
+        return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+
+    def _refuse(self, request: Request, problem: str) -> Response:
+        now = self._clock()
+        if not 0 <= now - self._minute < _MINUTE:
+            self._minute = now
+            self._refused.clear()
+        peer = "" if request.client is None else request.client.host
+        if len(self._refused) < _MOST_ADDRESSES or peer in self._refused:
+            self._refused[peer] += 1
+        if self._refused[peer] > _MOST or len(self._refused) >= _MOST_ADDRESSES:
+            return self._answer(429, problem="often")
+        return self._answer(403, problem=problem)
+
+    def _answer(self, status: int, **values: str) -> Response:
+        minutes = self._entrance.link_seconds // 60
+        text = self._page.render(cluster=self._cluster, minutes=minutes, nodes=sorted(self._nodes)[:3], **values)
+        headers = {"Cache-Control": "no-store"}
+        if status == 429:
+            headers["Retry-After"] = str(int(_MINUTE))
+        return HTMLResponse(text, status_code=status, headers=headers)
+
+
+def _address(text: str) -> str:
+    """An address as it is compared: an IPv4 address that came in by an IPv6 socket is itself."""
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
+
+
+async def _field(request: Request, name: str) -> str:
+    """A field of a form; nothing where there is none, or where the form is larger than any of ours."""
+    found = b""
+    async for part in request.stream():
+        found += part
+        if len(found) > _LARGEST:
+            return ""
+    try:
+        return parse_qs(found.decode("ascii"), max_num_fields=4).get(name, [""])[0]
+    except ValueError:
+        return ""

@@ -1,0 +1,79 @@
+"""What holds for every request and every answer: by which name the dashboard is asked, and what browsers may do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from .doors import Doors, Stranger
+
+Message = MutableMapping[str, Any]
+Application = Callable[
+    [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+#: Nothing from elsewhere, nothing inline, in no frame. `same-origin`: with `no-referrer` a browser does not say where a
+#: form comes from (Origin: null).
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Guard:
+    """Around the pages. ``hosts``: the names under which they are asked, in lower case."""
+
+    def __init__(self, pages: Application, doors: Doors, hosts: frozenset[str]) -> None:
+        self._pages, self._doors, self._hosts = pages, doors, hosts
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """One request, as ASGI has it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._pages(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)  # the page without a login has a policy of its own
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refused = self._refused(Request(scope))
+        if refused is None:
+            await self._pages(scope, receive, sent)
+        else:
+            await refused(scope, receive, sent)
+
+    def _refused(self, request: Request) -> PlainTextResponse | None:
+        given = request.headers.getlist("host")
+        if len(given) != 1 or _name(given[0]) not in self._hosts:
+            return PlainTextResponse("This dashboard is not asked by that name.\n", 421)
+        try:
+            self._doors.viewer(request)
+        except Stranger:
+            return PlainTextResponse("Only the site's reverse proxy may say who somebody is.\n", 403)
+        return None
+
+
+def _name(host: str) -> str:
+    """From a header Host the name, without a port, in lower case."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()

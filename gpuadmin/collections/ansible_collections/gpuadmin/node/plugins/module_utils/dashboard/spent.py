@@ -1,0 +1,92 @@
+"""Which links were followed and which sessions were left, until they would end anyway; a restart forgets none.
+
+The file has the time of its making, then a line for each: when it may be forgotten, whose it is, its digest. What is
+older than the file is not taken: with a new disk no link is good a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+
+from ..errors import NodeError
+from ..files import read_bytes, write_atomic
+
+_LINE = re.compile(r"([0-9]{1,12}) (\S{1,300}) ([0-9a-f]{64})")
+_MOST = 1000  # of one signer at a time: a node that signs without end keeps nobody else out
+_DEAD = 1000  # lines that are over until the file is written anew
+
+
+class Full(NodeError):
+    """There are so many of one signer's that no more are remembered, and so none is taken."""
+
+
+class Spent:
+    """The digests that are good no more. One process, one thread."""
+
+    def __init__(self, path: str, now: float) -> None:
+        """Take up what the file has; make it where there is none. Raises NodeError, OSError."""
+        self._path = path
+        self._until: dict[str, tuple[int, str]] = {}
+        self._of: Counter[str] = Counter()
+        raw = read_bytes(path)
+        first, *lines = (raw or b"").decode("ascii", "replace").splitlines() or [""]
+        if raw is not None and not first.isdecimal():
+            raise NodeError(f"{path} is not as the dashboard writes it: remove it, and links from before are not taken")
+        self.since = int(first) if raw is not None else int(now)
+        for line in lines:
+            found = _LINE.fullmatch(line)
+            if found is not None:  # the last one may have been cut off, and then nobody came in by it
+                self._add(int(found[1]), found[2], found[3])
+        self._write(now)
+
+    def has(self, digest: str) -> bool:
+        """Whether a text of that digest is good no more."""
+        return digest in self._until
+
+    def spend(self, digest: str, signer: str, until: float, now: float) -> bool:
+        """Have a text be good no more until it ends (seconds since 1970). False: it was not good before. It is on disk
+        when this returns. Raises Full, and OSError, after which it counts as spent.
+        """
+        if digest in self._until:
+            return False
+        if self._of[signer] >= _MOST:
+            self._forget(now)
+            if self._of[signer] >= _MOST:
+                raise Full(f"{signer} has signed {_MOST} links that are not over yet")
+        self._add(int(until) + 1, signer, digest)
+        if not self._whole or self._lines - len(self._until) >= _DEAD:
+            self._write(now)
+        else:
+            self._append(f"{int(until) + 1} {signer} {digest}\n".encode())
+        return True
+
+    def _append(self, line: bytes) -> None:
+        self._whole = False  # until the line is there as a whole: what follows half a line could not be read
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if os.write(handle, line) != len(line):
+                raise NodeError(f"{self._path}: the disk is full")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        self._whole = True
+        self._lines += 1
+
+    def _add(self, until: int, signer: str, digest: str) -> None:
+        if digest not in self._until:
+            self._until[digest] = (until, signer)
+            self._of[signer] += 1
+
+    def _forget(self, now: float) -> None:
+        for digest, (until, signer) in list(self._until.items()):
+            if until <= now:
+                del self._until[digest]
+                self._of[signer] -= 1
+
+    def _write(self, now: float) -> None:
+        self._forget(now)
+        lines = [f"{until} {signer} {digest}\n" for digest, (until, signer) in self._until.items()]
+        write_atomic(self._path, "".join([f"{self.since}\n", *lines]).encode(), mode=0o600)
+        self._lines, self._whole = len(lines), True

@@ -1,0 +1,95 @@
+"""A link to the dashboard: asked of the node's service, which knows from the kernel who asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from .. import callers
+from ..diagnosis.subject import read_small
+from ..errors import NodeError
+
+SOCKET = "/run/gpuadmin-web-link.sock"
+SETTINGS = "/etc/gpuadmin/web-links.json"
+SECONDS = 60.0
+TEXTS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        "none": "This cluster has no dashboard. Ask the admins.",
+        "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
+        "once": "The link is good once, for {minutes} minutes, and it is yours alone: do not pass it on.",
+        "open": "Open it in your browser:",
+        "forward": "If your browser cannot reach it, run this on your own machine, then open the second link there:",
+        "only": "Run this on your own machine, then open the link there:",
+        "certificate": "Your browser may warn of the certificate: ask your admins what it has to be.",
+    },
+    "ko": {
+        "none": "이 클러스터에는 대시보드가 없습니다. 관리자에게 문의해 주세요.",
+        "silent": "노드가 응답하지 않습니다. 다시 실행해 보고, 계속되면 관리자에게 알려 주세요.",
+        "once": "링크는 {minutes}분 동안 한 번만, 본인만 쓸 수 있습니다. 다른 사람에게 전달하지 마세요.",
+        "open": "브라우저에서 여세요.",
+        "forward": "브라우저에서 열리지 않으면, 본인 컴퓨터에서 아래 명령을 실행하고 두 번째 링크를 여세요.",
+        "only": "본인 컴퓨터에서 아래 명령을 실행하고 링크를 여세요.",
+        "certificate": "브라우저가 인증서를 경고할 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the dashboard is reached from somebody's own machine. ``forward``: what ssh's -L is given; ``through``: the
+    host that it goes through; ``direct``: whether a browser may reach it without that.
+    """
+
+    minutes: int
+    forward: str
+    through: str
+    direct: bool
+
+
+def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
+    """Print a link. Exit 0; 1 where there is none. Raises NodeError."""
+    texts = TEXTS[language]
+    if not os.path.exists(settings) or not os.path.exists(path):
+        print(texts["none"], file=sys.stderr)
+        return 1
+    way = load(settings)
+    found = callers.ask(path, SECONDS)
+    if found is None:
+        print(texts["silent"], file=sys.stderr)
+        return 1
+    status, link = found
+    if status != 0:
+        print(link, file=sys.stderr)
+        return 1
+    print("\n".join(lines(link, pwd.getpwuid(os.getuid()).pw_name, way, texts)))
+    return 0
+
+
+def load(path: str) -> Way:
+    """What the site wrote for everybody to read. Raises NodeError."""
+    try:
+        known = json.loads(read_small(path))
+        return Way(int(known["minutes"]), str(known["forward"]), str(known["through"]), bool(known["direct"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NodeError(f"{path} cannot be read ({error}): tell your admins") from None
+
+
+def lines(link: str, name: str, way: Way, texts: Mapping[str, str]) -> list[str]:
+    """What is printed for the person of that login name."""
+    parts = urlsplit(link)
+    port = way.forward.partition(":")[0]
+    forward = [
+        f"    ssh -N -L {way.forward} {name}@{way.through}",
+        f"    https://localhost:{port}{parts.path}?{parts.query}",
+    ]
+    found = [texts["once"].format(minutes=way.minutes)]
+    if way.direct:
+        found += [texts["open"], f"    {link}", texts["forward"], *forward]
+    else:
+        found += [texts["only"], *forward]
+    return [*found, texts["certificate"]]

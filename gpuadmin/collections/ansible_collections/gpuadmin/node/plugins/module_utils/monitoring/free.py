@@ -1,0 +1,1 @@
+../../../../../../../../gpuadmin/monitoring/free.py

@@ -1,0 +1,1 @@
+../../../../../../../../gpuadmin/monitoring/hints.py

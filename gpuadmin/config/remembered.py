@@ -1,0 +1,158 @@
+"""What Ansible made of a site's inventory when it read it last, for as long as every file of it is as it was then.
+
+Reading an inventory costs a second, nearly all of it Ansible's start; the answer is the same until a file changes. It
+is in `runs/`, for its owner alone, and only ever a copy: without it, or where anything is odd about it, Ansible reads.
+What may answer otherwise although no file has changed (a script, a plugin) is never remembered (docs/decisions/0125).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuadmin import __version__
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.content import content_path
+from gpuadmin.errors import ConfigError
+from gpuadmin.reading import open_regular, read_limited
+
+FILE = "inventory.json"  # in runs/
+_FIRST: dict[Path, str] = {}  # of each inventory that Ansible read in this process, the digest
+_DEEPEST = 8  # directories; a link that leads upwards would have no end
+
+
+@dataclass
+class Remembered:
+    """What is remembered of one inventory. `digest`: of all that Ansible's answer follows from; None: nothing is."""
+
+    folder: Path = Path()
+    names: tuple[str, ...] = ()
+    digest: str | None = None
+    hosts: list[dict[str, Any]] | None = None
+    logins: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def set_hosts(self, hosts: list[dict[str, Any]]) -> None:
+        """Remember the hosts that were just read."""
+        if self.digest is None or hosts is self.hosts:
+            return
+        self.hosts, self.logins = hosts, {}
+        # Ansible keeps what it read of a directory for as long as the process lives: only its first answer is of files
+        # that are as they are
+        if _FIRST.setdefault(self.folder, self.digest) == self.digest:
+            self._write()
+
+    def login(self, host: str, settings: Mapping[str, Any]) -> dict[str, str] | None:
+        """How Ansible logs in to a host with these settings; None: nobody remembers."""
+        return self.logins.get(_login_key(host, settings))
+
+    def add_login(self, host: str, settings: Mapping[str, Any], login: dict[str, str]) -> None:
+        """Remember how Ansible logs in to a host. One host has one: that of the settings as they are now."""
+        if self.digest is None or self.hosts is None:
+            return
+        self.logins = {key: one for key, one in self.logins.items() if not key.startswith(f"{host} ")}
+        self.logins[_login_key(host, settings)] = login
+        if _FIRST.get(self.folder, self.digest) == self.digest:
+            self._write()
+
+    def _write(self) -> None:
+        """A site without records, or one that only somebody else may write to, does without."""
+        path = self.folder.parent / "runs" / FILE
+        text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins}, default=_refuse)
+        if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:  # what JSON cannot say is not kept
+            return
+        try:
+            if digest(self.folder, self.names) == self.digest:  # a file that changed meanwhile: whose answer is it?
+                path.unlink(missing_ok=True)  # its mode, too, is decided here
+                write_atomically(path, text + "\n", mode=0o600)
+        except OSError:
+            return
+
+
+def remembered(folder: Path, names: Sequence[str]) -> Remembered:
+    """Given an inventory's directory and the variables that are asked for, return what is remembered of it."""
+    found = Remembered(folder, tuple(names), digest(folder, names))
+    try:
+        document = json.loads(_own(folder.parent / "runs" / FILE))
+        if found.digest is not None and document["digest"] == found.digest:
+            hosts, logins = document["hosts"], document["logins"]
+            if all(set(one) == {"name", "groups", "variables"} for one in hosts) and isinstance(logins, dict):
+                found.hosts, found.logins = hosts, logins
+    except (OSError, ValueError, KeyError, TypeError, ConfigError, RecursionError):
+        pass
+    return found
+
+
+def _own(path: Path) -> bytes:
+    """A file that nobody else can have written. Raises OSError."""
+    descriptor = open_regular(path)
+    with os.fdopen(descriptor, "rb") as stream:
+        facts = os.fstat(descriptor)
+        if facts.st_uid != os.getuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(path)
+        return stream.read()
+
+
+def digest(folder: Path, names: Sequence[str]) -> str | None:
+    """Of all that Ansible's answer follows from: every file's name and bytes, and Ansible's own version and settings.
+    None where it may be another one tomorrow, or where a file cannot be read: then Ansible is to say so.
+    """
+    # Ansible reads these of the current directory as well
+    if any(Path(name).exists() for name in ("group_vars", "host_vars")):
+        return None
+    ansible = importlib.util.find_spec("ansible")
+    if ansible is None or ansible.origin is None:
+        return None
+    own = [Path(ansible.origin).with_name("release.py"), Path(__file__), Path(__file__).with_name("resolve.py")]
+    settings = [
+        Path(one).expanduser()
+        for one in (os.environ.get("ANSIBLE_CONFIG", ""), "ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+        if one
+    ]
+    total = hashlib.sha256(json.dumps([__version__, list(names), sorted(_environment())]).encode())
+    try:
+        for path in (*own, *(one for one in settings if one.is_file())):
+            _add(total, str(path), read_limited(path))
+        for base in (content_path("inventory"), folder):
+            for path in _files(base):
+                raw = read_limited(path)
+                if os.access(path, os.X_OK) or b"plugin" in raw:
+                    return None
+                _add(total, str(path.relative_to(base)), raw)
+    except (OSError, ConfigError):
+        return None
+    return total.hexdigest()
+
+
+def _environment() -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in os.environ.items() if name.startswith("ANSIBLE_"))
+
+
+def _add(total: Any, name: str, raw: bytes) -> None:
+    total.update(f"{len(name)} {name} {len(raw)}\n".encode("utf-8", "surrogateescape"))
+    total.update(raw)
+
+
+def _files(folder: Path, depth: int = 0) -> Iterator[Path]:
+    """Every file, through links as well. Raises OSError: a link that leads nowhere is one for Ansible."""
+    if depth > _DEEPEST:
+        raise OSError(f"{folder}: too deep")
+    for path in sorted(folder.iterdir()):
+        if stat.S_ISDIR(path.stat().st_mode):
+            yield from _files(path, depth + 1)
+        else:
+            yield path
+
+
+def _login_key(host: str, settings: Mapping[str, Any]) -> str:
+    return f"{host} {hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()}"
+
+
+def _refuse(value: object) -> None:
+    raise TypeError(type(value))

@@ -1,0 +1,193 @@
+"""What Ansible makes of an inventory: its hosts, the hosts of a pattern, and how it would log in to one.
+
+The only file that imports Ansible, which takes longer than most verbs: inventory.py imports it, where nobody remembers
+the answer (docs/decisions/0125).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager, split_host_pattern
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible.utils.display import Display
+from ansible.vars.manager import VariableManager
+
+from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.content import content_path
+from gpuadmin.errors import ConfigError, together
+from gpuadmin.reading import decoded, read_limited, refuse_irregular
+
+_PATTERNS = "names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out"
+
+
+def hosts(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Given an inventory's directory and names of variables, return its hosts: `name`, `groups`, and `variables` as
+    they are written, templates and all. Raises ConfigError.
+    """
+    manager = _load(folder)
+    variables = VariableManager(loader=manager._loader, inventory=manager)
+
+    def of(host: Any) -> dict[str, Any]:
+        # host_vars/ and group_vars/ count as well, so Ansible is asked rather than the inventory line
+        known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
+        return {name: known[name] for name in names if name in known}
+
+    with _in_words(folder):
+        return [
+            {
+                "name": host.name,
+                "groups": sorted(group.name for group in host.get_groups() if group.name != "all"),
+                "variables": of(host),
+            }
+            for host in manager.get_hosts("all")
+        ]
+
+
+def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, str], bool]:
+    """Given a host's name, the site's settings and names of variables, return what those are for it, rendered; and
+    whether they are the same as long as files and settings are: no template of the site's own has a part in them.
+    """
+    manager = _load(folder)
+    variables = VariableManager(loader=manager._loader, inventory=manager).get_vars(
+        host=manager.get_host(host), include_hostvars=False, use_cache=False
+    )
+    templar = Templar(manager._loader, {**variables, "gpuadmin_site": settings})
+    shipped = yaml.safe_load(content_path("inventory", "groups.yml").read_text(encoding="utf-8"))["all"]["vars"]
+
+    def rendered(name: str) -> str:
+        try:
+            return str(templar.template(variables.get(name)) or "")
+        except AnsibleError as error:
+            raise ConfigError(f"{folder}: {host}: {name}: {error}") from None
+
+    def steady(name: str) -> bool:
+        raw = str(variables.get(name) or "")
+        return "{" not in raw or raw == shipped.get(name)
+
+    return {name: rendered(name) for name in names}, all(steady(name) for name in names)
+
+
+def named(folder: Path, pattern: str, given: str) -> frozenset[str]:
+    """The names of the hosts that a pattern of Ansible's names. Raises ConfigError where it is none.
+
+    `given`: what the pattern was given as, for the error: an option or an argument.
+    """
+    # Ansible takes these for all hosts: an empty variable of a shell must not widen what a verb does
+    if not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]"):
+        raise ConfigError(
+            f"{given} {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
+        )
+    _refuse_parts(pattern, given)
+    manager = _load(folder)
+    try:
+        with _silent():
+            manager.subset(pattern)
+            return frozenset(host.name for host in manager.get_hosts("all"))
+    except Exception:  # Ansible's own errors have no common public base for patterns
+        raise ConfigError(
+            f"{given} {pattern!r}: is no pattern of hosts that Ansible understands, or a range of it is empty",
+            hint=_PATTERNS,
+        ) from None
+
+
+def _refuse_parts(pattern: str, given: str) -> None:
+    """Raise ConfigError for a part that is empty after its sign, and for a file of hosts that cannot be read."""
+    for part in split_host_pattern(pattern):
+        if part in ("!", "&", "~", "!~", "&~", "@"):
+            raise ConfigError(f"{given} {pattern!r}: nothing follows {part!r}", hint=_PATTERNS)
+        if part.startswith("@"):
+            path = Path(part[1:]).expanduser()
+            try:
+                decoded(read_limited(path), path)
+            except OSError as error:
+                reason = error.strerror
+                hint = "behind @ goes the path of a file with a host in each line"
+                raise ConfigError(f"{given} {pattern!r}: {path}: {reason}", hint=hint) from None
+
+
+def _load(folder: Path) -> Any:
+    # Ansible only warns about a file that it cannot parse; for us that would be a cluster without hosts. What matters
+    # of its warnings is checked below and in check.py.
+    with _in_words(folder):
+        _refuse_irregular(folder)
+        sources = [one for one in sorted(folder.iterdir()) if one.suffix in (".yml", ".yaml")]
+        for name in ("group_vars", "host_vars"):
+            below = sorted((folder / name).rglob("*"))
+            sources += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
+        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one, folder)) is not None]
+        if mistakes:
+            raise together(mistakes)
+        return InventoryManager(loader=DataLoader(), sources=[str(content_path("inventory")), str(folder)])
+
+
+@contextlib.contextmanager
+def _in_words(folder: Path) -> Iterator[None]:
+    """What goes wrong while Ansible reads an inventory is a ConfigError, and its warnings are not shown."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), _silent():
+            yield
+    except AnsibleError as error:
+        text = re.sub(r"\[Errno \d+\] ", "", " ".join(str(error).split()))
+        raise ConfigError(
+            f"{folder}: Ansible cannot read it: {text}", hint="gpuadmin check, once it is corrected"
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or folder}: {error.strerror}", hint="it has to be readable for whoever runs gpuadmin"
+        ) from None
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Ansible writes its warnings past sys.stderr, and each only once in a process."""
+    display = Display()
+    usual = display.display
+    display.display = lambda *_args, **_more: None
+    try:
+        yield
+    finally:
+        display.display = usual
+
+
+def _mistake(source: Path, folder: Path) -> ConfigError | None:
+    """What is wrong with a YAML file, in words: Ansible's own error is a parser's. A vault is Ansible's alone."""
+    name = str(Path(folder.name) / source.relative_to(folder))
+    try:
+        if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
+            yaml.load(YamlFile.load(source, name=name).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except ConfigError as error:
+        return error
+    except yaml.YAMLError:
+        return None  # a tag such as !vault, which Ansible knows
+    except ValueError:  # for Ansible, whose parser this is, it ends the file
+        hint = "write a day that exists, or a text in quotes"
+        return ConfigError(f"{name}: holds a day or a time that does not exist", hint=hint)
+    return None
+
+
+def _refuse_irregular(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> None:
+    """Ansible reads every file of it, and would wait for ever at a named pipe."""
+    for path in sorted(folder.iterdir()):
+        try:
+            facts = path.stat()
+        except OSError:  # a link that leads nowhere: Ansible leaves it out
+            continue
+        if stat.S_ISDIR(facts.st_mode):
+            here = facts.st_dev, facts.st_ino
+            if here not in above:
+                _refuse_irregular(path, (*above, here))
+            continue
+        try:
+            refuse_irregular(facts, path)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}", hint="take it out of the inventory") from None

@@ -1,0 +1,97 @@
+"""The dashboard: where it is asked, who may see what, and how people come in."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from gpuadmin.config.fields import HostName, LocalFile, UserName
+from gpuadmin.config.schema.base import Model
+
+_HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,60}")
+#: Headers that browsers or proxies set for other purposes, and the dashboard's own.
+_TAKEN = {
+    "host", "cookie", "origin", "referer", "authorization", "content-type", "content-length", "user-agent",
+    "x-gpuadmin-proxy-secret",
+}  # fmt: skip
+
+
+def _header(value: str) -> str:
+    if not _HEADER.fullmatch(value) or value.lower() in _TAKEN or value.lower().startswith("sec-"):
+        raise ValueError(f"{value[:60]!r} is no header of a proxy's: for instance X-Remote-User")
+    return value
+
+
+def _proxy_address(value: str) -> str:
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise ValueError(f"{value[:60]!r} is no IP address") from None
+
+
+class Proxy(Model):
+    """A reverse proxy that asks people who they are, and says it to the dashboard (single sign-on)."""
+
+    header: Annotated[
+        str,
+        AfterValidator(_header),
+        Field(description="The header in which the proxy names who asks, by login name. It must remove what came in."),
+    ]
+    addresses: Annotated[
+        list[Annotated[str, AfterValidator(_proxy_address)]],
+        Field(min_length=1, max_length=20, description="The IP addresses that the proxy connects from."),
+    ]
+    admins: Annotated[
+        list[UserName],
+        Field(description="Login names of whoever is an admin to the dashboard when they come in this way."),
+    ] = []
+
+
+class Dashboard(Model):
+    """The web page on the monitor host. docs/dashboard.md explains all of it."""
+
+    enabled: Annotated[bool, Field(description="Whether there is one, where the group `monitor` has a host.")] = True
+    port: Annotated[int, Field(ge=1024, le=65535, description="Its TCP port, for HTTPS alone.")] = 9443
+    listen: Annotated[
+        Literal["all", "loopback"],
+        Field(description="`all`: on every address of the monitor host. `loopback`: it is reached through ssh alone."),
+    ] = "all"
+    names: Annotated[
+        list[HostName],
+        Field(
+            max_length=20,
+            description="Names under which it is asked besides the host's address; links have the first one. "
+            "Requests for other names are refused.",
+        ),
+    ] = []
+    sees: Annotated[
+        Literal["all", "own"],
+        Field(
+            description="What people see. `all`: who uses what. `own`: what is theirs, and of all else whether it is "
+            "free. Admins see all."
+        ),
+    ] = "all"
+    link_minutes: Annotated[int, Field(ge=1, le=60, description="For how many minutes a link is good, once.")] = 10
+    session_hours: Annotated[
+        int, Field(ge=1, le=720, description="After how many hours a browser needs a new link.")
+    ] = 12
+    certificate: Annotated[
+        LocalFile | None,
+        Field(
+            description="A file on the controller: the certificate (PEM, with those that signed it) that browsers are "
+            "shown. Without one gpuadmin makes one, of which browsers warn."
+        ),
+    ] = None
+    key: Annotated[LocalFile | None, Field(description="A file on the controller: its private key (PEM).")] = None
+    proxy: Annotated[Proxy | None, Field(description="A reverse proxy whose word for who somebody is, is taken.")] = (
+        None
+    )
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together: give both, or none")
+        return self

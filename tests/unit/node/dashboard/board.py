@@ -1,0 +1,65 @@
+"""The dashboard as a test has it: the real application, doors that let in whom the test says, a Prometheus."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.app import application
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Prometheus
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Settings, Viewer, settings_of
+from starlette.requests import Request
+
+from tests.unit.node.dashboard.scene import NODES, PEOPLE
+
+FILES = Path(__file__).parents[4] / "roles/dashboard/files"
+NODES_OF_SITE = (*NODES, "gpu07")  # which was never measured
+
+
+class OpenDoors:
+    """Whoever asks is the person in the header `test-viewer`: name, or name and `admin`."""
+
+    def __init__(self, sees: str) -> None:
+        self.sees = sees
+
+    def viewer(self, request: Request) -> Viewer | None:
+        name, _, admin = request.headers.get("test-viewer", "").partition(" ")
+        return Viewer(name, admin == "admin", self.sees) if name else None  # type: ignore[arg-type]  # a text of the test
+
+    def routes(self) -> list[Any]:
+        return []
+
+
+class OneViewer(OpenDoors):
+    """Everybody is the same person: for a browser."""
+
+    def __init__(self, name: str, sees: str) -> None:
+        super().__init__(sees)
+        self._name = name
+
+    def viewer(self, request: Request) -> Viewer | None:
+        return Viewer(self._name, False, self.sees)  # type: ignore[arg-type]  # a text of the test
+
+
+def settings(directory: Path, now: float, **more: Any) -> Settings:
+    """What the role would write, with one announcement that holds and one that does not yet."""
+    entries = [
+        {"id": "a1", "begin": int(now) - 60, "end": int(now) + 86400 * 3, "text":
+         "*** the lab: Power is cut on Friday\nSave your work by 18:00.\n\n*** the lab: 금요일에 정전이 있습니다\n"
+         "18시까지 작업을 저장하세요. <b>&</b>"},
+        {"id": "a2", "begin": int(now) + 86400, "end": int(now) + 86400 * 3, "text": "Not yet"},
+    ]  # fmt: skip
+    path = directory / "announcements.json"
+    path.write_text(json.dumps(entries))
+    people = {name: "2027-02-28" for name in PEOPLE if name != "jiho"} | {"jiho": None, "haeun": None}
+    document = {
+        "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "people": people, "announcements": str(path),
+        "cookie_name": "of the doors",
+    }  # fmt: skip
+    return replace(settings_of(document), **more)
+
+
+def board(port: int, doors: Any, site: Settings) -> Any:
+    return application(prometheus=Prometheus(port), doors=doors, settings=site, files=str(FILES))

@@ -1,0 +1,98 @@
+"""gpuadmin-me web: what somebody reads, in both languages, and what they read where there is no link."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import callers
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
+from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Way, lines
+
+LINK = "https://monitor.lab:9443/enter?link=link~node1~minji~1~a~b"
+WAY = {"minutes": 10, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "direct": True}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_browser_that_reaches_it_and_one_that_does_not(language: str) -> None:
+    printed = lines(LINK, "minji", Way(10, "9443:10.0.0.5:9443", "10.0.0.1", True), TEXTS[language])
+    assert f"    {LINK}" in printed
+    assert "    ssh -N -L 9443:10.0.0.5:9443 minji@10.0.0.1" in printed
+    assert "    https://localhost:9443/enter?link=link~node1~minji~1~a~b" in printed
+    assert ("10 minutes" if language == "en" else "10분 동안") in printed[0]
+    only = lines(LINK, "minji", Way(10, "9443:127.0.0.1:9443", "10.0.0.5", False), TEXTS[language])
+    assert f"    {LINK}" not in only
+    assert "    ssh -N -L 9443:127.0.0.1:9443 minji@10.0.0.5" in only
+
+
+def test_both_languages_say_the_same_things() -> None:
+    assert set(TEXTS["en"]) == set(TEXTS["ko"])
+    for key, text in TEXTS["en"].items():
+        assert text.count("{minutes}") == TEXTS["ko"][key].count("{minutes}")
+
+
+@contextmanager
+def answering(*answers: bytes) -> Iterator[tuple[str, str]]:
+    """A service that answers once each, and the settings beside it."""
+    base = Path(tempfile.mkdtemp(prefix="web.", dir="/tmp"))
+    (base / "way.json").write_text(json.dumps(WAY))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(base / "s"))
+        listener.listen()
+
+        def serve() -> None:
+            for one in answers:
+                with listener.accept()[0] as channel:
+                    channel.sendall(one)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield str(base / "way.json"), str(base / "s")
+        thread.join(10)
+    shutil.rmtree(base)
+
+
+def test_a_link(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(f"0 {LINK}\n".encode(), f"0 {LINK}\n".encode()) as places:
+        assert (web.main("en", *places), web.main("ko", *places)) == (0, 0)
+    printed = capsys.readouterr().out
+    assert printed.count(LINK) == 2
+    assert "다른 사람에게 전달하지 마세요" in printed
+
+
+def test_a_refusal(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(b"1 Your account is locked. Ask the admins.\n") as places:
+        assert web.main("en", *places) == 1
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("", "Your account is locked. Ask the admins.\n")
+
+
+@pytest.mark.parametrize("said", [b"", b"0", b"x y\n", b"0" * 5000, b"\xff\xfe\n"])
+def test_an_answer_that_is_none(said: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(said) as places:
+        assert web.main("en", *places) == 1
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_no_dashboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert web.main("ko", str(tmp_path / "none"), str(tmp_path / "s")) == 1
+    assert "대시보드가 없습니다" in capsys.readouterr().err
+
+
+def test_a_service_that_does_not_listen(tmp_path: Path) -> None:
+    assert callers.ask(str(tmp_path / "s"), 1) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"minutes": "x"}'])
+def test_settings_that_nobody_wrote(text: str, tmp_path: Path) -> None:
+    (tmp_path / "way.json").write_text(text)
+    with pytest.raises(NodeError, match="tell your admins"):
+        web.load(str(tmp_path / "way.json"))
