@@ -150,7 +150,6 @@ ASK = """import socket, sys
 with socket.socket(socket.AF_UNIX) as one:
     one.settimeout(20)
     one.connect(sys.argv[1])
-    one.sendall(b"uid=20001 minji\\n" * int(sys.argv[2]))
     print(one.recv(4096).decode(), end="")"""
 
 
