@@ -23,7 +23,6 @@ from gpuadmin.errors import ConfigError
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
 
 
-
 _MORE_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 _LOGIN = (
     "ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_private_key_file",

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .samples import Sample
+from .samples import Sample, of_text
 
 _OLD = 300  # seconds: what the collector wrote before that says nothing of now
 
@@ -108,6 +108,19 @@ def of_samples(samples: Iterable[Sample], names: Sequence[str], now: float) -> t
         if node is not None:
             node.of[sample.name].append(sample)
     return tuple(_node(name, values, now) for name, values in found.items())
+
+
+def of_texts(
+    texts: Mapping[str, str], unknown: Mapping[str, str], names: Sequence[str], now: float
+) -> tuple[Node, ...]:
+    """The same from what the nodes themselves have written, by node; `unknown`: nodes that did not say, and why."""
+    samples = [Sample("up", {"instance": name, "job": "node"}, 1) for name in texts]
+    for name, text in texts.items():
+        samples += of_text(text, {"instance": name})
+    nodes = of_samples(samples, names, now)
+    return tuple(
+        replace(node, state="silent", problem=unknown[node.name]) if node.name in unknown else node for node in nodes
+    )
 
 
 def _node(name: str, values: _Values, now: float) -> Node:

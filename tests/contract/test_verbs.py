@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "user-guide",
-    "call-for-applications", "top", "free", "usage", "idle",
+    "call-for-applications", "free", "usage", "idle",
 }  # fmt: skip
-READ_ONLY = {"drift", "list-users", "status"}
+READ_ONLY = {"drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 
 

@@ -56,9 +56,7 @@ def screen(
     return Group(*_parts(cluster, nodes, now, user, most))
 
 
-def _parts(
-    cluster: str, nodes: Sequence[Node], now: float, user: str | None, most: int | None
-) -> list[RenderableType]:
+def _parts(cluster: str, nodes: Sequence[Node], now: float, user: str | None, most: int | None) -> list[RenderableType]:
     parts: list[RenderableType] = [_headline(cluster, nodes)]
     titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
     table = make_table(*titles, right=("°C", "W"), fold=True)

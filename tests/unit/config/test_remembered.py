@@ -124,9 +124,7 @@ def test_what_ansible_says_of_files_that_changed_under_it_is_not_kept(site: Path
     assert fresh(site) == "10.0.0.9"
 
 
-def test_ansible_s_own_settings_are_a_part_of_it(
-    site: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ansible_s_own_settings_are_a_part_of_it(site: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     load_inventory(site)
     monkeypatch.setenv("ANSIBLE_INVENTORY_IGNORE", "~")
     load_inventory(site)
