@@ -20,7 +20,7 @@ from gpuadmin.session import Session, opened
 
 
 def top(options: Options, *, once: bool, user: str | None, local: bool, every: int) -> int:
-    """Ask Prometheus, or once the nodes (`local`), and show it; on a terminal again and again. Returns the exit code."""
+    """Ask Prometheus, or once the nodes (`local`), and show it; on a terminal again and again. Returns the code."""
     with opened("top", options, changes=False) as session:
         names = session.some("gpu")
         if local:
