@@ -8,19 +8,23 @@ from collections.abc import Sequence
 
 from gpuadmin.actions.shared.now import document, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.answers import Answers
 from gpuadmin.display import make_console
 from gpuadmin.errors import GpuadminError
-from gpuadmin.monitoring.cluster import Node, of_samples
+from gpuadmin.monitoring.cluster import Node, of_samples, of_texts
 from gpuadmin.monitoring.queries import now as query_now
 from gpuadmin.options import Options
-from gpuadmin.outcome import finish
+from gpuadmin.outcome import finish, report
+from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
 
 
-def top(options: Options, *, once: bool, user: str | None, every: int) -> int:
-    """Ask Prometheus, and show it; again and again on a terminal. Returns the exit code."""
+def top(options: Options, *, once: bool, user: str | None, local: bool, every: int) -> int:
+    """Ask Prometheus, or once the nodes (`local`), and show it; on a terminal again and again. Returns the code."""
     with opened("top", options, changes=False) as session:
         names = session.some("gpu")
+        if local:
+            return _local(session, names, user)
         with Prometheus(session.site) as prometheus:
             if options.json or once or not sys.stdout.isatty():
                 nodes = look(prometheus, names)
@@ -33,6 +37,21 @@ def top(options: Options, *, once: bool, user: str | None, every: int) -> int:
 def look(prometheus: Prometheus, names: Sequence[str]) -> tuple[Node, ...]:
     """What the nodes of these names do now."""
     return of_samples(prometheus.ask(query_now()), names, time.time())
+
+
+def _local(session: Session, names: Sequence[str], user: str | None) -> int:
+    """One look at every node by the run layer: what its collector has written just now."""
+    builder = PlanBuilder("Show what every GPU does")
+    builder.add_all(names, ["look at what is measured"])
+    session.planned(builder.build())
+    run = session.run("top", None, {}, check=True, quiet=True)
+    answers = Answers.of(run.hosts, names, "measured")
+    nodes = of_texts({name: one["text"] for name, one in answers.known.items()}, answers.unknown, names, time.time())
+
+    def show() -> None:
+        show_screen(make_console(json=False), session.site.settings.name, nodes, time.time(), user)
+
+    return report(session, run, document(of_user(nodes, user)), show=show, unknown=[answers])
 
 
 def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .samples import Sample
+from .samples import Sample, of_text
 
 _OLD = 300  # seconds: what the collector wrote before that says nothing of now
 
@@ -122,6 +122,19 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
         "held": sum(1 for device in devices if device.holders),
         "unknown": sum(1 for device in devices if device.holders is None),
     }
+
+
+def of_texts(
+    texts: Mapping[str, str], unknown: Mapping[str, str], names: Sequence[str], now: float
+) -> tuple[Node, ...]:
+    """The same from what the nodes themselves have written, by node; `unknown`: nodes that did not say, and why."""
+    samples = [Sample("up", {"instance": name, "job": "node"}, 1) for name in texts]
+    for name, text in texts.items():
+        samples += of_text(text, {"instance": name})
+    nodes = of_samples(samples, names, now)
+    return tuple(
+        replace(node, state="silent", problem=unknown[node.name]) if node.name in unknown else node for node in nodes
+    )
 
 
 def _node(name: str, values: _Values, now: float) -> Node:

@@ -40,10 +40,44 @@ def test_held_measured_active(tmp_path: Path) -> None:
     assert (tmp_path / "counters.json").stat().st_mode & 0o777 == 0o600
 
 
+class Clock:
+    """A clock that tests move, in place of time.time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000.0
+        monkeypatch.setattr(package.time, "time", lambda: self.now)
+
+    def passes(self, found: Counters, *active: bool | None) -> float | None:
+        """So many looks, ten seconds apart; returns since when it is not used."""
+        for one in active:
+            self.now += 10
+            found.add("GPU-1", "alice", 10.0, one)
+        samples = Samples()
+        found.put(samples)
+        return samples.get("gpuadmin_gpu_unused_since_timestamp_seconds", **KEYS)
+
+
+def test_since_when_it_is_held_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, found = Clock(monkeypatch), counters(tmp_path)
+    assert clock.passes(found, False) is None, "of the time before nobody knows"
+    assert clock.passes(found, False, False) == 1_000_010
+    assert clock.passes(found, False, True) is None, "used"
+    assert clock.passes(found, False) == 1_000_050
+    assert clock.passes(found, None) is None, "perhaps used"
+    assert clock.passes(found, False) == 1_000_070
+    found.save()
+    assert clock.passes(counters(tmp_path), False) == 1_000_070, "a restart of the collector forgets nothing"
+    clock.now += 3600
+    assert clock.passes(found) is None, "let go"
+    assert clock.passes(found, False) is None, "of the hour in which nobody looked nobody knows"
+    clock.now -= 7200
+    assert clock.passes(found, False) is None, "a clock that was set back"
+
+
 @pytest.mark.parametrize(
     "change",
     [{"format": 2}, {"uses": [["a", "b", -1, 0, 0, 0]]}, {"uses": [["a", "b", "1", 0, 0, 0]]}, {"uses": None},
-     {"xids": [["a", "x", 1]]}, {"uses": [["a"]]}, {"uses": [["a", "b", 1, 2, 3, 4, 5]]}, {"place": "x"}],
+     {"xids": [["a", "x", 1]]}, {"uses": [["a"]]}, {"uses": [["a", "b", 1, 2, 3, 4, 5, 6]]}, {"place": "x"}],
 )  # fmt: skip
 def test_a_damaged_file_begins_with_nothing(tmp_path: Path, change: dict[str, object]) -> None:
     found = counters(tmp_path)

@@ -161,6 +161,19 @@ def acting_as(uid: int, gid: int) -> Iterator[None]:
 
 def ask(path: str, uid: int, question: str, seconds: float = SECONDS) -> Any:
     """Ask a daemon over its socket as its person, and return what its JSON says. Raises NodeError, OSError."""
+    return _body(_exchanged(path, uid, "GET", question, seconds))
+
+
+def stop(path: str, uid: int, container: str, patience: int, seconds: float) -> None:
+    """Have a daemon stop a container, as its person; after ``patience`` seconds it kills it. A container that was
+    stopped so is not started again by itself. Raises NodeError, OSError.
+    """
+    answer = _exchanged(path, uid, "POST", f"/containers/{container}/stop?t={patience}", seconds)
+    if answer.split(None, 2)[1:2] not in ([b"204"], [b"304"]):  # it has ended; it had ended before
+        raise NodeError(f"the daemon answered {short(answer[:100].decode('latin-1'))}")
+
+
+def _exchanged(path: str, uid: int, method: str, question: str, seconds: float) -> bytes:
     end = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(seconds)
@@ -170,7 +183,7 @@ def ask(path: str, uid: int, question: str, seconds: float = SECONDS) -> Any:
         else:
             channel.connect(path)
         target = question.replace('"', "%22").replace("{", "%7B").replace("}", "%7D")
-        channel.sendall(f"GET {target} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
+        channel.sendall(f"{method} {target} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
         found = bytearray()
         while True:
             left = end - time.monotonic()
@@ -186,7 +199,7 @@ def ask(path: str, uid: int, question: str, seconds: float = SECONDS) -> Any:
             found += part
             if len(found) > LARGEST_ANSWER:
                 raise NodeError("the daemon's answer has no end")
-    return _body(bytes(found))
+    return bytes(found)
 
 
 def _body(answer: bytes) -> Any:

@@ -12,11 +12,11 @@ import stat
 from collections.abc import Iterable
 
 
-def tell(message: str, devices: str = "/dev") -> int:
-    """Write a message to every terminal that somebody uses. Returns how many took it."""
+def tell(message: str, devices: str = "/dev", uid: int | None = None) -> int:
+    """Write a message to every terminal that somebody uses, or that this person uses. Returns how many took it."""
     lines = ["", "\a*** gpuadmin:", *_printable(message).splitlines(), ""]
     data = "".join(f"{line}\r\n" for line in lines).encode()
-    return sum(_write(path, data) for path in in_use(devices))
+    return sum(_write(path, data) for path in in_use(devices) if uid is None or _owner(path) == uid)
 
 
 def in_use(devices: str = "/dev") -> list[str]:

@@ -17,6 +17,7 @@ from ..each import Failed, each
 from ..errors import NodeError
 from ..run import run_command
 from ..text import size_words
+from . import hints
 
 SECONDS = 5.0  # for each part
 COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it is then unknown
@@ -24,7 +25,7 @@ COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it i
 
 def overview(subject: Subject) -> dict[str, Any]:
     """By part, what is known, or a text that says why it is not."""
-    parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus}
+    parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held}
     found: dict[str, Any] = {}
     for name, part in each(partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0):
         found[name] = part.why if isinstance(part, Failed) else part
@@ -119,6 +120,8 @@ def lines(
         _gpus(found["gpus"], str(subject.name), korean),
     )
     output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
+    if isinstance(found.get("held"), list):  # where the collector has written nothing, the line above is what is known
+        output += [f"  {line}" for line in hints.lines(found["held"], korean)]
     return [*output, "안 될 때: gpuadmin-me check" if korean else "When it does not work: gpuadmin-me check"]
 
 

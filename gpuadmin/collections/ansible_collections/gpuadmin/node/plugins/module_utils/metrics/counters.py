@@ -18,18 +18,20 @@ FILE = f"{STATE}/metrics/counters.json"
 FORMAT = 1
 MOST = 4096  # pairs of a GPU and a person; those that were not added to for longest go first
 MOST_XIDS = 1024
+GAP = 60.0  # seconds without a look; what was there in between is not known
 _RECORD = 8192  # bytes; the kernel's records are at most that long
 _SECONDS = 0.02  # of one pass over the kernel's log
 
 
 @dataclass
 class Use:
-    """Seconds. ``last``: when somebody held it last, since 1970."""
+    """Seconds. ``last``: when somebody held it last, since 1970; ``used``: until when it was used, or may have been."""
 
     held: float = 0.0
     measured: float = 0.0
     active: float = 0.0
     last: float = 0.0
+    used: float = 0.0
 
 
 class Counters:
@@ -64,7 +66,7 @@ class Counters:
             "format": FORMAT,
             "boot": self._boot,
             "place": self._place,
-            "uses": [[*key, one.held, one.measured, one.active, one.last] for key, one in self._uses.items()],
+            "uses": [[*key, one.held, one.measured, one.active, one.last, one.used] for key, one in self._uses.items()],
             "xids": [[*key, count] for key, count in self._xids.items()],
         }
         write_atomic(self._path, json.dumps(data).encode(), mode=0o600)
@@ -75,7 +77,10 @@ class Counters:
             del self._uses[min(self._uses, key=lambda key: self._uses[key].last)]
         use = self._uses.setdefault((uuid, user), Use())
         use.held += seconds
-        use.last = time.time()
+        before, use.last = use.last, time.time()
+        # where nobody looked, or nobody knows, it may have been used
+        if active is not False or not use.last - GAP <= before <= use.last or use.used > use.last:
+            use.used = use.last
         if active is not None:
             use.measured += seconds
             use.active += seconds if active else 0.0
@@ -112,6 +117,8 @@ class Counters:
             samples.put("gpuadmin_gpu_held_seconds_total", round(use.held, 3), uuid=uuid, user=user)
             samples.put("gpuadmin_gpu_measured_seconds_total", round(use.measured, 3), uuid=uuid, user=user)
             samples.put("gpuadmin_gpu_active_seconds_total", round(use.active, 3), uuid=uuid, user=user)
+            if use.used < use.last and time.time() - use.last < GAP:
+                samples.put("gpuadmin_gpu_unused_since_timestamp_seconds", round(use.used), uuid=uuid, user=user)
         for (address, xid), count in self._xids.items():
             samples.put("gpuadmin_gpu_xid_errors_total", count, address=address, xid=xid)
 

@@ -137,16 +137,9 @@ class Mapper:
         """The device node that opens a MIG device. The driver's files say it, and do not change it."""
         key = device.minor, device.gi, device.ci
         if key not in self._caps or self._caps[key] is None:
-            base = f"{self._places.capabilities}/gpu{device.minor}/mig/gi{device.gi}"
-            path = f"{base}/access" if device.ci is None else f"{base}/ci{device.ci}/access"
-            try:
-                with open(path, encoding="ascii", errors="replace") as stream:
-                    minor = re.search(r"(?m)^DeviceFileMinor: (\d{1,6})$", stream.read(4096))
-            except OSError:
-                minor = None
             if len(self._caps) > MOST_DEVICES:
                 self._caps.clear()
-            self._caps[key] = ("cap", int(minor.group(1))) if minor else None
+            self._caps[key] = caps_of(self._places.capabilities, device)
         return self._caps[key]
 
     def _put(self, found: Holdings, devices: tuple[Device, ...]) -> None:
@@ -182,6 +175,18 @@ class Mapper:
         if self._now() - self._saved >= SAVED_AFTER:
             self._saved = self._now()
             self._counters.save()
+
+
+def caps_of(capabilities: str, device: Device) -> Key | None:
+    """The device node that opens a MIG device, by the driver's files; None where they do not say."""
+    base = f"{capabilities}/gpu{device.minor}/mig/gi{device.gi}"
+    path = f"{base}/access" if device.ci is None else f"{base}/ci{device.ci}/access"
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            minor = re.search(r"(?m)^DeviceFileMinor: (\d{1,6})$", stream.read(4096))
+    except OSError:
+        return None
+    return ("cap", int(minor.group(1))) if minor else None
 
 
 def _unasked(device: Device) -> Device:

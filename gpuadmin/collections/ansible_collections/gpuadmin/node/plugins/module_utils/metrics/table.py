@@ -185,6 +185,11 @@ METRICS = (
         "there.",
     ),
     Metric(
+        "gpuadmin_gpu_unused_since_timestamp_seconds", GAUGE, ("uuid", "user"),
+        "Since when somebody has held it without using it once, and each look of that time knows it; absent where it "
+        "is used, was let go, or nobody knows.",
+    ),
+    Metric(
         "gpuadmin_user_cpu_seconds_total", COUNTER, ("user",),
         "Processor time of all that somebody runs; begins again with their next login.",
     ),

@@ -1,0 +1,227 @@
+"""Stopping what holds a GPU and has not used it: decided elsewhere, looked at once more here, process by process.
+
+Whose a process is, and what it has open, is what the kernel says (owners.py, devices.py). A process is held by a pidfd
+from before it is looked at until it is ended: its number may be another's by then. Whatever is not known keeps.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..diagnosis import docker
+from ..errors import NodeError
+from ..monitoring.samples import of_text
+from . import measured
+from .devices import UVM, Key, Scanner, nodes
+from .holding import holdings, pids_of
+from .mapper import LATE, Places, caps_of
+from .owners import Owners, Process, identify
+from .record import Record
+from .record import read as read_record
+from .running import seconds_since_boot
+
+SCAN = 30.0  # seconds for a round through all processes
+PATIENCE = 10  # seconds from being asked to end to being ended
+UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when they
+    were told (``told``); where the collector says another time by now, it was used. Seconds since 1970."""
+
+    user: str
+    uid: int
+    uuid: str
+    since: int
+    told: int
+
+
+@dataclass
+class Outcome:
+    """What became of one. ``status``: stopped, would stop, gone (nothing holds it any more) or kept, and why."""
+
+    status: str
+    why: str = ""
+    processes: int = 0
+    containers: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look: whose each process is, which devices it has, and whose processes are not all known."""
+
+    processes: Mapping[int, Process]
+    devices: Mapping[int, frozenset[str]]
+    incomplete: Collection[int]
+
+
+class Stopper:
+    """``text``: what the collector has written; ``stop``: has a person's daemon stop a container."""
+
+    def __init__(
+        self,
+        places: Places | None = None,
+        owners: Owners | None = None,
+        text: Callable[[], str] = measured.measured,
+        stop: Callable[[str, int, str, int, float], None] = docker.stop,
+        patience: int = PATIENCE,
+    ) -> None:
+        self._places, self._owners = places or Places(), owners or Owners()
+        self._text, self._stop, self._patience = text, stop, patience
+
+    def run(self, targets: Sequence[Target], *, check: bool) -> list[Outcome]:
+        """An outcome for each target. Raises NodeError or OSError where nothing is known of this host's GPUs."""
+        self._owners.refresh()
+        since = self._since()
+        seen = self._look()
+        refused = {one: why for one in targets if (why := self._refused(one, since, seen))}
+        agreed = [one for one in targets if one not in refused]
+        found = {one: self._decided(one, agreed, seen) for one in agreed}
+        if not check:
+            self._end(agreed, found, seen)
+        return [Outcome("kept", refused[one]) if one in refused else found[one] for one in targets]
+
+    def _since(self) -> dict[tuple[str, str], int]:
+        return {
+            (one.labels.get("uuid", ""), one.labels.get("user", "")): int(one.value)
+            for one in of_text(self._text(), {})
+            if one.name == UNUSED
+        }
+
+    def _refused(self, target: Target, since: Mapping[tuple[str, str], int], seen: Seen) -> str:
+        """Why a target is left alone; empty where it is not."""
+        if self._owners.name(target.uid) != target.user:
+            return f"uid {target.uid} is not {target.user}'s on this host"
+        now = since.get((target.uuid, target.user))
+        if now is None or now != target.since:
+            return "it was used or let go since then, or nobody knows"
+        if target.uid in seen.incomplete:
+            return "they have more processes or open files than are looked at"
+        return ""
+
+    def _look(self) -> Seen:
+        """Every process that holds a GPU, or is listed by the driver, with the devices that it holds."""
+        record = read_record(self._places.record)
+        now = seconds_since_boot()
+        if record is None or not 0 <= now - record.seconds <= LATE:
+            raise NodeError("what the driver says is old, so who uses which GPU is not known; nothing is stopped")
+        if any(one.processes is None for one in record.devices):
+            raise NodeError("the driver does not say of each GPU who uses it; nothing is stopped")
+        available = nodes(self._places.dev)
+        scanner = Scanner(self._owners, self._places.proc)
+        end = time.monotonic() + SCAN
+        while scanner.rounds < 2:  # a round ends where the next begins
+            if time.monotonic() > end:
+                raise NodeError(f"looking through all processes took more than {SCAN:g} s; nothing is stopped")
+            scanner.step(available, 1.0)
+        processes = self._identified(record, scanner.held)
+        found = holdings(
+            record.devices, scanner.held, processes,
+            caps=lambda device: caps_of(self._places.capabilities, device),
+            uvm=any(key == UVM for keys in available.values() for _, key in keys),
+            container=lambda process: str(process.pid),  # so that each process is seen by itself
+            until=record.seconds,
+        )  # fmt: skip
+        devices: dict[int, set[str]] = {}
+        for uuid, _user, pid in found:
+            if pid:
+                devices.setdefault(int(pid), set()).add(uuid)
+        return Seen(processes, {pid: frozenset(uuids) for pid, uuids in devices.items()}, scanner.incomplete)
+
+    def _identified(self, record: Record, held: Mapping[int, frozenset[Key]]) -> dict[int, Process]:
+        found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in pids_of(record.devices, held))
+        return {pid: process for pid, process in found if process is not None}
+
+    def _decided(self, target: Target, agreed: Iterable[Target], seen: Seen) -> Outcome:
+        """What would be ended for a target: nothing that holds another GPU as well, which may be in use."""
+        mine = {one.uuid for one in agreed if one.uid == target.uid}
+        pids = _of(target, seen)
+        if not pids:
+            return Outcome("gone")
+        boot = time.time() - seconds_since_boot()
+        if any(boot + seen.processes[pid].started > target.told for pid in pids):
+            return Outcome("kept", "they have begun something on it since they were told")
+        shared = {seen.processes[pid].container for pid in pids} - {""}
+        for pid, process in seen.processes.items():
+            if pid in pids or (process.uid == target.uid and process.container in shared):
+                others = seen.devices.get(pid, frozenset()) - mine
+                if others:
+                    return Outcome("kept", f"what holds it holds {', '.join(sorted(others))} as well")
+        return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
+
+    def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
+        """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of: it stays."""
+        wanted = [one for one in agreed if found[one].status == "would stop"]
+        for target in wanted:
+            self._end_one(target, seen)
+        after = self._look() if wanted else seen
+        for target in wanted:
+            left = len(_of(target, after))
+            found[target].status = "kept" if left else "stopped"
+            found[target].why = f"{left} of their processes hold it now" if left else ""
+
+    def _end_one(self, target: Target, seen: Seen) -> None:
+        """Containers by their person's own daemon; then whatever is still there, by signals to these very processes."""
+        pids = _of(target, seen)
+        with ExitStack() as stack:
+            handles: dict[int, int] = {}
+            for pid in sorted(pids):
+                try:
+                    handle = os.pidfd_open(pid)
+                except OSError:
+                    continue  # it has ended
+                stack.callback(os.close, handle)
+                # by now the number may be another's; from here on the handle is of whoever is looked at
+                if identify(pid, self._owners, self._places.proc) == seen.processes[pid]:
+                    handles[pid] = handle
+            for container in {seen.processes[pid].container for pid in handles} - {""}:
+                try:
+                    path = f"/run/user/{target.uid}/docker.sock"
+                    self._stop(path, target.uid, container, self._patience, self._patience + 5.0)
+                except (NodeError, OSError):
+                    continue  # their daemon does not answer, or says something odd: its processes are known anyway
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                left = [handle for handle in handles.values() if not _ended(handle)]
+                for handle in left:
+                    try:
+                        signal.pidfd_send_signal(handle, number)
+                    except ProcessLookupError:
+                        pass
+                end = time.monotonic() + self._patience
+                while any(not _ended(handle) for handle in left) and time.monotonic() < end:
+                    time.sleep(0.05)
+
+
+def _of(target: Target, seen: Seen) -> set[int]:
+    """That person's processes that hold it."""
+    return {
+        pid
+        for pid, uuids in seen.devices.items()
+        if target.uuid in uuids and pid in seen.processes and seen.processes[pid].uid == target.uid
+    }
+
+
+def _ended(handle: int) -> bool:
+    """pidfd_open(2): it can be read from when its process has ended."""
+    return bool(select.select([handle], [], [], 0)[0])
+
+
+def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
+    """As a module answers: the targets as they were given, each with what became of it."""
+    wanted = [Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["told"])) for one in targets]
+    outcomes = (stopper or Stopper()).run(wanted, check=check)
+    return {
+        "stopped": [
+            {"user": one.user, "uuid": one.uuid, "status": outcome.status, "why": outcome.why,
+             "processes": outcome.processes, "containers": outcome.containers}
+            for one, outcome in zip(wanted, outcomes)
+        ]
+    }  # fmt: skip

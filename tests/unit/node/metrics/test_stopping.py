@@ -1,0 +1,237 @@
+"""What holds a GPU and has not used it is ended, and nothing else: real processes of other accounts, device nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
+
+from tests.unit.node.metrics.test_mapper import FIRST, NAMES, SECOND, Cluster, cluster
+
+__all__ = ["cluster"]
+pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
+ALICE, BOB, SINCE = 20001, 20002, 1_800_000_000
+TOLD = 4_000_000_000  # after whatever a test begins
+GPU = ("nvidia0", "nvidia-uvm")
+
+
+class Site:
+    """A node, what its collector says of idle holders, and the containers that were asked to stop."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.idle: dict[tuple[str, str], int] = {(FIRST, "alice"): SINCE}
+        self.asked: list[str] = []
+
+    def text(self) -> str:
+        name = "gpuadmin_gpu_unused_since_timestamp_seconds"
+        return "".join(f'{name}{{uuid="{uuid}",user="{user}"}} {when}\n' for (uuid, user), when in self.idle.items())
+
+    def stop(self, path: str, uid: int, container: str, patience: int, seconds: float) -> None:
+        self.asked.append(f"{uid} {container[:2]}")
+
+    def run(self, *targets: Target, check: bool = False, listed: tuple[list[int], ...] = ()) -> list[Outcome]:
+        self.cluster.describe(*listed)
+        assert self.cluster.sampler.sample() is None
+        known = {name: uid for uid, name in NAMES.items()}
+        owners = Owners(
+            str(self.cluster.at / "subuid"), NAMES.get, lambda name: (known[name],) * 2 if name in known else None
+        )
+        return Stopper(self.cluster.places, owners, self.text, self.stop, patience=2).run(
+            targets or (Target("alice", ALICE, FIRST, SINCE, TOLD),), check=check
+        )
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Site:
+    return Site(cluster)
+
+
+def alive(pid: int) -> bool:
+    """Whether it still runs: what has ended is not waited for yet."""
+    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_what_was_idle_ends_and_what_others_do_goes_on(site: Site) -> None:
+    with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE) as shell:
+        with site.cluster.process(BOB, *GPU) as other:
+            assert [one.status for one in site.run(check=True)] == ["would stop"]
+            assert alive(idle), "a check ends nothing"
+            (found,) = site.run()
+            assert (found.status, found.processes) == ("stopped", 1)
+            assert not alive(idle)
+            assert alive(shell)
+            assert alive(other)
+
+
+def test_a_process_that_will_not_end(site: Site) -> None:
+    with ignoring(site, ALICE) as stubborn:
+        assert site.run()[0].status == "stopped"
+        assert not alive(stubborn)
+
+
+def test_a_process_that_is_stopped(site: Site) -> None:
+    """One that somebody has stopped takes no SIGTERM, and is ended all the same."""
+    with site.cluster.process(ALICE, *GPU) as idle:
+        os.kill(idle, signal.SIGSTOP)
+        assert site.run()[0].status == "stopped"
+        assert not alive(idle)
+
+
+KEPT = {
+    "used since it was told": ({(FIRST, "alice"): SINCE + 60}, ALICE, "used or let go"),
+    "the collector does not know": ({}, ALICE, "nobody knows"),
+    "another's idle hold": ({(FIRST, "bob"): SINCE}, ALICE, "nobody knows"),
+    "a uid that is another's here": ({(FIRST, "alice"): SINCE}, BOB, "is not alice's on this host"),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_unknown_means_keep(site: Site, case: str) -> None:
+    idle, uid, words = KEPT[case]
+    site.idle = idle
+    with site.cluster.process(ALICE, *GPU) as pid:
+        (found,) = site.run(Target("alice", uid, FIRST, SINCE, TOLD))
+        assert found.status == "kept"
+        assert words in found.why
+        assert alive(pid)
+
+
+def test_a_process_that_uses_another_gpu_as_well_is_kept(site: Site) -> None:
+    with site.cluster.process(ALICE, *GPU, "nvidia1") as pid:
+        (found,) = site.run(listed=([], [pid]))
+        assert found.status == "kept"
+        assert SECOND in found.why
+        assert alive(pid)
+        site.idle[SECOND, "alice"] = SINCE
+        both = [Target("alice", ALICE, uuid, SINCE, TOLD) for uuid in (FIRST, SECOND)]
+        assert [one.status for one in site.run(*both)] == ["stopped", "stopped"], "both were idle"
+
+
+def test_nothing_holds_it_any_more(site: Site) -> None:
+    assert [one.status for one in site.run()] == ["gone"]
+
+
+def test_what_is_old_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = package.seconds_since_boot()
+    with site.cluster.process(ALICE, *GPU) as pid:
+        monkeypatch.setattr(package, "seconds_since_boot", lambda: real + 3600)
+        with pytest.raises(NodeError, match="nothing is stopped"):
+            site.run()
+        assert alive(pid)
+
+
+def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the handle, the process ends and its number is given again."""
+    with site.cluster.process(ALICE, *GPU) as pid:
+        real = package.identify
+        calls = [0]
+
+        def identify(number: int, *rest: object) -> object:
+            found = real(number, *rest)  # type: ignore[arg-type]
+            if number == pid:
+                calls[0] += 1
+                if calls[0] % 2 == 0 and found is not None:  # the second time it is another
+                    return package.Process(pid, found.started + 1, found.uid, found.user, "", found.namespace)
+            return found
+
+        monkeypatch.setattr(package, "identify", identify)
+        site.run()
+        assert alive(pid)
+
+
+def test_what_was_begun_since_they_were_told_is_kept(site: Site) -> None:
+    told = int(time.time()) - 1
+    with site.cluster.process(ALICE, *GPU) as pid:
+        time.sleep(1.1)
+        (found,) = site.run(Target("alice", ALICE, FIRST, SINCE, told - 2))
+        assert (found.status, found.why) == ("kept", "they have begun something on it since they were told")
+        assert alive(pid)
+
+
+def test_somebody_who_starts_anew_all_the_time(site: Site) -> None:
+    """When one is ended the next one opens the GPU. They were not told of that one; nobody waits for ever."""
+    script = (
+        f"import os, sys, time\nos.setgid({ALICE}); os.setuid({ALICE})\n"
+        "while True:\n"
+        "    pid = os.fork()\n"
+        "    if not pid:\n"
+        "        [os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        "        time.sleep(60)\n"
+        "    os.waitpid(pid, 0)\n"
+    )
+    with running(site, script) as parent:
+        begin = time.monotonic()
+        (found,) = site.run()
+        assert (found.status, found.why) == ("kept", "1 of their processes hold it now")
+        assert time.monotonic() - begin < 60
+        assert alive(parent), "it holds no GPU"
+
+
+@contextmanager
+def running(site: Site, script: str) -> Iterator[int]:
+    paths = [str(site.cluster.at / "dev" / name) for name in GPU]
+    for above in site.cluster.at.parents:
+        above.chmod(above.stat().st_mode | 0o011)
+    with subprocess.Popen([sys.executable, "-c", script, *paths], start_new_session=True) as process:
+        time.sleep(1.0)
+        try:
+            yield process.pid
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def ignoring(site: Site, uid: int) -> Iterator[int]:
+    script = (
+        f"import os, signal, sys, time\nos.setgid({uid}); os.setuid({uid})\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\ntime.sleep(120)\n"
+    )
+    with running(site, script) as pid:
+        yield pid
+
+
+def container(site: Site, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+    """As if these processes were in a container: no Docker is needed to know what its cgroup is called."""
+    real = package.identify
+
+    def identify(number: int, *rest: object) -> object:
+        found = real(number, *rest)  # type: ignore[arg-type]
+        if found is not None and number in pids:
+            return package.Process(number, found.started, found.uid, found.user, "ab" * 32, found.namespace)
+        return found
+
+    monkeypatch.setattr(package, "identify", identify)
+
+
+def test_a_container_is_stopped_by_its_person_s_daemon(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with site.cluster.process(ALICE, *GPU) as pid:
+        container(site, monkeypatch, pid)
+        (found,) = site.run()
+        assert (found.status, found.containers) == ("stopped", ["ab" * 6])
+        assert site.asked == [f"{ALICE} ab"]
+        assert not alive(pid), "whatever the daemon did"
+
+
+def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE, "nvidia1", "nvidia-uvm") as busy:
+        container(site, monkeypatch, idle, busy)
+        (found,) = site.run(listed=([], [busy]))
+        assert found.status == "kept"
+        assert site.asked == []
+        assert alive(idle)
+        assert alive(busy)
+
+
