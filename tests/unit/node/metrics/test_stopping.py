@@ -233,5 +233,3 @@ def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatc
         assert site.asked == []
         assert alive(idle)
         assert alive(busy)
-
-
