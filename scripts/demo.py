@@ -218,7 +218,8 @@ def accounts() -> None:
     run(GPUADMIN, "check")
 
     title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need; storage1 measures what all of them do")
-    run("sh", "-c", f"echo '{MONITOR}' > inventory/monitor.yml")
+    print(f"{CYAN}$ echo '{MONITOR}' > inventory/monitor.yml{RESET}", flush=True)
+    Path("inventory/monitor.yml").write_text(f"{MONITOR}\n")
     run(GPUADMIN, "provision", "--yes")
 
     title(3, "Give two people an account")
