@@ -140,7 +140,7 @@ def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
     }
 
 
-@pytest.mark.story("list-users", "list-gpus", "drift")
+@pytest.mark.story("list-users", "drift")
 @pytest.mark.slow
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.add("minji")
