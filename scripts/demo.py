@@ -76,12 +76,12 @@ def run(*command: str, check: bool = True, capture: bool = False, typed: str = "
 
 def person(name: str, host: str, command: str, *, check: bool = True) -> str:
     """Run a command as a person on a host, over ssh with their own key, as a login shell would."""
-    login = f"lab ssh --name {LAB} --login {name} --identity {os.path.relpath(key(name))} {host}"
+    login = ("lab", "ssh", "--name", LAB, "--login", name, "--identity", os.path.relpath(key(name)), host)
     return run(
-        *(GPUADMIN, *login.split(), shlex.join(["bash", "-lc", command])),
+        *(GPUADMIN, *login, shlex.join(["bash", "-lc", command])),
         check=check,
         capture=True,
-        typed=f"$ gpuadmin {login}\n{name}@{host}:~$ {command}",
+        typed=f"$ gpuadmin {shlex.join(login)}\n{name}@{host}:~$ {command}",
     )
 
 
