@@ -60,10 +60,10 @@ def title(number: int, text: str) -> None:
     print(f"\n{BOLD}{number}. {text}{RESET}", flush=True)
 
 
-def run(*command: str, check: bool = True, capture: bool = False) -> str:
+def run(*command: str, check: bool = True, capture: bool = False, typed: str = "") -> str:
     """Print a command as it would be typed, run it, and return what it printed."""
     line = [Path(word).name if word == GPUADMIN else word for word in command]
-    print(f"{CYAN}$ {shlex.join(line)}{RESET}", flush=True)
+    print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
     if not capture:
         subprocess.run(command, check=check)
         return ""
@@ -76,11 +76,12 @@ def run(*command: str, check: bool = True, capture: bool = False) -> str:
 
 def person(name: str, host: str, command: str, *, check: bool = True) -> str:
     """Run a command as a person on a host, over ssh with their own key, as a login shell would."""
-    login = shlex.join(["bash", "-lc", command])
+    login = ("lab", "ssh", "--name", LAB, "--login", name, "--identity", os.path.relpath(key(name)), host)
     return run(
-        *(GPUADMIN, "lab", "ssh", "--name", LAB, "--login", name, "--identity", str(key(name)), host, login),
+        *(GPUADMIN, *login, shlex.join(["bash", "-lc", command])),
         check=check,
         capture=True,
+        typed=f"$ gpuadmin {shlex.join(login)}\n{name}@{host}:~$ {command}",
     )
 
 
@@ -218,7 +219,8 @@ def accounts() -> None:
     run(GPUADMIN, "check")
 
     title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need; storage1 measures what all of them do")
-    run("sh", "-c", f"echo '{MONITOR}' > inventory/monitor.yml")
+    print(f"{CYAN}$ echo '{MONITOR}' > inventory/monitor.yml{RESET}", flush=True)
+    Path("inventory/monitor.yml").write_text(f"{MONITOR}\n")
     run(GPUADMIN, "provision", "--yes")
 
     title(3, "Give two people an account")

@@ -149,7 +149,7 @@ def measure_disks(cluster: Cluster) -> None:
     cluster.admin("node1", "python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py disk-usage")
 
 
-@pytest.mark.story("list-users", "list-gpus", "disk", "drift")
+@pytest.mark.story("list-users", "disk", "drift")
 @pytest.mark.slow
 def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     cluster.add("minji")

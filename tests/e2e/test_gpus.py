@@ -29,11 +29,15 @@ def asked(cluster: Cluster, device: str) -> list[str]:
     return []
 
 
-@pytest.mark.story("containers with GPUs")
+@pytest.mark.story("list-gpus")
 def test_a_container_gets_gpus_by_name(cluster: Cluster) -> None:
     cluster.add("minji")
     assert refreshed(cluster) == []
     fake_driver.install(cluster, "node1")
+    seen = cluster.gpuadmin("list-gpus")["result"]["nodes"]
+    assert {name: node["answering"] for name, node in seen.items()} == {"node1": 2, "node2": 0}
+    first, divided = seen["node1"]["nvml"]["gpus"]
+    assert (first["uuid"], [part["uuid"] for part in divided["mig_devices"]]) == (FIRST, [MIG])
     common = ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
     cluster.person("minji", "node1", MAKE_IMAGE)
     # her daemon runs already when the GPUs get their names
@@ -41,9 +45,9 @@ def test_a_container_gets_gpus_by_name(cluster: Cluster) -> None:
     assert refreshed(cluster) == ["0", "1:0", FIRST, MIG, "all"]
     assert asked(cluster, "0") == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
     assert asked(cluster, FIRST) == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
-    divided = ["/dev/nvidia-caps", *common, "/dev/nvidia1", "/dev/nvidiactl"]
-    assert asked(cluster, "1:0") == divided
-    assert asked(cluster, MIG) == divided
+    part = ["/dev/nvidia-caps", *common, "/dev/nvidia1", "/dev/nvidiactl"]
+    assert asked(cluster, "1:0") == part
+    assert asked(cluster, MIG) == part
     assert asked(cluster, "all") == ["/dev/nvidia-caps", *common, "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
     # she is nobody's member for it
     assert set(cluster.person("minji", "node1", "id -nG").split()) & {"docker", "video", "render"} == set()

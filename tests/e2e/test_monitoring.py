@@ -137,6 +137,10 @@ def holders(cluster: Cluster, uuid: str) -> list[tuple[str, str, int]] | None:
 @pytest.mark.story("top", "free")
 def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: Cluster) -> None:
     sink = Sink(watched)
+    within(600, lambda: {name: node["state"] for name, node in top(watched).items()} == {"node1": "up", "node2": "up"})
+    assert sink.mails() == [], "all is well"
+    watched.lab("power-cut", "node2")  # the alert takes minutes, in which somebody computes
+
     fake_driver.install(watched, "node1")
     one_process = fake_nvml.TWO.read_text().replace("[process]\npid = 4343\nmemory = 1073741824\n", "")
     nothing = one_process.replace("[process]\npid = 4242\nmemory = 4294967296\n", "")
@@ -147,25 +151,21 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     pid = watched.person("minji", "node1", "docker inspect --format '{{.State.Pid}}' train").strip()
     assert int(watched.admin("node1", f"stat -c %u /proc/{pid}")) == 2**31 + 999
     # it has the GPU open, and the driver lists nothing that computes: held, and idle
-    within(120, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
+    within(600, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
     # now it computes
     fake_driver.describe(watched, "node1", one_process.replace("pid = 4242", f"pid = {pid}"))
-    within(120, lambda: holders(watched, FIRST) == [("minji", "train", 1)])
+    within(600, lambda: holders(watched, FIRST) == [("minji", "train", 1)])
     (sample,) = asked(watched, "gpuadmin_gpu_allocated")
     labels = ("instance", "uuid", "user", "container", "value")
     assert [sample[label] for label in labels] == ["node1", FIRST, "minji", "train", 1]
     found = watched.gpuadmin("free")["result"]
     assert [device["uuid"] for device in found["nodes"]["node1"]] == [MIG]
-    assert {name: node["state"] for name, node in top(watched).items()} == {"node1": "up", "node2": "up"}
     # it ends: its GPU is free again
     watched.person("minji", "node1", "docker rm -f train")
     fake_driver.describe(watched, "node1", nothing)
-    within(120, lambda: holders(watched, FIRST) == [])
+    within(600, lambda: holders(watched, FIRST) == [])
 
-    # all is well, and nobody was mailed; then a node is cut
-    assert sink.mails() == []
-    watched.lab("power-cut", "node2")
-    (text,) = within(400, lambda: sink.about("HostDown"))
+    (text,) = within(600, lambda: sink.about("HostDown"))
     assert text.startswith("node2 does not answer a ping\n  since ")
     assert top(watched)["node2"]["state"] == "down"
     # of a host that is down, that alone is said
@@ -191,7 +191,7 @@ def test_a_disk_that_fills_is_mailed_before_and_when_it_is_full(watched: Cluster
     sink = Sink(watched)
     watched.admin("storage1", SOONER)
     room = 'node_filesystem_avail_bytes{mountpoint="/srv/storage"} / node_filesystem_size_bytes'
-    (sample,) = within(120, lambda: asked(watched, room))
+    (sample,) = within(600, lambda: asked(watched, room))
     assert sample["value"] > 0.9
     time.sleep(3 * INTERVAL)  # so that there is a past from which it is foretold
     size = int(watched.admin("storage1", "df -B1 --output=size /srv/storage | tail -n 1"))
