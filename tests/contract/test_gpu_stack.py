@@ -185,7 +185,7 @@ def test_the_package_manager_starts_the_check_and_waits_for_nothing(
 ) -> None:
     files = {one["path"]: one["content"] for one in answers[host]["hook_files"]}
     (line,) = [one for one in files[path].splitlines() if "systemctl" in one]
-    # started anew: one that runs already has looked at what was there before
+    # restarted: one that runs already has looked at what was there before
     assert "systemctl --no-block restart gpuadmin-gpu-driver.service" in line
     assert host == "redhat" or (line.rstrip("'").endswith("|| true") and "[ ! -d /run/systemd/system ] ||" in line)
 
