@@ -15,9 +15,10 @@ from gpuadmin.lab.commands import OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-# tool -> Debian package. What `make test-fast` needs as well: the alerts' own tests, and a Prometheus that is asked.
+# tool -> Debian package. What `make test-fast` needs as well: the alerts' own tests, a Prometheus, and modinfo.
 FAST_TOOLS: Mapping[str, str] = {
     "amtool": "prometheus-alertmanager",
+    "modinfo": "kmod",
     "promtool": "prometheus",
 }
 TEST_TOOLS: Mapping[str, str] = {

@@ -72,7 +72,7 @@ TESTED_BY = {
     "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
     "backups/confined.py": ("unit/node/backups/test_receiving.py", "what it keeps out comes in by a stream"),
     "backups/copy_server.py": ("unit/node/backups/test_receiving.py", "asked as a storage host asks it"),
-    "backups/jobs.py": ("unit/node/test_unit.py", "begun in a unit"),
+    "backups/jobs.py": ("unit/node/test_background.py", "begun in a unit"),
     "backups/pour.py": ("unit/node/backups/test_receiving.py", "bounds of what a sender may send"),
     "backups/pruning.py": ("unit/node/backups/test_receiving.py", "of what a sender has sent"),
     "backups/received.py": ("unit/node/backups/test_receiving.py", "what a sender tells of a set"),

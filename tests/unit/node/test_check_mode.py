@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
@@ -41,7 +41,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return {}
 
-    monkeypatch.setattr(unit, "perform", perform)
+    monkeypatch.setattr(background, "perform", perform)
     return names
 
 
@@ -84,7 +84,7 @@ def test_check_mode_prunes_and_wipes_nothing(
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the work another set may have become old enough."""
     given: list[Any] = []
-    monkeypatch.setattr(unit, "perform", lambda *arguments: given.append(arguments[2]))
+    monkeypatch.setattr(background, "perform", lambda *arguments: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
     from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import checked, kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import Installed
 from ansible_collections.gpuadmin.node.plugins.modules import gpu_driver
@@ -32,7 +32,7 @@ class Host:
         monkeypatch.setattr(checked, "check", lambda: self.kept.append(self.seen))
         monkeypatch.setattr(gpu_driver, "open_session", lambda seconds: self.sessions.append("open"))
         monkeypatch.setattr(gpu_driver, "close_session", lambda: self.sessions.append("closed"))
-        monkeypatch.setattr(unit, "perform", self.perform)
+        monkeypatch.setattr(background, "perform", self.perform)
 
     def perform(self, name: str, _: object, arguments: dict[str, Any], **__: object) -> dict[str, Any]:
         self.commands.append(tuple(arguments["command"]))

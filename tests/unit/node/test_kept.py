@@ -310,12 +310,12 @@ def test_a_job_takes_its_own_copy_along(library: Path, tmp_path: Path) -> None:
     place = kept.place(code().digest, str(library.parent))
     line = (
         f"import sys; sys.path.insert(0, {place!r})\n"
-        "from ansible_collections.gpuadmin.node.plugins.module_utils.unit import ship_package\n"
+        "from ansible_collections.gpuadmin.node.plugins.module_utils.background import ship_package\n"
         f"ship_package({str(tmp_path)!r})\n"
     )
     subprocess.run([sys.executable, "-I", "-c", line], check=True)
     kept._remove(place)
-    line = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.unit"
+    line = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.background"
     subprocess.run([sys.executable, "-I", "-c", line], check=True)
 
 

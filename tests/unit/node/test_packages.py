@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
 from ansible_collections.gpuadmin.node.plugins.modules import packages
@@ -18,7 +18,7 @@ class Unit:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *statuses: int | str) -> None:
         self.statuses = list(statuses)
         self.commands: list[str] = []
-        monkeypatch.setattr(unit, "perform", self)
+        monkeypatch.setattr(background, "perform", self)
 
     def __call__(self, name: str, work: object, arguments: dict[str, Any], *, properties: object) -> dict[str, object]:
         assert (name, work, properties) == ("packages", program, ("RuntimeMaxSec=60",))

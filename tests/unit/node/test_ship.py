@@ -26,7 +26,7 @@ def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
     }
     ship.ship_package(str(tmp_path))
     imports = "; ".join(f"from gpuadmin_node.{module} import {job.__name__}" for module, job in jobs.items())
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.unit; {imports}"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.background; {imports}"
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
 from ansible_collections.gpuadmin.node.plugins.modules import image_job
@@ -44,7 +44,7 @@ def test_the_store_is_written_to_by_two_steps_alone() -> None:
 
 
 def test_check_mode_begins_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(unit, "attend", lambda *_: pytest.fail("it was begun"))
+    monkeypatch.setattr(background, "attend", lambda *_: pytest.fail("it was begun"))
     result = ask(capsys, _ansible_check_mode=True)
     assert (result["changed"], result["finished"], result["operations"]) == (True, True, ["push one"])
 
@@ -53,17 +53,17 @@ def test_the_module_says_how_far_it_is_and_what_was_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[str, object]] = []
-    found: list[unit.Result | None] = [
-        None, unit.Result({"operations": ["received it"], "report": {"switch": {}}}),
-        unit.Result({"operations": []}), unit.Result(None, "no space"),
+    found: list[background.Result | None] = [
+        None, background.Result({"operations": ["received it"], "report": {"switch": {}}}),
+        background.Result({"operations": []}), background.Result(None, "no space"),
     ]  # fmt: skip
 
-    def attend(job: unit.Job, begun: str, wait: float) -> unit.Result | None:
+    def attend(job: background.Job, begun: str, wait: float) -> background.Result | None:
         asked.append((begun, job.arguments["full"]))
         return found.pop(0)
 
-    monkeypatch.setattr(unit, "attend", attend)
-    monkeypatch.setattr(unit, "progress", lambda _: "fetching")
+    monkeypatch.setattr(background, "attend", attend)
+    monkeypatch.setattr(background, "progress", lambda _: "fetching")
     working, done, again, failed = ask(capsys), ask(capsys), ask(capsys), ask(capsys)
     assert (working["changed"], working["finished"], working["progress"]) == (False, False, "fetching")
     assert (done["changed"], done["finished"], done["operations"]) == (True, True, ["received it"])
@@ -77,7 +77,9 @@ def test_a_push_has_the_place_in_the_chain_that_it_was_given(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(unit, "attend", lambda job, *_: asked.append(job.arguments) or unit.Result({"operations": []}))
+    monkeypatch.setattr(
+        background, "attend", lambda job, *_: asked.append(job.arguments) or background.Result({"operations": []})
+    )
     ask(capsys, link={"port": 7370, "previous": "10.0.0.11"})
     ask(capsys)
     assert asked[0]["link"] == {"port": 7370, "previous": "10.0.0.11", "next": None}
@@ -88,6 +90,6 @@ def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def attend(*_: object) -> None:
         raise NodeError("other work")
 
-    monkeypatch.setattr(unit, "attend", attend)
+    monkeypatch.setattr(background, "attend", attend)
     result = ask(capsys)
     assert (result["failed"], result["msg"]) == (True, "other work")

@@ -1,34 +1,18 @@
-"""Jobs in transient units of systemd: they go on when the controller is killed, and the next run finds them.
+"""Units of systemd: their state, their journal, and commands that are started as transient ones.
 
-A job is a function of this package and its arguments. Its request, its result and how far it is are files in
-BASE/jobs/NAME, beside the code, which is shipped there. Each start has an id, which its result bears: only whoever
-began it, or saw it run, takes that result for theirs (docs/decisions/0038-outcomes-of-jobs.md).
+systemd that is replaced or starved is asked again: silence is neither yes nor no.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import json
 import os
-import secrets
 import shlex
-import shutil
-import sys
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from .errors import NodeError
-from .files import flocked, read_bytes, write_atomic
-from .paths import RUN
 from .run import Runner, failure, run_command
-from .ship import PACKAGE, ship_package
 
-REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
-FORMAT = 2  # of request and result; jobs of another one are not ours
 PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
 #: Seconds. systemd that is being replaced answers soon; one that is starved (packages are unpacked on a slow disk) lets
 #: more than one question go by.
@@ -39,7 +23,6 @@ UP = ("active", "reloading")
 WORKING = (*UP, "activating", "deactivating")
 #: A long job is not to slow down what people do on the host.
 BACKGROUND = ("Nice=10", "IOSchedulingClass=idle")
-JobFunction = Callable[[Mapping[str, Any]], object]
 
 
 def available() -> bool:
@@ -136,209 +119,3 @@ def stop(unit: str, run: Runner = run_command) -> None:
     done = run(("systemctl", "stop", unit))
     if done.returncode not in (0, 5) and state(unit, run) in UP:  # 5: no such unit
         raise NodeError(f"{unit} does not stop: {done.stderr.strip()}")
-
-
-@dataclass(frozen=True)
-class Job:
-    """A function of this package and its arguments (what JSON can hold), for the unit gpuadmin-NAME.
-
-    ``title``: what it is, in words. ``same``: what two requests must have in common to be the same job; by default
-    all arguments. ``properties``: of the unit (systemd.exec(5)).
-    """
-
-    name: str
-    function: JobFunction
-    arguments: Mapping[str, Any]
-    title: str
-    same: Mapping[str, Any] | None = None
-    properties: Sequence[str] = BACKGROUND
-    base: str = RUN
-    run: Runner = run_command
-
-    @property
-    def unit(self) -> str:
-        return unit_name(self.name)
-
-    @property
-    def place(self) -> str:
-        return _place(self.name, self.base)
-
-    @property
-    def module(self) -> str:
-        """The module of the function, from this package on."""
-        return self.function.__module__[len(__package__ or "") + 1 :]
-
-    @property
-    def identity(self) -> str:
-        same = self.arguments if self.same is None else self.same
-        text = json.dumps([self.module, self.function.__name__, same], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a job returned, or what went wrong."""
-
-    value: Any
-    problem: str | None = None
-
-
-def _place(name: str, base: str) -> str:
-    return os.path.join(base, "jobs", name)
-
-
-def perform(
-    name: str,
-    function: JobFunction,
-    arguments: Mapping[str, Any],
-    *,
-    properties: Sequence[str] = BACKGROUND,
-    run: Runner = run_command,
-    wait: float | None = None,
-    systemd: bool | None = None,
-    base: str = RUN,
-) -> Any:
-    """Have ``function(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
-
-    One of the same arguments that is at it now is waited for. One that has ended is no answer, also where nobody has
-    asked for its result: what it saw may not be so any more. Raises NodeError with what went wrong, when another one
-    is at it, or when ``wait`` seconds are over (the job goes on).
-    """
-    if not (available() if systemd is None else systemd):
-        return function(arguments)
-    job = Job(name, function, arguments, name, properties=properties, run=run, base=base)
-    with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other one finds it
-        begun = _current_start(job) or _begin(job, secrets.token_hex(16))
-    if not _ended(job, wait):
-        raise NodeError(f"{job.unit} is still working; run this again to wait for it")
-    result = _result(job, begun)
-    if result is None:
-        raise NodeError(f"{job.unit} ended without a word: {journal(job.unit, 3, run)}")
-    if result.problem is not None:
-        raise NodeError(result.problem)
-    return result.value
-
-
-def attend(job: Job, begun: str, wait: float) -> Result | None:
-    """Have a job done by a start of the id ``begun``; None if it has not ended after some ``wait`` seconds.
-
-    The id is the same in every call of one run, so that the job is begun once. One that an earlier run began for the
-    same purpose is waited for; what it did is then found done. Raises NodeError when another job runs, or when the unit
-    ended without a result.
-    """
-    found = _result(job, begun)
-    if found is not None:
-        return found
-    with flocked(job.place + ".lock"):
-        if _current_start(job) is None:
-            found = _result(job, begun)  # it may have ended since
-            if found is not None:
-                return found
-            if _read(job.place, REQUEST).get("start") == begun:
-                raise NodeError(f"the job was ended from outside (journalctl -u {job.unit} tells more); run it again")
-            _begin(job, begun)
-    _ended(job, wait)
-    return _result(job, begun)
-
-
-def progress(job: Job) -> str:
-    """How far a job says that it is."""
-    return (read_bytes(os.path.join(job.place, PROGRESS)) or b"").decode("utf-8", "replace").strip()
-
-
-def progress_writer(name: str, base: str = RUN) -> Callable[[str], None]:
-    """What a job calls to say how far it is."""
-    path = os.path.join(_place(name, base), PROGRESS)
-
-    def write(text: str) -> None:
-        write_atomic(path, f"{text}\n".encode(), mode=0o600, sync=False)
-
-    return write
-
-
-def _read(place: str, name: str) -> dict[str, Any]:
-    """A request or a result; empty where there is none, or one of another version's."""
-    try:
-        found = json.loads(read_bytes(os.path.join(place, name)) or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else {}
-
-
-def _write(place: str, name: str, value: Mapping[str, Any]) -> None:
-    write_atomic(os.path.join(place, name), json.dumps({"format": FORMAT, **value}).encode(), mode=0o600, sync=False)
-
-
-def _current_start(job: Job) -> str | None:
-    """The id of the start that does this very job now; None where nothing does. Raises NodeError for another job."""
-    if not working(job.unit, job.run):
-        return None
-    request = _read(job.place, REQUEST)
-    if request.get("identity") != job.identity:
-        title = f" ({request['title']})" if request else ""
-        raise NodeError(
-            f"{job.unit} still runs another job{title}; wait for it (systemctl status {job.unit}) "
-            f"or stop it (systemctl stop {job.unit}), then run this again"
-        )
-    return str(request["start"])
-
-
-def _begin(job: Job, begun: str) -> str:
-    """Start the unit. The last result stays for whoever has not asked for it yet, nothing else of an earlier start."""
-    os.makedirs(job.place, mode=0o700, exist_ok=True)
-    for entry in os.scandir(job.place):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        elif entry.name != RESULT:
-            os.unlink(entry.path)
-    ship_package(job.place)
-    request = {
-        "start": begun, "identity": job.identity, "title": job.title, "module": job.module,
-        "work": job.function.__name__, "arguments": job.arguments,
-    }  # fmt: skip
-    _write(job.place, REQUEST, request)
-    start(job.unit, command(job.place), f"gpuadmin: {job.title}", job.properties, run=job.run)
-    return begun
-
-
-def command(place: str) -> tuple[str, ...]:
-    """What the unit of a job runs."""
-    code = f"import sys; sys.path.insert(0, {place!r}); from {PACKAGE}.unit import main; sys.exit(main())"
-    return (sys.executable or "/usr/bin/python3", "-I", "-B", "-c", code, place)
-
-
-def _ended(job: Job, wait: float | None) -> bool:
-    """Wait until the unit has ended, some ``wait`` seconds at most. Returns whether it has."""
-    deadline = None if wait is None else time.monotonic() + wait
-    while working(job.unit, job.run):
-        if deadline is not None and time.monotonic() > deadline:
-            return False
-        time.sleep(POLL)  # between two questions to systemd
-    return True
-
-
-def _result(job: Job, begun: str) -> Result | None:
-    """The result of the start of that id. What another start left, earlier or later, is not it."""
-    found = _read(job.place, RESULT)
-    if found.get("start") == begun:
-        return Result(found.get("value"), found.get("problem"))
-    return None
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """What the unit runs: the job of a directory. Its result is in it then, a failure too."""
-    place = (sys.argv[1:] if arguments is None else arguments)[-1]
-    request = _read(place, REQUEST)
-    value, problem = None, None
-    try:
-        function = getattr(importlib.import_module(f"{__package__}.{request['module']}"), request["work"])
-        value = function(request["arguments"])
-    except NodeError as error:
-        problem = str(error)
-    except Exception as error:  # whatever it is, the run that waits must hear of it
-        traceback.print_exc()
-        problem = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-    if problem is not None:
-        print(f"Error: {problem}", file=sys.stderr)
-    _write(place, RESULT, {"start": request.get("start"), "value": value, "problem": problem})
-    return 0 if problem is None else 1

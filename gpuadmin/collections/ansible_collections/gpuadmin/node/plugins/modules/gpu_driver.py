@@ -61,7 +61,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import checked, kernels, pci
@@ -95,7 +95,7 @@ def build(names: list[str], timeout: int) -> None:
 def dkms(arguments: tuple[str, ...], timeout: int) -> str:
     """Run DKMS in a unit, and return what it prints. Raises NodeError."""
     properties = (f"RuntimeMaxSec={timeout}", *unit.BACKGROUND)
-    done = unit.perform(UNIT, program, {"command": ("dkms", *arguments)}, properties=properties)
+    done = background.perform(UNIT, program, {"command": ("dkms", *arguments)}, properties=properties)
     output = str(done["output"])
     if done["status"] != 0:
         lines = [line.strip() for line in output.splitlines() if line.strip()]

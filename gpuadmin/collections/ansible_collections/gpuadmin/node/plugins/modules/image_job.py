@@ -117,7 +117,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
@@ -162,8 +162,8 @@ def main() -> None:
         module.exit_json(changed=True, finished=True, operations=[job.title], report={})
         return
     try:
-        result = unit.attend(job, f"{given['run_id']} {given['action']}", given["wait"])
-        progress = "" if result else unit.progress(job)
+        result = background.attend(job, f"{given['run_id']} {given['action']}", given["wait"])
+        progress = "" if result else background.progress(job)
     except (NodeError, OSError) as error:
         module.fail_json(msg=str(error), operations=[])
         return

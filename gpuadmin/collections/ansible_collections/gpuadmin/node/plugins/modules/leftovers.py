@@ -54,7 +54,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
@@ -75,7 +75,7 @@ def main() -> None:
         cleared: dict[str, Any] = {}
         if found and not module.check_mode:
             arguments = {**module.params, "only": [one.name for one in found]}
-            done: Any = unit.perform("clear-leftovers", clear_leftovers, arguments)
+            done: Any = background.perform("clear-leftovers", clear_leftovers, arguments)
             cleared = dict(done)
         problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
         kept = [f"{name}: {', '.join(one['words'])}" for name, one in cleared.items() if one["archive"] is None]

@@ -60,7 +60,7 @@ from dataclasses import dataclass
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import close_session, open_session
@@ -105,7 +105,7 @@ def in_unit(command: Sequence[str], timeout: int) -> Done:
     """Run a command in the unit gpuadmin-packages.service, ``timeout`` seconds at most, and wait for it."""
     limit = (f"RuntimeMaxSec={timeout}",)
     try:
-        done = unit.perform(NAME, program, {"command": command, "environment": ENVIRONMENT}, properties=limit)
+        done = background.perform(NAME, program, {"command": command, "environment": ENVIRONMENT}, properties=limit)
     except NodeError as error:
         return Done(-1, str(error))
     return Done(**done)

@@ -77,7 +77,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import mounts, unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES, REMOTE
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
@@ -118,9 +118,9 @@ def main() -> None:
         if not module.check_mode:
             if fetch:
                 wanted = {**remote, "directory": given["directory"], "backup": backup.name}
-                unit.perform("backup-fetch", fetch_backup, wanted)
+                background.perform("backup-fetch", fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
-            restored = unit.perform(f"restore-{given['user']}", restore_home, arguments)
+            restored = background.perform(f"restore-{given['user']}", restore_home, arguments)
         return Answer(operations, {"restored": restored, "problems": []})
 
     give(module, restore)

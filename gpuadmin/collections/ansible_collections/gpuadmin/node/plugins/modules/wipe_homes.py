@@ -70,7 +70,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
@@ -91,7 +91,7 @@ def main() -> None:
         plan = homes.converge(homes.Request(**module.params), check=module.check_mode)
         if module.check_mode:
             return Answer.of(plan)
-        return Answer.of(plan, deleted=unit.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
+        return Answer.of(plan, deleted=background.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
 
     give(module, wipe_them, key="homes")
 

@@ -94,7 +94,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import people, unit
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, people
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import PEOPLE
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
@@ -128,7 +128,7 @@ def main() -> None:
         if module.check_mode:
             request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
             return Answer.of(scratch.observe_and_compute(request), deleted={})
-        done: Any = unit.perform("wipe-scratch", wipe_scratch, given)
+        done: Any = background.perform("wipe-scratch", wipe_scratch, given)
         return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
 
     give(module, wipe_it, key="scratch")

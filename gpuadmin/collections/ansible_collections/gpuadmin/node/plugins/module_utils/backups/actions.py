@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import unit
+from .. import background
 from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..text import counted
@@ -47,7 +47,7 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
     done = Done(operations)
     done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
     if not check:
-        done.report["backup"] = unit.perform("backup-make", make_backup, arguments)
+        done.report["backup"] = background.perform("backup-make", make_backup, arguments)
         done.report["problems"] = making.missing(done.report["backup"])
     return done
 
@@ -69,7 +69,7 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
             "directory": given["directory"], "backup": found.name, "users": given["users"],
             "workers": given.get("workers", 2), **_budget(given),
         }  # fmt: skip
-        done.report["backup"] = unit.perform("backup-verify", verify_backup, arguments)
+        done.report["backup"] = background.perform("backup-verify", verify_backup, arguments)
     return done
 
 
@@ -85,7 +85,7 @@ def _copy(given: Mapping[str, Any], check: bool) -> Done:
         "known_hosts": remote["known_hosts"],
     }  # fmt: skip
     done = Done(operations)
-    done.report["backup"] = unit.perform("backup-copy", copy_backup, arguments)
+    done.report["backup"] = background.perform("backup-copy", copy_backup, arguments)
     return done
 
 
@@ -95,5 +95,5 @@ def _prune(given: Mapping[str, Any], check: bool) -> Done:
     done = Done([f"delete the backup {name}" for name in gone])
     done.report["pruned"] = gone
     if not check and gone:
-        done.report["pruned"] = unit.perform("backup-prune", prune_backups, {**arguments, "only": gone})
+        done.report["pruned"] = background.perform("backup-prune", prune_backups, {**arguments, "only": gone})
     return done

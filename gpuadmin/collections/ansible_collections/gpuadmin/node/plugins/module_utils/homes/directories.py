@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .. import btrfs, mounts, unit
+from .. import background, btrfs, mounts
 from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 from ..files import flocked, make_directory, sync_directory, sync_filesystem
@@ -255,7 +255,7 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory),
              "inode": archiving.decided(request.root, name)}  # fmt: skip
     try:
-        unit.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
+        background.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
     except (NodeError, OSError) as error:  # the others' homes are archived all the same
         return str(error)
     left = os.path.lexists(os.path.join(request.root, name)) or archiving.rests(request.root, name)
