@@ -94,6 +94,7 @@ bench: $(READY) system-test ## start-up time, accounts and wiping against the wi
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/add_users.py
 	@$(BIN)/python benchmarks/kept_code.py
+	@$(BIN)/python benchmarks/diagnose.py
 	@$(BIN)/python benchmarks/wipe.py
 
 .PHONY: lock

@@ -1,4 +1,4 @@
-"""How long `gpuadmin diagnose NAME` takes on six nodes and a storage host, one person's account being broken: under 5 s.
+"""How long `gpuadmin diagnose NAME` takes on six nodes and a storage host, one account being broken: under 5 s.
 
     sudo .venv/bin/python benchmarks/diagnose.py [--nodes 6] [--users 100] [--runs 5] [--json FILE] [--profile FILE]
 

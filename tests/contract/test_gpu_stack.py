@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.modules import gpu_driver
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "6.12.57+deb13-cloud-amd64"
@@ -174,10 +176,10 @@ def test_each_initramfs(answers: dict[str, Any], host: str, paths: list[str]) ->
 @pytest.mark.parametrize(
     ("host", "path"),
     [
-        ("debian", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-driver"),
-        ("ubuntu", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-driver"),
-        ("archlinux", "/etc/pacman.d/hooks/90-gpuadmin-gpu-driver.hook"),
-        ("redhat", "/etc/dnf/plugins/post-transaction-actions.d/gpuadmin-gpu-driver.action"),
+        ("debian", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-check"),
+        ("ubuntu", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-check"),
+        ("archlinux", "/etc/pacman.d/hooks/90-gpuadmin-gpu-check.hook"),
+        ("redhat", "/etc/dnf/plugins/post-transaction-actions.d/gpuadmin-gpu-check.action"),
     ],
 )
 def test_the_package_manager_starts_the_check_and_waits_for_nothing(
@@ -185,9 +187,16 @@ def test_the_package_manager_starts_the_check_and_waits_for_nothing(
 ) -> None:
     files = {one["path"]: one["content"] for one in answers[host]["hook_files"]}
     (line,) = [one for one in files[path].splitlines() if "systemctl" in one]
-    # started anew: one that runs already has looked at what was there before
-    assert "systemctl --no-block restart gpuadmin-gpu-driver.service" in line
+    # restarted: one that runs already has looked at what was there before
+    assert "systemctl --no-block restart gpuadmin-gpu-check.service" in line
     assert host == "redhat" or (line.rstrip("'").endswith("|| true") and "[ ! -d /run/systemd/system ] ||" in line)
+
+
+def test_no_unit_of_the_role_has_the_name_of_a_job() -> None:
+    """systemd starts no job by a name that a unit file has: DKMS could build nothing."""
+    files = {path.name.removesuffix(".j2") for path in (ROOT / "roles/gpu_stack/templates").glob("*.service.j2")}
+    assert unit.unit_name(gpu_driver.UNIT) not in files
+    assert files >= {"gpuadmin-gpu-check.service", "gpuadmin-gpu-devices.service"}
 
 
 @pytest.mark.parametrize("host", REFUSED)

@@ -36,11 +36,11 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
     alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for letter in letters:
         message = renderer.message(letter)
-        shown = [(name, str(message[name])) for name in ("From", "Reply-To", "Subject") if message[name] is not None]
-        alike.setdefault((*shown, ("", text_of(message))), []).append(str(message["To"]))
-    for (*headers, (_, text)), people in alike.items():
+        headers = [(name, str(message[name])) for name in ("From", "Reply-To", "Subject") if message[name] is not None]
+        alike.setdefault((*headers, ("", text_of(message))), []).append(str(message["To"]))
+    for (*lines, (_, text)), people in alike.items():
         each = f" ({len(people)} mails, one to each)" if len(people) > 1 else ""
-        console.print(lines_of(["", f"To: {listed(people)}{each}", *(f"{name}: {words}" for name, words in headers)]))
+        console.print(lines_of(["", f"To: {listed(people)}{each}", *(f"{name}: {words}" for name, words in lines)]))
         console.print(lines_of(["", *text.splitlines()]))
 
 

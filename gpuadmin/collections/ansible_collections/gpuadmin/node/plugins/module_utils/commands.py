@@ -14,7 +14,7 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
-    "       cli.py announcements | gpu-devices | gpu-driver | metrics-sample [GPUS] | metrics-map | disk-usage\n"
+    "       cli.py announcements | gpu-devices | gpu-check | metrics-sample [GPUS] | metrics-map | disk-usage\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py web-links | dashboard\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import devices
 
             return devices.main()
-        if command == "gpu-driver" and not rest:
+        if command == "gpu-check" and not rest:
             from .gpus import checked
 
             return checked.main()

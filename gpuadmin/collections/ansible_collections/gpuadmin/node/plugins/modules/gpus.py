@@ -41,8 +41,8 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description: >-
-    Under the key C(gpus), what was seen (C(pci), C(driver), C(missing), C(nvml), C(problem), C(xids), C(unknown), C(kernels)), how
-    many GPUs are C(answering), and in sentences what is C(broken) and what is C(worse) than expected.
+    Under the key C(gpus), what was seen (C(pci), C(driver), C(missing), C(nvml), C(problem), C(xids), C(unknown),
+    C(kernels)), how many GPUs are C(answering), and in sentences what is C(broken) and what is C(worse) than expected.
   returned: always
   type: dict
   sample: {gpus: {answering: 7, broken: [], worse: ["7 of 8 expected GPUs answer"]}}

@@ -14,8 +14,8 @@ from ..files import flocked, read_bytes, write_atomic
 from . import kernels
 from .driver import LIBRARIES, find_library, module_files, resolved
 
-RECORD = "run/gpuadmin/gpu-driver.json"
-UNIT = "gpuadmin-gpu-driver.service"
+RECORD = "run/gpuadmin/gpu-check.json"
+UNIT = "gpuadmin-gpu-check.service"
 _LOOKS = 3  # while packages are being installed, files change under the look; their end starts another one
 
 
@@ -32,7 +32,7 @@ def main(root: str = "/", version: kernels.Reader | None = None) -> int:
 def check(root: str = "/", version: kernels.Reader | None = None) -> list[str]:
     """Look at modules and libraries, and keep what is wrong with them. Returns that."""
     path = os.path.join(root, RECORD)
-    with flocked(os.path.join(os.path.dirname(path), "gpu-driver.lock")):
+    with flocked(os.path.join(os.path.dirname(path), "gpu-check.lock")):
         for _ in range(_LOOKS):
             before = files(root)
             wrong = kernels.problems(kernels.look(root, version))
