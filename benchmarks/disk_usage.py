@@ -3,8 +3,8 @@
     sudo .venv/bin/python benchmarks/disk_usage.py [--homes 20] [--files 12000] [--json FILE]
 
 Method. A btrfs in a file; small files of sizes that homes have. Each way is measured with cold caches, in processor
-time of the process and its children, and on the clock: `du -s`, a first round of gpuadmin-disk-usage, a round a day later in
-which one home has changed, and one in which none has. The least on the clock says little on a busy machine.
+time of the process and its children, and on the clock, which says little on a busy machine: a first round of
+gpuadmin-disk-usage, a round a day later in which one home has changed, one in which none has, and `du -s`.
 """
 
 from __future__ import annotations
