@@ -107,3 +107,14 @@ def test_a_subvolume_is_entered_and_a_mounted_one_is_not(tmp_path: Path) -> None
         run("umount", point / "top/door")
         for handle in (top, above):
             os.close(handle)
+
+
+def test_looking_leaves_no_trace(tmp_path: Path) -> None:
+    """When a directory was read last: on btrfs that would be a change to each of a home, in every walk."""
+    (tmp_path / "a/b").mkdir(parents=True)
+    for path in (tmp_path, tmp_path / "a", tmp_path / "a/b"):
+        os.utime(path, (1000, 2000))
+    top = os.open(tmp_path, os.O_RDONLY)
+    list(walk(top))
+    os.close(top)
+    assert [int(path.stat().st_atime) for path in (tmp_path, tmp_path / "a", tmp_path / "a/b")] == [1000] * 3

@@ -83,8 +83,15 @@ def test_a_directory_that_takes_too_long_or_too_much_is_its_owners_matter(
 
 
 def test_a_place_that_cannot_be_looked_at_ends_nothing_else(plain: Place) -> None:
-    found = [*round_of([Place("docker", "/nowhere/at/all"), plain], {}, 60)]
+    found = [*round_of([Place("homes", "/nowhere/at/all"), plain], {}, 60)]
     assert [done.place_failed for done in found] == [True, False, False]
+
+
+def test_where_nobody_has_anything_yet_nothing_has_failed(plain: Place) -> None:
+    """A node on which nobody has Docker; homes that are not there are a disk that is not mounted."""
+    assert [*round_of([Place("docker", "/nowhere/at/all"), Place("scratch", "/nowhere", True)], {}, 60)] == []
+    (found,) = round_of([Place("homes", "/nowhere/at/all")], {}, 60)
+    assert found.place_failed
 
 
 def test_what_is_on_no_disk_of_this_host_is_not_asked(plain: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,14 +156,19 @@ def test_what_has_not_changed_is_not_walked_again(storage: Storage) -> None:
 @pytest.mark.btrfs
 def test_another_directory_of_that_name_is_measured(storage: Storage) -> None:
     place, records = Place("homes", str(storage.root)), Records()
+    subprocess.run(["btrfs", "subvolume", "create", storage.root / "yuna"], check=True, capture_output=True)
+    settle(storage)
+    (storage.point / "other").write_bytes(b"")  # so that a generation begins after all of this
     ended([place], records)
     now = records[place.path, "minji"].when
     settle(storage)
-    (storage.root / "minji").rename(storage.root / "old")
-    (storage.root / "sora").rename(storage.root / "minji")
-    (storage.root / "old").rename(storage.root / "sora")
+    for one, other in (("minji", "sora"), ("hana", "yuna")):
+        (storage.root / one).rename(storage.root / "old")
+        (storage.root / other).rename(storage.root / one)
+        (storage.root / "old").rename(storage.root / other)
     settle(storage)
-    assert {"minji", "sora"} <= set(ended([place], records, now + DAY))
+    assert {"minji", "sora", "hana", "yuna"} <= set(ended([place], records, now + DAY))
+    assert next(iter(records[place.path, "yuna"].people.values())).bytes >= 50_000
 
 
 @pytest.mark.btrfs

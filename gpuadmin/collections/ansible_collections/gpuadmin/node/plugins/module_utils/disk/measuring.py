@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..btrfs import generation_of, newest_generation, open_directory
+from ..btrfs import SUBVOLUME_INODE, generation_of, newest_generation, open_directory, subvolume_of
 from ..budget import Budget
 from ..each import Failed, each
 from ..errors import NodeError
@@ -74,13 +74,12 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
                 facts[name] = os.stat(name, dir_fd=top, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-        # of what is a subvolume of its own, its own generation says it
         same = os.fstat(top).st_dev
+        # of what is a subvolume of its own, its own generation says it; the root of each has the same inode
+        number = {name: _number(name, top) if one.st_dev != same else one.st_ino for name, one in facts.items()}
         old = {name: records[place.path, name] for name in facts if (place.path, name) in records}
-        old = {
-            name: one for name, one in old.items()
-            if one.generation and one.inode == facts[name].st_ino and not one.problem
-        }  # fmt: skip
+        old = {name: one for name, one in old.items() if one.generation and one.inode == number[name]}
+        old = {name: one for name, one in old.items() if not one.problem}
         inner = {name: one for name, one in old.items() if facts[name].st_dev == same}
         newest = changed(top, min(one.generation for one in inner.values())) if inner else {}
         found = set()
@@ -108,6 +107,24 @@ def _generation(name: str, at: int) -> int | None:
         os.close(handle)
 
 
+def _number(name: str, at: int) -> int:
+    """That of a subvolume; 0 where it cannot be looked at."""
+    try:
+        handle = open_directory(name, at)
+    except OSError:
+        return 0
+    try:
+        return _identity(handle, os.fstat(handle))
+    finally:
+        os.close(handle)
+
+
+def _identity(handle: int, facts: os.stat_result) -> int:
+    """By which a directory is known again, whatever it is called: its inode, or the number of its subvolume."""
+    found = subvolume_of(handle) if facts.st_ino == SUBVOLUME_INODE else None
+    return facts.st_ino if found is None else found.id
+
+
 def measured(task: Task, leave_out: Callable[[bytes], bool], seconds: float = SECONDS) -> Record:
     """Measure one directory. Raises NodeError or OSError where it cannot be looked at at all."""
     began = time.time()
@@ -115,20 +132,21 @@ def measured(task: Task, leave_out: Callable[[bytes], bool], seconds: float = SE
     top = open_directory(path)
     try:
         facts = os.fstat(top)
+        number = _identity(top, facts)
         generation = newest_generation(top) or 0
         budget = Budget(seconds, ENTRIES, setting=False)
         tree = measure(top, budget, by_owner=task.place.by_owner, leave_out=leave_out)
     finally:
         os.close(top)
-    return _record(tree, facts, began, 0 if tree.volumes else generation)
+    return _record(tree, facts, began, number, 0 if tree.volumes else generation)
 
 
-def _record(tree: Tree, facts: os.stat_result, began: float, generation: int) -> Record:
+def _record(tree: Tree, facts: os.stat_result, began: float, number: int, generation: int) -> Record:
     people = {
         str(facts.st_uid if uid == ALL else uid): Found(used.size.bytes, used.size.inodes, used.largest)
         for uid, used in tree.people.items()
     }
-    return Record(people, began, began, facts.st_ino, generation, tree.problem)
+    return Record(people, began, began, number, generation, tree.problem)
 
 
 def round_of(
@@ -144,7 +162,7 @@ def round_of(
     for place in places:
         try:
             names = directories(place)
-            same = unchanged(place, names, records)
+            same = unchanged(place, names, records) if names else set()
         except (NodeError, OSError) as error:
             yield Done(place.path, str(error), place_failed=True)
             continue
