@@ -268,6 +268,7 @@ def test_a_prometheus_that_is_away(scene: Scene) -> None:
 def test_a_page_is_light(everybody: TestClient) -> None:
     """What a phone fetches for a page without plots; the library for plots is fetched once."""
     assert len(get(everybody, "/")[1].encode()) < 12_000
+    assert int(everybody.get("/", headers={"test-viewer": "haeun"}).headers["content-length"]) < 4_000, "as it is sent"
     sizes = {name: len(everybody.get(f"/static/{name}").content) for name in ("dashboard.css", "dashboard.js")}
     assert all(size < 10_000 for size in sizes.values()), sizes
     first = everybody.get("/static/uPlot.iife.min.js")

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -29,6 +31,7 @@ from .texts import say
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
+_LOOK = 5.0  # seconds for which a look serves everybody
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
 Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
@@ -50,6 +53,8 @@ class Dashboard:
         self._asked, self._doors, self._settings = Asked(prometheus), doors, settings
         self._pages = Pages(environment(files), settings)
         self._written = ""
+        self._kept: tuple[float, Union[Look, None]] = 0.0, None
+        self._looking: Union[asyncio.Task[Look], None] = None
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
         """All addresses but the doors'."""
@@ -77,13 +82,30 @@ class Dashboard:
                     return JSONResponse({"error": "log in"}, status_code=401, headers={"Cache-Control": "no-store"})
                 return RedirectResponse("/enter", status_code=303, headers={"Cache-Control": "no-store"})
             try:
-                found = await look(self._asked, self._settings)
+                found = await self._look()
                 return await answer(request, viewer, found)
             except NodeError as error:
                 print(f"dashboard: {error}", file=sys.stderr)
                 return self._pages.message(request, 503, "away-title", "away", viewer)
 
         return endpoint
+
+    async def _look(self) -> Look:
+        """A look that is some seconds old at most; who comes while one is made waits for the same. Raises NodeError."""
+        until, kept = self._kept
+        if kept is not None and time.monotonic() < until:
+            return kept
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._look_again())
+        return await asyncio.shield(self._looking)
+
+    async def _look_again(self) -> Look:
+        try:
+            found = await look(self._asked, self._settings)
+            self._kept = time.monotonic() + _LOOK, found
+            return found
+        finally:
+            self._looking = None
 
     def _page(
         self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
@@ -167,7 +189,7 @@ class Dashboard:
         now = time.time()
         found = None
         with contextlib.suppress(NodeError):
-            found = await look(self._asked, self._settings)
+            found = await self._look()
         rows = announced(self._settings.announcements, now)
         return status_page(self._pages.templates, self._settings.cluster, found, rows, now)
 
@@ -220,4 +242,6 @@ def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files
 
     routes: Sequence[Any] = [*doors.routes(), *board.routes(files)]
     handlers: Mapping[Any, Any] = {HTTPException: board.refused, 500: board.failed}
-    return Starlette(routes=list(routes), exception_handlers=dict(handlers), lifespan=running)
+    # no page has a secret in it that its length could tell
+    packed = [Middleware(GZipMiddleware, minimum_size=2000)]
+    return Starlette(routes=list(routes), middleware=packed, exception_handlers=dict(handlers), lifespan=running)
