@@ -22,6 +22,7 @@ FAST_TOOLS: Mapping[str, str] = {
 }
 TEST_TOOLS: Mapping[str, str] = {
     "btrfs": "btrfs-progs",
+    "chromium": "chromium",
     "cpio": "cpio",
     "ip": "iproute2",
     "mkfs.ext4": "e2fsprogs",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import asdict
+from pathlib import Path
 
 from gpuadmin.actions.shared.now import plain_table
+from gpuadmin.actions.shared.pages import write_marked
 from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.actions.shared.usage_page import MARK, usage_page
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
@@ -21,8 +24,10 @@ from gpuadmin.text import one_line
 _TITLES = ("GPU-hours held", "used", "idle", "efficiency", "of all there were")
 
 
-def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
-    """Ask Prometheus for the last days, and add up. Returns the exit code."""
+def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: str | None = None) -> int:
+    """Ask Prometheus for the last days, and add up. `page`: a file to write the same to, with charts. Returns the exit
+    code.
+    """
     with opened("usage", options, changes=False) as session:
         groups = _groups(session)
         with Prometheus(session.site) as prometheus:
@@ -35,6 +40,11 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool) -> int:
             )
         rows, everything = usage(found, kind, groups), total(found, groups)
         whole = bought(found, groups, days)
+        if page is not None:
+            path = Path(page).expanduser()
+            write_marked({path: usage_page(session.site.settings.name, kind, rows, everything, whole, days)}, MARK,
+                         option="--html")  # fmt: skip
+            echo(f"written: {path}", err=True)
         if as_csv:
             echo(_csv(kind, rows), end=False)
         elif not options.json:

@@ -18,7 +18,8 @@ from gpuadmin.options import Options
     help="A row for each person, node, or group of nodes of the site's own inventory.",
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for a spreadsheet.")
-def command(options: Options, days: int, kind: str, as_csv: bool) -> int:
+@click.option("--html", "page", metavar="FILE", help="Write it as a page with charts, which needs nothing else.")
+def command(options: Options, days: int, kind: str, as_csv: bool, page: str | None) -> int:
     """Show how many GPU-hours were held and used: of what was bought, how much was taken, and how much of that
     computed.
 
@@ -29,4 +30,4 @@ def command(options: Options, days: int, kind: str, as_csv: bool) -> int:
 
     if as_csv and options.json:
         raise click.UsageError("--csv and --json: one of them")
-    return show_usage(options, days=days, kind=kind, as_csv=as_csv)
+    return show_usage(options, days=days, kind=kind, as_csv=as_csv, page=page)

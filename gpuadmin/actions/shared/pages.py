@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gpuadmin.config.load import Site
@@ -88,15 +88,23 @@ def _write(directory: Path, name: str, texts: dict[str, str], mark: str) -> list
     for language, text in texts.items():
         contents[directory / f"{name}.{language}.md"] = mark + text
         contents[directory / f"{name}.{language}.html"] = page(text, language).replace("\n", f"\n{mark}", 1)
+    write_marked(contents, mark, option="--output")
+    return list(contents)
+
+
+def write_marked(contents: Mapping[Path, str], mark: str, *, option: str) -> None:
+    """Given files with their contents, each with a mark of ours in it, write them. What is there already is replaced
+    only if it has that mark, too. Raises ConfigError, which names the option that the paths came from.
+    """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        for directory in {path.parent for path in contents}:
+            directory.mkdir(parents=True, exist_ok=True)
         for path in contents:
             if not is_absent(path) and mark.encode() not in read_limited(path):
                 raise ConfigError(
-                    f"{path}: is there, and gpuadmin did not write it", hint="name another --output, or move it away"
+                    f"{path}: is there, and gpuadmin did not write it", hint=f"name another {option}, or move it away"
                 )
         for path, content in contents.items():
             write_atomically(path, content, mode=0o644)
     except OSError as error:
-        raise GpuadminError(f"{error.filename or directory}: {error.strerror}", hint="name another --output") from None
-    return list(contents)
+        raise GpuadminError(f"{error.filename}: {error.strerror}", hint=f"name another {option}") from None

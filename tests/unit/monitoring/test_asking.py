@@ -219,3 +219,23 @@ def test_a_site_without_a_monitor_host(tmp_path: Path, verb: str) -> None:
 def test_a_name_that_is_a_formula() -> None:
     rows = [Usage(name, 1, 1, 1, None) for name in ("=cmd()", "minji")]
     assert [row.split(",")[0] for row in _csv("user", rows).splitlines()] == ["user", "'=cmd()", "minji"]
+
+
+def test_usage_as_a_page(server: Path, tmp_path: Path) -> None:
+    path = tmp_path / "reports" / "usage.html"
+    shown = run(server, "usage", "--since", "1", "--html", str(path))
+    assert "minji" in shown, "the table is printed as ever"
+    page = path.read_text()
+    assert re.search(r'<th scope="row">minji</th><td>3\.[01]</td><td>0\.0</td><td>[23]\.[0-9]</td><td>0%</td>', page)
+    assert "Of 1" in page
+    assert page.count('class="idle"') >= 3, "the whole, a person, and what it means"
+    assert not re.search(r"https?://|<script|<link|src=", page), "it needs nothing else"
+    run(server, "usage", "--html", str(path))  # its own file is written again
+    other = tmp_path / "thesis.html"
+    other.write_text("not ours")
+    command = importlib.import_module("gpuadmin.cli.usage").command
+    done = CliRunner().invoke(command, ["--site", str(server), "--html", str(other)], standalone_mode=False)
+    assert isinstance(done.exception, GpuadminError)
+    assert "gpuadmin did not write it" in done.exception.message
+    assert "--html" in str(done.exception.hint)
+    assert other.read_text() == "not ours"

@@ -26,7 +26,7 @@ class OpenDoors:
 
     def viewer(self, request: Request) -> Viewer | None:
         name, _, admin = request.headers.get("test-viewer", "").partition(" ")
-        return Viewer(name, admin == "admin", self.sees) if name else None  # type: ignore[arg-type]
+        return Viewer(name, admin == "admin", self.sees) if name else None  # type: ignore[arg-type]  # a text of the test
 
     def routes(self) -> list[Any]:
         return []
@@ -40,7 +40,7 @@ class OneViewer(OpenDoors):
         self._name = name
 
     def viewer(self, request: Request) -> Viewer | None:
-        return Viewer(self._name, False, self.sees)  # type: ignore[arg-type]
+        return Viewer(self._name, False, self.sees)  # type: ignore[arg-type]  # a text of the test
 
 
 def settings(directory: Path, now: float, **more: Any) -> Settings:

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment
 
 from ..files import write_atomic
-from ..monitoring.cluster import totals
+from ..monitoring.cluster import Node, totals
 from .announced import Announced
 from .look import Look
 
@@ -62,16 +62,17 @@ def status_page(
     templates: Environment, cluster: str, look: Look | None, announced: Sequence[Announced], now: float
 ) -> StatusPage:
     """Given what is known now (None: Prometheus does not answer), return the page."""
-    rows: list[dict[str, Any]] = []
-    for node in look.nodes if look is not None else ():
-        since = look.booted.get(node.name) if node.state == "up" else look.seen.get(node.name)  # type: ignore[union-attr]
-        rows.append({"name": node.name, "state": node.state, "since": since})
-    sums = totals(look.nodes) if look is not None else None
+    rows, sums = ([], None) if look is None else ([_row(node, look) for node in look.nodes], totals(look.nodes))
     text = templates.get_template("status.html").render(
         cluster=cluster, nodes=rows, totals=sums, known=look is not None, announced=announced, now=now,
         script=SCRIPT, style=STYLE, minutes=OLD // 60,
     )  # fmt: skip
     return StatusPage(text)
+
+
+def _row(node: Node, look: Look) -> dict[str, Any]:
+    since = look.booted.get(node.name) if node.state == "up" else look.seen.get(node.name)
+    return {"name": node.name, "state": node.state, "since": since}
 
 
 def write_status(path: str, page: StatusPage) -> None:

@@ -1,0 +1,125 @@
+"""The pages in a browser: on a phone, with the keyboard, in both colour schemes, with nothing that is refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.guard import Guard
+
+from tests.unit.dashboard.browser import Browser, browser
+from tests.unit.monitoring.server import free_port
+from tests.unit.node.dashboard.board import OneViewer, board, settings
+from tests.unit.node.dashboard.conftest import Scene, scene
+
+__all__ = ["scene"]
+pytestmark = pytest.mark.needs("chromium", "prometheus", "promtool")
+PATHS = ("/", "/nodes/gpu01", "/nodes/gpu02", "/nodes/gpu03", "/people", "/people/minji", "/free", "/nowhere")
+
+
+@pytest.fixture(scope="module")
+def address(scene: Scene) -> Iterator[str]:
+    """The pages as the service gives them, guard and all, without TLS."""
+    doors, port = OneViewer("minji", "all"), free_port()
+    pages = board(scene.port, doors, settings(scene.directory, scene.when))
+    guard = Guard(pages, doors, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
+    server = uvicorn.Server(uvicorn.Config(guard, port=port, log_level="warning", lifespan="on"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)  # until it listens
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_phone_shows_all_of_a_page(page: Browser, address: str, path: str, language: str) -> None:
+    page.screen(360, 740)
+    page.go(f"{address}{path}?lang={language}")
+    assert page.ask("document.documentElement.lang") == language
+    assert page.ask("document.documentElement.scrollWidth") <= 360, "nothing is beside the window"
+    cut = "[...document.querySelectorAll('.cards td, .cards th, li, p')].filter(one => one.scrollWidth > 361).length"
+    assert page.ask(cut) == 0
+
+
+def test_plots_are_drawn_and_nothing_is_refused(page: Browser, address: str, tmp_path: Path) -> None:
+    page.complaints.clear()
+    for path, plots in (("/nodes/gpu01", 6), ("/people/minji", 1), ("/", 1)):
+        for dark in (False, True):
+            page.screen(1280, 900, dark=dark)
+            page.go(f"{address}{path}?lang=en")
+            page.wait(f"document.querySelectorAll('.plot canvas').length === {plots}")
+            page.ask("document.querySelector('[data-span=\"1h\"]').click()")
+            page.wait("document.querySelector('[data-span=\"1h\"]').getAttribute('aria-pressed') === 'true'")
+            page.wait(f"document.querySelectorAll('.plot canvas').length === {plots}")
+    assert page.ask("document.querySelector('.plot .key').textContent").count("mean") == 2
+    assert page.complaints == [], "no script and no style was refused, and none failed"
+    page.picture(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 20_000, "something is on it"
+
+
+def test_a_policy_that_refuses_is_noticed(page: Browser, address: str) -> None:
+    """What the test before relies on: the page's policy holds, and the browser says so."""
+    page.go(f"{address}/?lang=en")
+    page.complaints.clear()
+    page.ask("document.body.insertAdjacentHTML('beforeend', '<b style=\"color: red\">x</b>')")
+    page.ask("1")
+    assert any("Content Security Policy" in one for one in page.complaints)
+
+
+def test_the_keyboard_alone(page: Browser, address: str) -> None:
+    page.screen(1280, 900)
+    page.go(f"{address}/?lang=en")
+    page.press("Tab")
+    assert page.ask("document.activeElement.textContent") == "Skip to the content"
+    assert page.ask("document.activeElement.getBoundingClientRect().left") >= 0, "it is seen while it has the focus"
+    focused = []
+    for _ in range(12):
+        page.press("Tab")
+        focused.append(page.ask("document.activeElement.textContent.trim()"))
+        assert page.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused[-1]
+    assert focused[:5] == ["Department GPUs", "All nodes", "Where can I run now?", "My use", "People"]
+    assert "gpu01" in focused
+    assert page.ask("[...document.querySelectorAll('th')].every(one => one.hasAttribute('scope'))")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("path", ["/", "/nodes/gpu02", "/people/jiho"])
+def test_text_stands_out(page: Browser, address: str, path: str, dark: bool) -> None:
+    """A contrast of 4.5 at least (WCAG 2.1, 1.4.3), for all text in both colour schemes."""
+    page.screen(1280, 900, dark=dark)
+    page.go(f"{address}{path}?lang=en")
+    weak = page.ask(
+        """(() => {
+        const parse = (text) => text.match(/[0-9.]+/g).map(Number);
+        const light = ([r, g, b]) => [r, g, b].map((one) => one / 255)
+          .map((one) => one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+          .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+        const behind = (one) => {
+          for (; one; one = one.parentElement) {
+            const found = parse(getComputedStyle(one).backgroundColor);
+            if (found.length < 4 || found[3] > 0) return found;
+          }
+          return [255, 255, 255];
+        };
+        return [...document.querySelectorAll('body *')].filter((one) => [...one.childNodes]
+          .some((part) => part.nodeType === 3 && part.textContent.trim() !== '')).filter((one) => {
+            const [a, b] = [light(parse(getComputedStyle(one).color)), light(behind(one))].sort((x, y) => y - x);
+            return (a + 0.05) / (b + 0.05) < 4.5;
+          }).map((one) => one.className + ': ' + one.textContent.trim().slice(0, 40));
+        })()"""
+    )
+    assert weak == []
