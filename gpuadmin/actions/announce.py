@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
+from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.announcements import Announcement, Announcements, compose
 from gpuadmin.answers import Answers
 from gpuadmin.console import echo
@@ -142,8 +143,8 @@ def _hosts(session: Session, pattern: str | None) -> list[str]:
 
 def _dashboard(session: Session) -> list[str]:
     """The host that has the dashboard, if there is one: it shows what is announced on any node."""
-    monitors = session.site.inventory.group("monitor") if session.site.settings.metrics.dashboard.enabled else ()
-    return [host.name for host in monitors[:1]]
+    host = dashboard_host(session.site)
+    return [] if host is None else [host.name]
 
 
 def _there(session: Session, one: Announcement) -> Answers:
