@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.unit.monitoring.server import free_port
-from tests.unit.node.dashboard.board import OpenDoors, board, settings
+from tests.unit.node.dashboard.board import OpenAccess, board, settings
 from tests.unit.node.dashboard.conftest import Scene
 from tests.unit.node.dashboard.scene import HOSTILE, NODES, PEOPLE
 
@@ -254,7 +254,7 @@ def test_the_page_without_a_login(scene: Scene) -> None:
 
 def test_a_prometheus_that_is_away(scene: Scene) -> None:
     """Nothing is said of nodes, rather than that they are down or that all is well."""
-    with TestClient(board(free_port(), OpenDoors("all"), settings(scene.directory, scene.when))) as client:
+    with TestClient(board(free_port(), OpenAccess("all"), settings(scene.directory, scene.when))) as client:
         status, html = get(client, "/")
         assert status == 503
         assert "says nothing about the nodes" in html

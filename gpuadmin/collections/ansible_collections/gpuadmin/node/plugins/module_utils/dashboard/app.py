@@ -1,4 +1,4 @@
-"""The dashboard's pages, as an application for a server such as uvicorn. Doors (doors.py) say who looks."""
+"""The dashboard's pages, as an application for a server such as uvicorn. Access (access.py) says who looks."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class _Static(StaticFiles):
 class Dashboard:
     """What the pages are answered from."""
 
-    def __init__(self, prometheus: Prometheus, doors: Any, settings: Settings, files: str) -> None:
-        self._asked, self._doors, self._settings = Asked(prometheus), doors, settings
+    def __init__(self, prometheus: Prometheus, access: Any, settings: Settings, files: str) -> None:
+        self._asked, self._access, self._settings = Asked(prometheus), access, settings
         self._pages = Pages(environment(files), settings)
         self._written = ""
         self._kept: tuple[float, Union[Look, None]] = 0.0, None
         self._looking: Union[asyncio.Task[Look], None] = None
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
-        """All addresses but the doors'."""
+        """All addresses but those of Access."""
         return [
             Route("/", self._for_viewers(self._overview)),
             Route("/nodes/{name}", self._for_viewers(self._node)),
@@ -76,7 +76,7 @@ class Dashboard:
         """The one way to a page: nobody gets to an answer who was not let in."""
 
         async def endpoint(request: Request) -> Response:
-            viewer = self._doors.viewer(request)
+            viewer = self._access.viewer(request)
             if viewer is None:
                 if request.url.path.startswith("/data/"):
                     return JSONResponse({"error": "log in"}, status_code=401, headers={"Cache-Control": "no-store"})
@@ -217,7 +217,7 @@ class Dashboard:
         if request.url.path.startswith("/data/"):
             return JSONResponse({"error": "not found"}, status_code=status, headers={"Cache-Control": "no-store"})
         if status == 404:
-            return self._pages.message(request, 404, "not-found", "not-found-why", self._doors.viewer(request))
+            return self._pages.message(request, 404, "not-found", "not-found-why", self._access.viewer(request))
         return self._pages.message(request, status, "wrong", "not-found-why")
 
     async def failed(self, request: Request, error: Exception) -> Response:
@@ -225,11 +225,11 @@ class Dashboard:
         return self._pages.message(request, 500, "failed", "failed-why")
 
 
-def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files: str) -> Starlette:
+def application(*, prometheus: Prometheus, access: Any, settings: Settings, files: str) -> Starlette:
     """Given whom to ask, who decides who looks, what the site says of itself, and the directory that has `templates`
     and `static`, return the application.
     """
-    board = Dashboard(prometheus, doors, settings, files)
+    board = Dashboard(prometheus, access, settings, files)
 
     @contextlib.asynccontextmanager
     async def running(_app: Starlette) -> AsyncIterator[None]:
@@ -240,7 +240,7 @@ def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files
             if task is not None:
                 task.cancel()
 
-    routes: Sequence[Any] = [*doors.routes(), *board.routes(files)]
+    routes: Sequence[Any] = [*access.routes(), *board.routes(files)]
     handlers: Mapping[Any, Any] = {HTTPException: board.refused, 500: board.failed}
     # no page has a secret in it that its length could tell
     packed = [Middleware(GZipMiddleware, minimum_size=2000)]

@@ -1,0 +1,235 @@
+"""gpuadmin dashboard and what provision gives to the roles: from a site to a service that answers, with one secret."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gpuadmin.actions import dashboard as action
+from gpuadmin.actions.shared.dashboard import dashboard_variables, proxy_secret
+from gpuadmin.actions.shared.forward import Forward, free_port
+from gpuadmin.cli.dashboard import command
+from gpuadmin.config.load import Site, load_site
+from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
+from gpuadmin.monitoring import certificates, tokens
+from tests.unit.node.dashboard.doorway import SITE_SECRET, Running, running
+
+LOCAL = {"ansible_connection": "local"}
+
+
+def site(
+    directory: Path, dashboard: dict[str, Any] | None = None, *, monitor: bool = True, secret: bool = True
+) -> Site:
+    groups = ("storage", "monitor") if monitor else ("storage",)
+    hosts = [
+        SiteHost("nas1", groups, {**LOCAL, "gpuadmin_address": "10.0.0.5"}),
+        SiteHost("gpu1", ("gpu",), {"ansible_host": "10.0.0.1"}),
+        SiteHost("gpu2", ("gpu",), {"ansible_host": "10.0.0.2"}),
+    ]
+    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
+    with (directory / "gpuadmin.yml").open("a", encoding="utf-8") as stream:
+        stream.write(f"metrics: {json.dumps({'dashboard': dashboard or {}})}\n")
+    if secret:
+        path = directory / "metrics_secret"
+        path.write_text(f"{SITE_SECRET.hex()}\n")
+        path.chmod(0o600)
+    return load_site(str(directory))
+
+
+def test_each_node_gets_a_key_of_its_own_and_nobody_the_sites(tmp_path: Path) -> None:
+    given = dashboard_variables(site(tmp_path), SITE_SECRET)
+    own = tokens.dashboard_secret(SITE_SECRET)
+    assert given["secret"] == own.hex() != SITE_SECRET.hex()
+    assert given["links"] == {name: tokens.signing_key(own, tokens.LINK, name).hex() for name in ("gpu1", "gpu2")}
+    assert len({*given["links"].values(), given["secret"], SITE_SECRET.hex()}) == 4
+    assert given["proxy_secret"] == ""
+
+
+def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
+    wanted = {"names": ["gpu.lab.example"], "sees": "own", "port": 8443}
+    given = dashboard_variables(site(tmp_path, wanted), SITE_SECRET)
+    entrance = given["settings"]["entrance"]
+    assert (given["settings"]["nodes"], given["settings"]["sees"]) == (["gpu1", "gpu2"], "own")
+    assert (entrance["hosts"], entrance["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "")
+    assert given["ways"]["gpu1"] == {
+        "node": "gpu1", "address": "https://gpu.lab.example:8443", "minutes": 10, "direct": True,
+        "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1",
+    }  # fmt: skip
+
+
+def test_on_the_loopback_interface_the_way_is_through_the_monitor_host(tmp_path: Path) -> None:
+    given = dashboard_variables(site(tmp_path, {"listen": "loopback"}), SITE_SECRET)
+    assert given["settings"]["entrance"]["listen"] == "127.0.0.1"
+    way = given["ways"]["gpu2"]
+    assert (way["direct"], way["forward"], way["through"]) == (False, "9443:127.0.0.1:9443", "10.0.0.5")
+
+
+def test_no_dashboard(tmp_path: Path) -> None:
+    assert dashboard_variables(site(tmp_path / "a", {"enabled": False}), SITE_SECRET) == {}
+    assert dashboard_variables(site(tmp_path / "b", monitor=False), SITE_SECRET) == {}
+
+
+def test_a_proxy_gets_a_secret(tmp_path: Path) -> None:
+    proxy = {"header": "X-Remote-User", "addresses": ["10.0.0.9"]}
+    given = dashboard_variables(site(tmp_path, {"proxy": proxy}), SITE_SECRET)
+    assert given["proxy_secret"] == proxy_secret(tokens.dashboard_secret(SITE_SECRET))
+    assert len(given["proxy_secret"]) == 64
+    assert given["settings"]["entrance"]["proxy"] == {**proxy, "admins": []}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"proxy": {"header": "Cookie", "addresses": ["10.0.0.9"]}}, "no header of a proxy's"),
+        ({"proxy": {"header": "X User", "addresses": ["10.0.0.9"]}}, "no header of a proxy's"),
+        ({"proxy": {"header": "X-User", "addresses": []}}, "at least 1"),
+        ({"proxy": {"header": "X-User", "addresses": ["proxy.lab"]}}, "no IP address"),
+        ({"certificate": "/etc/ssl/a.pem"}, "belong together"),
+        ({"sees": "some"}, "sees"),
+        ({"port": 443}, "1024"),
+        ({"names": ["a b"]}, "no host name|is not a host name"),
+    ],
+)
+def test_settings_that_are_refused(wanted: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=says):
+        site(tmp_path, wanted)
+
+
+def own_pair(directory: Path) -> dict[str, str]:
+    identity = certificates.dashboard(bytes(32), ["gpu.lab.example"])
+    directory.mkdir(exist_ok=True)
+    for name, text in (("certificate", identity.certificate), ("key", identity.key)):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o600)
+    return {name: str(directory / name) for name in ("certificate", "key")}
+
+
+def test_a_certificate_of_the_sites_own(tmp_path: Path) -> None:
+    pair = own_pair(tmp_path / "pki")
+    given = dashboard_variables(site(tmp_path / "site", pair), SITE_SECRET)
+    assert given["certificate"] == Path(pair["certificate"]).read_text()
+    assert (given["key"], given["authority"]) == (Path(pair["key"]).read_text(), "")
+
+
+def other_key() -> bytes:
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(*form)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda pair: Path(pair["key"]).write_bytes(other_key()), "is not the key of"),
+        (lambda pair: Path(pair["key"]).chmod(0o644), "others can read it"),
+        (lambda pair: Path(pair["key"]).write_text("x"), "no private key in PEM"),
+        (lambda pair: Path(pair["key"]).unlink(), "missing or empty"),
+        (lambda pair: Path(pair["certificate"]).write_text("x"), "no certificate in PEM"),
+        (lambda pair: Path(pair["certificate"]).unlink(), "missing or empty"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used(spoil: Any, says: str, tmp_path: Path) -> None:
+    pair = own_pair(tmp_path / "pki")
+    found = site(tmp_path / "site", pair)
+    spoil(pair)
+    with pytest.raises(ConfigError, match=says):
+        dashboard_variables(found, SITE_SECRET)
+
+
+# -- the verb, to a service that answers
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("dashboard")) as found:
+        yield found
+
+
+def run(directory: Path, *arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(command, ["--site", str(directory), *arguments], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value, done.stdout
+
+
+def test_a_look_signs_nothing(service: Running, tmp_path: Path) -> None:
+    site(tmp_path, {"port": service.port})
+    code, printed = run(tmp_path, "--check", "--json")
+    result = json.loads(printed)["result"]
+    assert (code, set(result)) == (0, {"fingerprint"})
+    assert len(result["fingerprint"].split(":")) == 32
+
+
+def test_an_admins_link_is_good_once(service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(_self: Forward) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Forward, "wait", leave)
+    monkeypatch.setattr(action, "who", lambda: "이상한 이름/../@desk")
+    site(tmp_path, {"port": service.port})
+    code, printed = run(tmp_path, "--json")
+    url = json.loads(printed)["result"]["url"]
+    assert code == 0
+    assert url.startswith(f"https://localhost:{service.port}/enter?link=admin-link~controller~")
+    with service.client() as browser:
+        token = url.partition("?link=")[2]
+        assert browser.get(url).status_code == 200
+        assert browser.post("/enter", data={"link": token}).status_code == 303
+        assert browser.get("/").status_code == 200
+        assert browser.post("/enter", data={"link": token}).status_code == 403
+
+
+def test_what_answers_with_another_certificate_gets_no_link(service: Running, tmp_path: Path) -> None:
+    site(tmp_path, {"port": service.port})
+    (tmp_path / "metrics_secret").write_text(f"{bytes(32).hex()}\n")
+    with pytest.raises(HostFailedError, match="another certificate"):
+        run(tmp_path)
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    site(tmp_path, {"port": free_port(0)})
+    with pytest.raises(UnreachableError, match="dashboard does not answer"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"dashboard": {"enabled": False}}, "has no dashboard"),
+        ({"monitor": False}, "no monitor host"),
+        ({"secret": False}, "metrics_secret is missing"),
+    ],
+)
+def test_where_there_is_none(more: dict[str, Any], says: str, tmp_path: Path) -> None:
+    site(tmp_path, **more)
+    with pytest.raises(GpuadminError, match=says):
+        run(tmp_path)
+    assert (tmp_path / "metrics_secret").exists() == more.get("secret", True), "a look makes no secret"
+
+
+def test_a_page_for_the_browser_is_its_owners_alone() -> None:
+    """What is on a browser's command line, everybody on the machine can read, and the link is good for minutes."""
+    with action.page("https://localhost:9443/enter?link=a~b") as path:
+        assert "link=a~b" in path.read_text()
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert "~" not in path.as_uri()
+    assert not path.exists()
+
+
+def test_a_port_that_somebody_has_is_not_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        assert free_port(held.getsockname()[1]) != held.getsockname()[1]
+
+
+def test_the_names_are_what_tokens_take() -> None:
+    text = action.sign(SITE_SECRET, "yseong@desk", datetime.now(tz=UTC).timestamp())
+    assert text.startswith("admin-link~controller~yseong@desk~")
