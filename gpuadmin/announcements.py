@@ -172,15 +172,21 @@ class Announcements:
         *,
         more: Sequence[Announcement] = (),
         but: str | None = None,
+        everything: Sequence[str] = (),
     ) -> dict[str, list[dict[str, Any]]]:
         """By host everything that it is to have. `more`: also these; `but`: not this one. What is over is left out.
+        `everything`: hosts that have what is announced on any node, for the dashboard.
 
         The same texts are there once, though they were announced for some nodes and then for others.
         """
         wanted = {one.id: one for one in self if self.holds(one.id)} | {one.id: one for one in more}
         found: dict[str, list[dict[str, Any]]] = {}
-        for host in hosts:
-            here = [one for one in wanted.values() if host in one.hosts and one.id != but and not one.over(today)]
+        for host in dict.fromkeys([*hosts, *everything]):
+            here = [
+                one
+                for one in wanted.values()
+                if (host in one.hosts or host in everything) and one.id != but and not one.over(today)
+            ]
             once: dict[str, Announcement] = {}
             for one in sorted(here, key=lambda one: one.begin):
                 once.setdefault(one.mail, one)

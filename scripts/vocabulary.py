@@ -24,7 +24,7 @@ KINDS = ("identifier", "phrase")
 # History, the list itself, what is made from code, other languages, and what nobody writes by hand.
 LEFT_OUT = re.compile(
     r"CHANGELOG\.md|LICENSE|docs/(vocabulary|reference-\w+|mails|user-guide\.ko)\.md|docs/decisions/README\.md|docs/gpuadmin\.1"
-    r"|roles/\w+/README\.md|scripts/(words\.toml|vocabulary\.py)|tests/.*|requirements\.lock|.*\.svg|.*\.ko\.\w+"
+    r"|roles/\w+/README\.md|scripts/(words\.toml|vocabulary\.py)|tests/.*|requirements\.lock|.*\.svg|.*\.png|.*\.ko\.\w+"
 )
 PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

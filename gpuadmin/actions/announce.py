@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
+from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.announcements import Announcement, Announcements, compose
 from gpuadmin.answers import Answers
 from gpuadmin.console import echo
@@ -67,7 +68,9 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
         session.confirm()
         if not session.check:
             record.add(one, who())
-        run = _run(session, record.entries(list(one.hosts), settings.name, today, more=[one]))
+        run = _run(
+            session, record.entries(list(one.hosts), settings.name, today, more=[one], everything=_dashboard(session))
+        )
         # who stops it in the middle wants no mails sent; the same again goes on
         mails, good = _send(session, None if run.interrupted else post, notices)
         code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
@@ -86,6 +89,7 @@ def take_back(options: Options, name: str) -> int:
         left = [host for host in one.hosts if host in nodes and host not in limited]
         builder = PlanBuilder(f"Take back: {one.subject}")
         builder.add_all(there, ["no more at login"])
+        builder.add_all([] if left else _dashboard(session), ["no more on the dashboard"])
         if left:
             builder.warn(f"it stays on {', '.join(left)}, which --limit leaves out")
         else:
@@ -93,7 +97,9 @@ def take_back(options: Options, name: str) -> int:
         builder.warn("mails that were sent stay sent: announce what holds now")
         session.plan(builder.build())
         session.confirm()
-        entries = record.entries(there, session.site.settings.name, date.today(), but=name)
+        # what stays on a node stays on the dashboard
+        dashboard = [] if left else _dashboard(session)
+        entries = record.entries(there, session.site.settings.name, date.today(), but=name, everything=dashboard)
         run = _run(session, entries)
         if not session.check and not left and not run.code:
             record.take_back(name, who())
@@ -135,6 +141,12 @@ def _hosts(session: Session, pattern: str | None) -> list[str]:
     return hosts
 
 
+def _dashboard(session: Session) -> list[str]:
+    """The host that has the dashboard, if there is one: it shows what is announced on any node."""
+    host = dashboard_host(session.site)
+    return [] if host is None else [host.name]
+
+
 def _there(session: Session, one: Announcement) -> Answers:
     """By node the names of people who are on it, or whose processes hold a GPU there."""
     found = session.look("status", list(one.hosts), {})
@@ -162,6 +174,7 @@ def _plan(
     builder = PlanBuilder(f"Announce on {session.site.settings.name}: {one.subject}")
     days = f"on {one.until}" if one.begin == one.until else f"from {one.begin} until {one.until}"
     builder.add_all(one.hosts, [f"at login, {days}: {one.subject}"])
+    builder.add_all(_dashboard(session), [f"on the dashboard, and its page without a login, {days}"])
     plan_letters(builder, notices.letters)
     for warning in notices.warnings:
         builder.warn(warning)

@@ -39,9 +39,9 @@ def dashboard(options: Options, *, browser: bool, port: int | None) -> int:
 
 def sign(secret: bytes, name: str, now: float) -> str:
     """Given the site's secret and who is at the keyboard, return an admin's link, which is good once."""
-    shown = re.sub(r"[^A-Za-z0-9._@-]", "-", name)[:200]
+    named = re.sub(r"[^A-Za-z0-9._@-]", "-", name)[:200]
     key = tokens.signing_key(tokens.dashboard_secret(secret), tokens.ADMIN_LINK, tokens.CONTROLLER)
-    return tokens.sign(key, tokens.ADMIN_LINK, tokens.CONTROLLER, shown, int(now))
+    return tokens.sign(key, tokens.ADMIN_LINK, tokens.CONTROLLER, named, int(now))
 
 
 def _stay(session: Session, forward: Forward, url: str, fingerprint: str, *, browser: bool) -> int:

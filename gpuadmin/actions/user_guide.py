@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.actions.shared.pages import give, gpus_of, languages
 from gpuadmin.config.load import load_site
 from gpuadmin.pages.guide import NAME, guide, nodes_of
@@ -12,8 +13,9 @@ def user_guide(site: str | None, *, language: str | None, output: str | None, as
     found = load_site(site)
     nodes = nodes_of(found.settings, found.inventory.group("gpu"))
     gpus = gpus_of(found, say=True)
+    shows = dashboard_host(found) is not None
 
     def write(wanted: str) -> str:
-        return guide(wanted, found.settings, nodes, gpus=gpus, site=found.directory)
+        return guide(wanted, found.settings, nodes, gpus=gpus, site=found.directory, dashboard=shows)
 
     return give(NAME, "guide", languages(found, language), write, output, as_json=as_json)

@@ -54,7 +54,9 @@ def contact(settings: Settings) -> str | None:
     return None if settings.mail is None else settings.mail.reply_to or settings.mail.sender
 
 
-def values(settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = ()) -> dict[str, Any]:
+def values(
+    settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = (), *, dashboard: bool = False
+) -> dict[str, Any]:
     """What the templates of the guide are given."""
     term, docker = settings.term, settings.docker
     reminders = [] if term is None else sorted((day for day in term.reminders if day), reverse=True)
@@ -65,6 +67,9 @@ def values(settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = ())
         "first": asdict(nodes[0]),
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
+        "dashboard": dashboard,
+        "sees": settings.metrics.dashboard.sees,
+        "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
         "docker": docker.enabled,
@@ -78,14 +83,20 @@ def values(settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = ())
 
 
 def guide(
-    language: str, settings: Settings, nodes: Sequence[Node], *, gpus: Sequence[Gpus] = (), site: Path | None = None
+    language: str,
+    settings: Settings,
+    nodes: Sequence[Node],
+    *,
+    gpus: Sequence[Gpus] = (),
+    site: Path | None = None,
+    dashboard: bool = False,
 ) -> str:
     """Given a language (`ko`, `en`), settings and nodes, return the guide as Markdown.
 
     `gpus`: what is known of them; without it people are told how to look. `site`: whose own templates come first.
-    Raises ConfigError.
+    `dashboard`: whether the site has one. Raises ConfigError.
     """
-    return markdown("guide", f"{NAME}.{language}.md.j2", values(settings, nodes, gpus), site)
+    return markdown("guide", f"{NAME}.{language}.md.j2", values(settings, nodes, gpus, dashboard=dashboard), site)
 
 
 _EXAMPLE = Settings.model_validate(
@@ -106,5 +117,5 @@ _HEAD = {
 def example(language: str) -> str:
     """The guide of an example, for docs/."""
     nodes = tuple(Node(name, f"{name}.example.org") for name in ("gpu1", "gpu2"))
-    given = values(_EXAMPLE, nodes) | {"head": _HEAD[language]}
+    given = values(_EXAMPLE, nodes, dashboard=True) | {"head": _HEAD[language], "picture": "dashboard-phone.png"}
     return markdown("guide", f"{NAME}.{language}.md.j2", given)

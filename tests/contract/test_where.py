@@ -22,6 +22,7 @@ ENTRIES = list(where.everything())
 ELSEWHERE = {
     "init", "check", "trust", "schema", "completion", "runs", "lab", "notify", "import-applications", "clear-leftovers",
     "usage", "idle",  # against a real Prometheus, in tests/unit/monitoring
+    "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {
@@ -93,7 +94,7 @@ def test_every_verb_has_a_test_on_virtual_machines() -> None:
         for verb in verbs_of(test, module)
     }
     assert set(VERBS) - on_machines - ELSEWHERE == set()
-    others = {"lab", "runs", "check", "top", "free", "usage", "idle"}
+    others = {"lab", "runs", "check", "top", "free", "usage", "idle", "dashboard"}
     assert not ELSEWHERE & on_machines - others, "those are words of other meanings, too"
 
 

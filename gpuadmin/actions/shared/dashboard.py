@@ -114,7 +114,7 @@ def _own_certificate(site: Site) -> Identity | None:
     if key.stat().st_mode & 0o077:
         raise ConfigError(f"{where}.key: {key}: others can read it", hint=f"chmod 600 {key}")
     try:
-        shown = x509.load_pem_x509_certificates(texts[0].encode())[0].public_key()
+        public = x509.load_pem_x509_certificates(texts[0].encode())[0].public_key()
     except ValueError:
         raise ConfigError(f"{where}.certificate: {certificate} holds no certificate in PEM") from None
     try:
@@ -124,7 +124,7 @@ def _own_certificate(site: Site) -> Identity | None:
             f"{where}.key: {key} holds no private key in PEM without a password",
             hint="openssl pkey removes a password; keep the file where you alone can read it",
         ) from None
-    if _bytes(shown) != _bytes(ours):
+    if _bytes(public) != _bytes(ours):
         raise ConfigError(
             f"{where}.key: {key} is not the key of {certificate}", hint="give the pair that belongs together"
         )

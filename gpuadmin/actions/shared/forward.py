@@ -38,7 +38,7 @@ class Forward:
         self._remote = site.settings.metrics.dashboard.port
         self._port = self._remote if self._host.local else free_port(self._remote) if port is None else port
         self._ssh: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] = tempfile.TemporaryFile()
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the ssh
 
     @property
     def url(self) -> str:
@@ -75,7 +75,7 @@ class Forward:
         )
         try:
             connection.request("GET", "/enter")
-            shown = connection.sock.getpeercert(binary_form=True) or b""
+            certificate = connection.sock.getpeercert(binary_form=True) or b""
             answer = connection.getresponse()
             answer.read(1 << 20)
         except ssl.SSLCertVerificationError as error:
@@ -93,13 +93,13 @@ class Forward:
                 f"{self._host.name}: the dashboard answers {answer.status} {one_line(answer.reason)[:60]}",
                 hint="journalctl -u gpuadmin-dashboard on that host",
             )
-        return ":".join(f"{byte:02X}" for byte in hashlib.sha256(shown).digest())
+        return ":".join(f"{byte:02X}" for byte in hashlib.sha256(certificate).digest())
 
     def wait(self) -> None:
         """Stay until the way is gone. Raises UnreachableError then; KeyboardInterrupt ends it before."""
         if self._ssh is None:
             while True:
-                time.sleep(3600)
+                time.sleep(3600)  # until Ctrl-C: there is no ssh that could end
         self._ssh.wait()
         raise self._unreachable("the way has gone")
 
@@ -124,18 +124,18 @@ class Forward:
                 socket.create_connection(("127.0.0.1", self._port), 1).close()
                 return
             except OSError:
-                time.sleep(0.05)
+                time.sleep(0.05)  # ssh says nothing when it has opened it
         raise self._unreachable("ssh opens no way")
 
     def _unreachable(self, reason: str) -> GpuadminError:
-        said = self._said()
+        output = self._last_line()
         return UnreachableError(
-            f"{self._host.name}: the dashboard does not answer: {one_line(said or reason)}",
+            f"{self._host.name}: the dashboard does not answer: {one_line(output or reason)}",
             hint=f"gpuadmin status --limit {self._host.name}; on it, systemctl status gpuadmin-dashboard; "
             "not set up yet: gpuadmin provision",
         )
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         """The last line that ssh wrote, if there was one."""
         if self._output.closed:
             return ""

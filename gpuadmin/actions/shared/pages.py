@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.config.load import Site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo, echo_document
@@ -33,7 +34,8 @@ def guide_pages(site: Site) -> list[Attachment]:
     gpus = gpus_of(site)
 
     def written(language: str) -> str:
-        return page(guide(language, site.settings, nodes, gpus=gpus, site=site.directory), language)
+        shows = dashboard_host(site) is not None
+        return page(guide(language, site.settings, nodes, gpus=gpus, site=site.directory, dashboard=shows), language)
 
     return [Attachment(f"{NAME}.{language}.html", written(language)) for language in languages(site, None)]
 

@@ -278,3 +278,38 @@ def test_a_damaged_record(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli(*TEXTS, "--yes")
     assert code == 2
     assert "announcements.jsonl:1: is damaged" in err
+
+
+def test_the_dashboard_has_what_is_announced_on_any_node(ansible: Ansible, cli: Cli) -> None:
+    site = prepare(ansible, mail=False)
+    hosts = yaml.safe_load((site / "inventory/hosts.yml").read_text())
+    hosts["all"]["children"]["monitor"] = {"hosts": {"watch": {"ansible_host": "127.0.0.1"}}}
+    (site / "inventory/hosts.yml").write_text(yaml.safe_dump(hosts))
+    for name, words in (("node1", "One"), ("node2", "Two")):
+        ansible.answer = RunResult({host: HostResult("changed") for host in (name, "watch")})
+        code, out, err = cli(
+            "announce", "--ko", "정전", "--en", words, "--until", str(TODAY), "--on", name, "--yes"
+        )  # fmt: skip
+        assert code == 0, err
+        assert "on the dashboard, and its page without a login" in out
+    found = given(ansible.asked[1])
+    assert {host: len(entries) for host, entries in found.items()} == {"node2": 1, "watch": 2}
+    assert ansible.asked[1].limit == "node2,watch"
+    name = announced(cli)[0]["id"]
+    ansible.answer = RunResult({host: HostResult("changed") for host in ("node1", "watch")})
+    code, out, err = cli("announce", "--take-back", name, "--yes")
+    assert code == 0, err
+    assert "no more on the dashboard" in out
+    left = given(ansible.asked[2])
+    assert left["node1"] == []
+    assert [entry["text"].endswith("Two") for entry in left["watch"]] == [True]
+
+
+def test_without_a_dashboard_its_host_is_left_alone(ansible: Ansible, cli: Cli) -> None:
+    site = prepare(ansible, mail=False)
+    hosts = yaml.safe_load((site / "inventory/hosts.yml").read_text())
+    hosts["all"]["children"]["monitor"] = {"hosts": {"watch": {"ansible_host": "127.0.0.1"}}}
+    (site / "inventory/hosts.yml").write_text(yaml.safe_dump(hosts))
+    (site / "gpuadmin.yml").write_text(json.dumps({"name": "test", "metrics": {"dashboard": {"enabled": False}}}))
+    assert cli(*TEXTS, "--yes")[0] == 0
+    assert "watch" not in given(ansible.asked[0])

@@ -24,9 +24,9 @@ PATHS = ("/", "/nodes/gpu01", "/nodes/gpu02", "/nodes/gpu03", "/people", "/peopl
 @pytest.fixture(scope="module")
 def address(scene: Scene) -> Iterator[str]:
     """The pages as the service gives them, guard and all, without TLS."""
-    doors, port = OneViewer("minji", "all"), free_port()
-    pages = board(scene.port, doors, settings(scene.directory, scene.when))
-    guard = Guard(pages, doors, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
+    access, port = OneViewer("minji", "all"), free_port()
+    pages = board(scene.port, access, settings(scene.directory, scene.when))
+    guard = Guard(pages, access, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
     server = uvicorn.Server(uvicorn.Config(guard, port=port, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

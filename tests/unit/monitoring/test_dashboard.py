@@ -55,7 +55,7 @@ def test_each_node_gets_a_key_of_its_own_and_nobody_the_sites(tmp_path: Path) ->
     assert given["proxy_secret"] == ""
 
 
-def test_what_pages_doors_and_nodes_are_told(tmp_path: Path) -> None:
+def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
     wanted = {"names": ["gpu.lab.example"], "sees": "own", "port": 8443}
     given = dashboard_variables(site(tmp_path, wanted), SITE_SECRET)
     entrance = given["settings"]["entrance"]

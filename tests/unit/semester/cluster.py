@@ -152,7 +152,7 @@ class Cluster:
         done = converge.converge(request, system, check=check).plan
         return done.operations, done.conflicts
 
-    def _doors(self, host: str, variables: Mapping[str, Any], check: bool, closed: bool) -> tuple[Any, ...]:
+    def _access(self, host: str, variables: Mapping[str, Any], check: bool, closed: bool) -> tuple[Any, ...]:
         """The roles accounts and semester, as the playbook has them."""
         operations, conflicts = self._accounts(host, variables, check)
         if conflicts:
@@ -166,10 +166,10 @@ class Cluster:
         return [*operations, *logins.operations], {}, logins.conflicts
 
     def _lock(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        return self._doors(host, variables, check, closed=True)
+        return self._access(host, variables, check, closed=True)
 
     def _unlock(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        return self._doors(host, variables, check, closed=False)
+        return self._access(host, variables, check, closed=False)
 
     def _end_sessions(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         who = people.parse(variables["gpuadmin_term"]["people"])

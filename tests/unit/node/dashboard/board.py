@@ -1,4 +1,4 @@
-"""The dashboard as a test has it: the real application, doors that let in whom the test says, a Prometheus."""
+"""The dashboard as a test has it: the real application, access that let in whom the test says, a Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = Path(__file__).parents[4] / "roles/dashboard/files"
 NODES_OF_SITE = (*NODES, "gpu07")  # which was never measured
 
 
-class OpenDoors:
+class OpenAccess:
     """Whoever asks is the person in the header `test-viewer`: name, or name and `admin`."""
 
     def __init__(self, sees: str) -> None:
@@ -32,7 +32,7 @@ class OpenDoors:
         return []
 
 
-class OneViewer(OpenDoors):
+class OneViewer(OpenAccess):
     """Everybody is the same person: for a browser."""
 
     def __init__(self, name: str, sees: str) -> None:
@@ -56,10 +56,10 @@ def settings(directory: Path, now: float, **more: Any) -> Settings:
     people = {name: "2027-02-28" for name in PEOPLE if name != "jiho"} | {"jiho": None, "haeun": None}
     document = {
         "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "people": people, "announcements": str(path),
-        "cookie_name": "of the doors",
+        "cookie_name": "of the access",
     }  # fmt: skip
     return replace(settings_of(document), **more)
 
 
-def board(port: int, doors: Any, site: Settings) -> Any:
-    return application(prometheus=Prometheus(port), doors=doors, settings=site, files=str(FILES))
+def board(port: int, access: Any, site: Settings) -> Any:
+    return application(prometheus=Prometheus(port), access=access, settings=site, files=str(FILES))

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.unit.monitoring.server import blocks, prometheus
-from tests.unit.node.dashboard.board import OpenDoors, board, settings
+from tests.unit.node.dashboard.board import OpenAccess, board, settings
 from tests.unit.node.dashboard.scene import before, now
 
 
@@ -26,7 +26,7 @@ class Scene(NamedTuple):
         """A browser without cookies of its own; who it is says the header `test-viewer`."""
         site = settings(self.directory, self.when, sees=sees, **more)
         return TestClient(
-            board(self.port, OpenDoors(sees), site), base_url="https://monitor", raise_server_exceptions=False
+            board(self.port, OpenAccess(sees), site), base_url="https://monitor", raise_server_exceptions=False
         )
 
 

@@ -26,8 +26,8 @@ SITE_SECRET = bytes(range(32))
 SECRET = tokens.dashboard_secret(SITE_SECRET)
 PROXY_SECRET = "a secret of the proxy alone"
 PROXY = {"header": "X-Remote-User", "addresses": ["127.0.0.1"], "admins": ["yseong"]}
-DOORS: Mapping[str, Any] = {
-    "port": 1, "listen": "127.0.0.1", "prometheus": 1, "hosts": ["monitor.lab"], "link_minutes": 10,
+ACCESS: Mapping[str, Any] = {
+    "port": 1, "listen": "127.0.0.1", "prometheus": 1, "hosts": ["monitor.example"], "link_minutes": 10,
     "session_hours": 12, "proxy": None,
 }  # fmt: skip
 
@@ -55,7 +55,7 @@ class Running:
         return httpx.Client(base_url=self.url, verify=context, timeout=30, **options)
 
 
-def written(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Everything that the role writes: settings, files, credentials, state."""
     settings, credentials, state = directory / "dashboard.json", directory / "credentials", directory / "state"
     files = directory / "files"
@@ -64,8 +64,8 @@ def written(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any])
     if not files.exists():
         shutil.copytree(ROOT / "roles/dashboard/files", files)
     known = {"cluster": "lab <b>", "nodes": ["node1", "node2"], "sees": "all", **pages}
-    settings.write_text(json.dumps({**known, "entrance": {**DOORS, **doors}}))
-    identity = certificates.dashboard(SITE_SECRET, ["monitor.lab", "localhost", "127.0.0.1"])
+    settings.write_text(json.dumps({**known, "entrance": {**ACCESS, **access}}))
+    identity = certificates.dashboard(SITE_SECRET, ["monitor.example", "localhost", "127.0.0.1"])
     given = {
         "secret": f"{SECRET.hex()}\n", "key": identity.key, "certificate": identity.certificate, "proxy": PROXY_SECRET,
     }  # fmt: skip
@@ -75,25 +75,25 @@ def written(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any])
 
 
 @contextmanager
-def running(directory: Path, *, doors: Mapping[str, Any] | None = None, **pages: Any) -> Iterator[Running]:
+def running(directory: Path, *, access: Mapping[str, Any] | None = None, **pages: Any) -> Iterator[Running]:
     """The service as its unit runs it, but for the process."""
     with answering() as prometheus:
-        yield from _running(directory, {"prometheus": prometheus.port, **(doors or {})}, pages)
+        yield from _running(directory, {"prometheus": prometheus.port, **(access or {})}, pages)
 
 
-def _running(directory: Path, doors: Mapping[str, Any], pages: Mapping[str, Any]) -> Iterator[Running]:
-    settings, files, credentials, state = written(directory, doors, pages)
+def _running(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]) -> Iterator[Running]:
+    settings, files, credentials, state = written(directory, access, pages)
     found = entrance.load_entrance(settings)
     guard = service.guarded(found, settings, files, credentials, state)
     server = uvicorn.Server(service.configuration(guard, f"{credentials}/certificate", f"{credentials}/key"))
-    listener = service.listening(entrance.entrance_of({**DOORS, **doors, "port": free_port()}))
+    listener = service.listening(entrance.entrance_of({**ACCESS, **access, "port": free_port()}))
     thread = threading.Thread(target=lambda: asyncio.run(service.serve(server, listener)), daemon=True)
     thread.start()
     end = time.monotonic() + 30
     while not server.started:
         assert thread.is_alive(), "the service has ended"
         assert time.monotonic() < end, "the service does not start"
-        time.sleep(0.01)
+        time.sleep(0.01)  # it starts in a thread
     try:
         yield Running(directory, server, listener.getsockname()[1])
     finally:

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.unit.monitoring.server import free_port
-from tests.unit.node.dashboard.board import OpenDoors, board, settings
+from tests.unit.node.dashboard.board import OpenAccess, board, settings
 from tests.unit.node.dashboard.conftest import Scene
 from tests.unit.node.dashboard.scene import HOSTILE, NODES, PEOPLE
 
@@ -254,7 +254,7 @@ def test_the_page_without_a_login(scene: Scene) -> None:
 
 def test_a_prometheus_that_is_away(scene: Scene) -> None:
     """Nothing is said of nodes, rather than that they are down or that all is well."""
-    with TestClient(board(free_port(), OpenDoors("all"), settings(scene.directory, scene.when))) as client:
+    with TestClient(board(free_port(), OpenAccess("all"), settings(scene.directory, scene.when))) as client:
         status, html = get(client, "/")
         assert status == 503
         assert "says nothing about the nodes" in html
@@ -268,6 +268,7 @@ def test_a_prometheus_that_is_away(scene: Scene) -> None:
 def test_a_page_is_light(everybody: TestClient) -> None:
     """What a phone fetches for a page without plots; the library for plots is fetched once."""
     assert len(get(everybody, "/")[1].encode()) < 12_000
+    assert int(everybody.get("/", headers={"test-viewer": "haeun"}).headers["content-length"]) < 4_000, "as it is sent"
     sizes = {name: len(everybody.get(f"/static/{name}").content) for name in ("dashboard.css", "dashboard.js")}
     assert all(size < 10_000 for size in sizes.values()), sizes
     first = everybody.get("/static/uPlot.iife.min.js")

@@ -18,14 +18,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-@pytest.mark.parametrize("host", ["monitor.lab", "MONITOR.lab:9443", "localhost", "127.0.0.1:1", "[::1]:9443"])
+@pytest.mark.parametrize("host", ["monitor.example", "MONITOR.lab:9443", "localhost", "127.0.0.1:1", "[::1]:9443"])
 def test_names_under_which_it_is_asked(host: str, service: Running) -> None:
     with service.client(headers={"Host": host}) as browser:
         assert browser.get("/enter").status_code == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "monitor.lab.evil.example", "", "10.0.0.1", "[::2]", "localhost.", "monitor.lab@evil"]
+    "host",
+    ["evil.example", "monitor.example.evil.example", "", "10.0.0.1", "[::2]", "localhost.", "monitor.example@evil"],
 )
 def test_other_names_are_refused(host: str, service: Running) -> None:
     """Else a page from elsewhere, whose name means this host for a moment, could read what is shown here."""

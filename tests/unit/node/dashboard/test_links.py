@@ -44,7 +44,7 @@ def short_tmp() -> Iterator[Path]:
 
 
 def user(name: str, uid: int, **more: object) -> Record:
-    return Record(replace(User(name, uid, uid, home=f"/home/{name}"), **more))  # type: ignore[arg-type]
+    return Record(replace(User(name, uid, uid, home=f"/home/{name}"), **more))  # type: ignore[arg-type]  # whatever a test says
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def test_the_name_is_the_kernels(host: Host) -> None:
-    status, text = links.link(20001, host, "node1", "https://monitor.lab:9443", NOW)
+    status, text = links.link(20001, host, "node1", "https://monitor.example:9443", NOW)
     base, _, token = text.partition("/enter?link=")
-    assert (status, base) == (0, "https://monitor.lab:9443")
+    assert (status, base) == (0, "https://monitor.example:9443")
     found = tokens.read(token, lambda kind, by: KEY if (kind, by) == ("link", "node1") else None, ("link",), NOW, 60)
     assert (found.name, found.signer, found.at) == ("minji", "node1", int(NOW))
 
@@ -88,7 +88,7 @@ def test_the_name_is_the_kernels(host: Host) -> None:
     ],
 )  # fmt: skip
 def test_who_gets_none(uid: int, why: str, host: Host) -> None:
-    status, text = links.link(uid, host, "node1", "https://monitor.lab:9443", NOW)
+    status, text = links.link(uid, host, "node1", "https://monitor.example:9443", NOW)
     assert status == 1
     assert why in text
     assert "link=" not in text
@@ -112,7 +112,7 @@ def test_without_a_key_nothing_is_signed(key: str | None, host: Host, capsys: py
     path.unlink()
     if key is not None:
         path.write_text(key)
-    status, text = links.link(20001, host, "node1", "https://monitor.lab:9443", NOW)
+    status, text = links.link(20001, host, "node1", "https://monitor.example:9443", NOW)
     assert (status, text) == (1, links.FAILED)
     assert "link.key" in capsys.readouterr().err
 
@@ -131,7 +131,7 @@ def test_only_systemd_starts_it(host: Host, capsys: pytest.CaptureFixture[str]) 
 @contextlib.contextmanager
 def serving(host: Host, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings = path.with_suffix(".json")
-    settings.write_text(json.dumps({"node": "node1", "address": "https://monitor.lab:9443"}))
+    settings.write_text(json.dumps({"node": "node1", "address": "https://monitor.example:9443"}))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     path.chmod(0o666)

@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import commands
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import entrance, service
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.dashboard.doorway import DOORS, PROXY, free_port, written
+from tests.unit.node.dashboard.doorway import ACCESS, PROXY, free_port, written
 
 
 def test_only_its_unit_starts_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,7 +42,7 @@ def test_what_it_was_not_given(spoil: Callable[[Path], Any], says: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    "doors",
+    "access",
     [
         {"port": 0}, {"port": "9443"}, {"port": True}, {"listen": "everywhere"}, {"link_minutes": 0},
         {"session_hours": 10**6}, {"proxy": {}}, {"proxy": {**PROXY, "addresses": []}},
@@ -50,8 +50,8 @@ def test_what_it_was_not_given(spoil: Callable[[Path], Any], says: str, tmp_path
     ],
     ids=str,
 )  # fmt: skip
-def test_settings_that_nobody_wrote(doors: dict[str, Any], tmp_path: Path) -> None:
-    path = written(tmp_path, doors, {})[0]
+def test_settings_that_nobody_wrote(access: dict[str, Any], tmp_path: Path) -> None:
+    path = written(tmp_path, access, {})[0]
     with pytest.raises(NodeError, match="is not what gpuadmin provision writes"):
         entrance.load_entrance(path)
 
@@ -71,7 +71,7 @@ def test_where_it_listens(listen: str) -> None:
     if listen == "::1" and not socket.has_dualstack_ipv6():
         listen = "127.0.0.1"  # a machine without IPv6 has no such address
     port = free_port()
-    with service.listening(entrance.entrance_of({**DOORS, "listen": listen, "port": port})) as listener:
+    with service.listening(entrance.entrance_of({**ACCESS, "listen": listen, "port": port})) as listener:
         listener.settimeout(5)
         host = listen or "127.0.0.1"
         with socket.create_connection((host, port), 5):

@@ -17,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Way, lines
 
-LINK = "https://monitor.lab:9443/enter?link=link~node1~minji~1~a~b"
+LINK = "https://monitor.example:9443/enter?link=link~node1~minji~1~a~b"
 WAY = {"minutes": 10, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "direct": True}
 
 

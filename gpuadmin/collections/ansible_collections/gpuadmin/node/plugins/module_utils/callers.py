@@ -107,15 +107,15 @@ def ask(path: str, seconds: float) -> tuple[int, str] | None:
         left = struct.pack("@ll", max(1, int(seconds)), 0)
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             channel.setsockopt(socket.SOL_SOCKET, option, left)
-        said = b""
+        output = b""
         try:
             channel.connect(path)
-            while not said.endswith(b"\n") and len(said) <= LONGEST:
+            while not output.endswith(b"\n") and len(output) <= LONGEST:
                 part = channel.recv(LONGEST)
                 if not part:
                     return None
-                said += part
+                output += part
         except OSError:
             return None
-    status, _, text = said.decode("utf-8", "replace").strip().partition(" ")
+    status, _, text = output.decode("utf-8", "replace").strip().partition(" ")
     return (int(status), text) if status in ("0", "1") else None

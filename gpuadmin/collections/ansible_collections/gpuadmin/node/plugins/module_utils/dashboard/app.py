@@ -1,4 +1,4 @@
-"""The dashboard's pages, as an application for a server such as uvicorn. Doors (doors.py) say who looks."""
+"""The dashboard's pages, as an application for a server such as uvicorn. Access (access.py) says who looks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -29,6 +31,7 @@ from .texts import say
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
+_LOOK = 5.0  # seconds for which a look serves everybody
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
 Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
@@ -46,13 +49,15 @@ class _Static(StaticFiles):
 class Dashboard:
     """What the pages are answered from."""
 
-    def __init__(self, prometheus: Prometheus, doors: Any, settings: Settings, files: str) -> None:
-        self._asked, self._doors, self._settings = Asked(prometheus), doors, settings
+    def __init__(self, prometheus: Prometheus, access: Any, settings: Settings, files: str) -> None:
+        self._asked, self._access, self._settings = Asked(prometheus), access, settings
         self._pages = Pages(environment(files), settings)
         self._written = ""
+        self._kept: tuple[float, Union[Look, None]] = 0.0, None
+        self._looking: Union[asyncio.Task[Look], None] = None
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
-        """All addresses but the doors'."""
+        """All addresses but those of Access."""
         return [
             Route("/", self._for_viewers(self._overview)),
             Route("/nodes/{name}", self._for_viewers(self._node)),
@@ -71,19 +76,36 @@ class Dashboard:
         """The one way to a page: nobody gets to an answer who was not let in."""
 
         async def endpoint(request: Request) -> Response:
-            viewer = self._doors.viewer(request)
+            viewer = self._access.viewer(request)
             if viewer is None:
                 if request.url.path.startswith("/data/"):
                     return JSONResponse({"error": "log in"}, status_code=401, headers={"Cache-Control": "no-store"})
                 return RedirectResponse("/enter", status_code=303, headers={"Cache-Control": "no-store"})
             try:
-                found = await look(self._asked, self._settings)
+                found = await self._look()
                 return await answer(request, viewer, found)
             except NodeError as error:
                 print(f"dashboard: {error}", file=sys.stderr)
                 return self._pages.message(request, 503, "away-title", "away", viewer)
 
         return endpoint
+
+    async def _look(self) -> Look:
+        """A look that is some seconds old at most; who comes while one is made waits for the same. Raises NodeError."""
+        until, kept = self._kept
+        if kept is not None and time.monotonic() < until:
+            return kept
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._look_again())
+        return await asyncio.shield(self._looking)
+
+    async def _look_again(self) -> Look:
+        try:
+            found = await look(self._asked, self._settings)
+            self._kept = time.monotonic() + _LOOK, found
+            return found
+        finally:
+            self._looking = None
 
     def _page(
         self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
@@ -167,7 +189,7 @@ class Dashboard:
         now = time.time()
         found = None
         with contextlib.suppress(NodeError):
-            found = await look(self._asked, self._settings)
+            found = await self._look()
         rows = announced(self._settings.announcements, now)
         return status_page(self._pages.templates, self._settings.cluster, found, rows, now)
 
@@ -195,7 +217,7 @@ class Dashboard:
         if request.url.path.startswith("/data/"):
             return JSONResponse({"error": "not found"}, status_code=status, headers={"Cache-Control": "no-store"})
         if status == 404:
-            return self._pages.message(request, 404, "not-found", "not-found-why", self._doors.viewer(request))
+            return self._pages.message(request, 404, "not-found", "not-found-why", self._access.viewer(request))
         return self._pages.message(request, status, "wrong", "not-found-why")
 
     async def failed(self, request: Request, error: Exception) -> Response:
@@ -203,11 +225,11 @@ class Dashboard:
         return self._pages.message(request, 500, "failed", "failed-why")
 
 
-def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files: str) -> Starlette:
+def application(*, prometheus: Prometheus, access: Any, settings: Settings, files: str) -> Starlette:
     """Given whom to ask, who decides who looks, what the site says of itself, and the directory that has `templates`
     and `static`, return the application.
     """
-    board = Dashboard(prometheus, doors, settings, files)
+    board = Dashboard(prometheus, access, settings, files)
 
     @contextlib.asynccontextmanager
     async def running(_app: Starlette) -> AsyncIterator[None]:
@@ -218,6 +240,8 @@ def application(*, prometheus: Prometheus, doors: Any, settings: Settings, files
             if task is not None:
                 task.cancel()
 
-    routes: Sequence[Any] = [*doors.routes(), *board.routes(files)]
+    routes: Sequence[Any] = [*access.routes(), *board.routes(files)]
     handlers: Mapping[Any, Any] = {HTTPException: board.refused, 500: board.failed}
-    return Starlette(routes=list(routes), exception_handlers=dict(handlers), lifespan=running)
+    # no page has a secret in it that its length could tell
+    packed = [Middleware(GZipMiddleware, minimum_size=2000)]
+    return Starlette(routes=list(routes), middleware=packed, exception_handlers=dict(handlers), lifespan=running)

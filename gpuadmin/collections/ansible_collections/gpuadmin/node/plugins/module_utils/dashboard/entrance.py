@@ -1,4 +1,4 @@
-"""What a site says of the dashboard's doors: a part of the file of settings that the role ``dashboard`` writes."""
+"""What a site says of access to the dashboard: a part of the file of settings that the role ``dashboard`` writes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from .doors import Doors, Stranger
+from .access import Access, Stranger
 
 Message = MutableMapping[str, Any]
 Application = Callable[
@@ -32,8 +32,8 @@ HEADERS = {
 class Guard:
     """Around the pages. ``hosts``: the names under which they are asked, in lower case."""
 
-    def __init__(self, pages: Application, doors: Doors, hosts: frozenset[str]) -> None:
-        self._pages, self._doors, self._hosts = pages, doors, hosts
+    def __init__(self, pages: Application, access: Access, hosts: frozenset[str]) -> None:
+        self._pages, self._access, self._hosts = pages, access, hosts
 
     async def __call__(
         self,
@@ -66,7 +66,7 @@ class Guard:
         if len(given) != 1 or _name(given[0]) not in self._hosts:
             return PlainTextResponse("This dashboard is not asked by that name.\n", 421)
         try:
-            self._doors.viewer(request)
+            self._access.viewer(request)
         except Stranger:
             return PlainTextResponse("Only the site's reverse proxy may say who somebody is.\n", 403)
         return None

@@ -15,9 +15,9 @@ from ..errors import NodeError
 from ..files import read_bytes
 from ..metrics.running import tell
 from ..paths import STATE
+from .access import Access
 from .app import application
 from .connections import Bounded
-from .doors import Doors
 from .entrance import SETTINGS, Entrance, load_entrance
 from .guard import Guard
 from .prometheus import Prometheus
@@ -52,12 +52,12 @@ def guarded(entrance: Entrance, settings: str, files: str, credentials: str, sta
         key = b""
     if len(key) != SECRET_BYTES:
         raise NodeError("the dashboard's secret is not what gpuadmin provision writes")
-    doors = Doors(
+    access = Access(
         entrance, key, Spent(f"{state}/spent", time.time()), nodes=known.nodes, sees=known.sees, cluster=known.cluster,
         files=files, proxy_secret=_credential(credentials, "proxy") if entrance.proxy is not None else "",
     )  # fmt: skip
     prometheus = Prometheus(port=entrance.prometheus)
-    return Guard(application(prometheus=prometheus, doors=doors, settings=known, files=files), doors, entrance.hosts)
+    return Guard(application(prometheus=prometheus, access=access, settings=known, files=files), access, entrance.hosts)
 
 
 def configuration(guard: Guard, certificate: str, key: str) -> uvicorn.Config:

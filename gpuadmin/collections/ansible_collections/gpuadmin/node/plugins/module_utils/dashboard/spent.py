@@ -15,7 +15,7 @@ from ..files import read_bytes, write_atomic
 
 _LINE = re.compile(r"([0-9]{1,12}) (\S{1,300}) ([0-9a-f]{64})")
 _MOST = 1000  # of one signer at a time: a node that signs without end keeps nobody else out
-_DEAD = 1000  # lines that are over until the file is written anew
+_DEAD = 1000  # lines that are over until the file is written again
 
 
 class Full(NodeError):

@@ -14,7 +14,9 @@ def name(text: str) -> str:
     """A name that somebody chose, so that one sees what is in it: what is invisible or turns text around is written
     as U+202E, and what is too long ends in an ellipsis.
     """
-    visible = "".join(f"U+{ord(one):04X}" if unicodedata.category(one)[0] in "CZ" and one != " " else one for one in text)
+    visible = "".join(
+        f"U+{ord(one):04X}" if unicodedata.category(one)[0] in "CZ" and one != " " else one for one in text
+    )
     return visible if len(visible) <= _LONGEST else visible[: _LONGEST - 1] + "…"
 
 

@@ -1,4 +1,4 @@
-"""The dashboard's doors: by a link that is good once, or by the header of the site's own reverse proxy.
+"""Who comes into the dashboard: by a link that is good once, or by the header of the site's own reverse proxy.
 
 Nobody has a password here. A link shows a page with one button, and only the button spends it: what looks at addresses
 by itself (previews in chats, virus scanners) does not.
@@ -37,7 +37,7 @@ class Stranger(Exception):
     """Somebody says who they are by the header of the proxy, and is not the proxy."""
 
 
-class Doors:
+class Access:
     """Who comes in. ``secret`` is the dashboard's; a node that is not among ``nodes`` signs nothing that is taken."""
 
     def __init__(

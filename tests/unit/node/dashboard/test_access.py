@@ -1,4 +1,4 @@
-"""The doors, over a real uvicorn and TLS: one link, one button, one session; and everybody who does not come in."""
+"""The access, over a real uvicorn and TLS: one link, one button, one session; and everybody who does not come in."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import doors
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import access
 
 from gpuadmin.monitoring import tokens
 from tests.unit.node.dashboard.doorway import PROXY, PROXY_SECRET, SECRET, Running, admin_link, link, running
 
-NAMED = {"X-Remote-User": "minji", doors.SECRET_HEADER: PROXY_SECRET}
+NAMED = {"X-Remote-User": "minji", access.SECRET_HEADER: PROXY_SECRET}
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +122,13 @@ COOKIES = {
 
 @pytest.mark.parametrize("name", COOKIES)
 def test_no_session_is_a_cookie_that_is(name: str, service: Running) -> None:
-    with service.client(cookies={doors.COOKIE: COOKIES[name]()}) as browser:
+    with service.client(cookies={access.COOKIE: COOKIES[name]()}) as browser:
         assert browser.get("/").status_code != 200
 
 
 def test_the_controller_makes_admins(browser: httpx.Client) -> None:
     assert enter(browser, admin_link()).status_code == 303
-    assert "admin-session~controller~yseong@desk~" in browser.cookies[doors.COOKIE]
+    assert "admin-session~controller~yseong@desk~" in browser.cookies[access.COOKIE]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_without_a_place_to_remember_nobody_comes_in(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(tmp_path_factory.mktemp("proxied"), doors={"proxy": PROXY}, sees="own") as found:
+    with running(tmp_path_factory.mktemp("proxied"), access={"proxy": PROXY}, sees="own") as found:
         yield found
 
 
@@ -213,15 +213,15 @@ def test_the_proxy_says_who_somebody_is(proxied: Running) -> None:
     [
         {"X-Remote-User": "minji"},
         {"x-remote-USER": "minji"},
-        {"X-Remote-User": "minji", doors.SECRET_HEADER: "wrong" * 5},
-        {"X-Remote-User": "minji", doors.SECRET_HEADER: ""},
-        {"X-Remote-User": "", doors.SECRET_HEADER: "wrong"},
+        {"X-Remote-User": "minji", access.SECRET_HEADER: "wrong" * 5},
+        {"X-Remote-User": "minji", access.SECRET_HEADER: ""},
+        {"X-Remote-User": "", access.SECRET_HEADER: "wrong"},
         {**NAMED, "X-Remote-User": "Minji Kim"},
         {**NAMED, "X-Remote-User": "minji, jiho"},
         {**NAMED, "X-Remote-User": "root@desk"},
         {**NAMED, "X-Remote-User": "a" * 5000},
         [*NAMED.items(), ("X-Remote-User", "jiho")],
-        [*NAMED.items(), (doors.SECRET_HEADER, PROXY_SECRET)],
+        [*NAMED.items(), (access.SECRET_HEADER, PROXY_SECRET)],
     ],
     ids=lambda one: str(one)[:60],
 )
@@ -237,12 +237,12 @@ def test_nobody_else_does(proxied: Running, headers: dict[str, str]) -> None:
 def test_who_knows_the_secret_and_is_elsewhere_is_not_the_proxy(tmp_path: Path) -> None:
     elsewhere = {"proxy": {**PROXY, "addresses": ["192.0.2.7"]}}
     headers = {**NAMED, "X-Forwarded-For": "192.0.2.7"}
-    with running(tmp_path, doors=elsewhere) as service, service.client(headers=headers) as browser:
+    with running(tmp_path, access=elsewhere) as service, service.client(headers=headers) as browser:
         assert browser.get("/").status_code == 403
 
 
 def test_whom_the_proxy_does_not_know_needs_a_link(proxied: Running) -> None:
-    with proxied.client(headers={doors.SECRET_HEADER: PROXY_SECRET}) as browser:
+    with proxied.client(headers={access.SECRET_HEADER: PROXY_SECRET}) as browser:
         assert browser.get("/").status_code != 200
         enter(browser, link())
         assert browser.get("/").status_code == 200
@@ -253,4 +253,4 @@ def test_whom_the_proxy_does_not_know_needs_a_link(proxied: Running) -> None:
     [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.5", "10.0.0.5"), ("fe80::1%eth0", "fe80::1"), ("", "")],
 )
 def test_an_address_is_compared_as_one(path: str, value: str) -> None:
-    assert doors._address(path) == value
+    assert access._address(path) == value
