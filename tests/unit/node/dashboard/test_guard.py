@@ -18,7 +18,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-@pytest.mark.parametrize("host", ["monitor.example", "MONITOR.lab:9443", "localhost", "127.0.0.1:1", "[::1]:9443"])
+@pytest.mark.parametrize("host", ["monitor.example", "MONITOR.example:9443", "localhost", "127.0.0.1:1", "[::1]:9443"])
 def test_names_under_which_it_is_asked(host: str, service: Running) -> None:
     with service.client(headers={"Host": host}) as browser:
         assert browser.get("/enter").status_code == 200
