@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "user-guide",
-    "call-for-applications", "free", "usage", "idle",
+    "call-for-applications", "free", "usage",
 }  # fmt: skip
 READ_ONLY = {"drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))

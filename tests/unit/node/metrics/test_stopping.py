@@ -10,17 +10,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
 from tests.unit.node.metrics.test_mapper import FIRST, NAMES, SECOND, Cluster, cluster
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
+package: Any = stopping  # what tests put in place of what it calls
 ALICE, BOB, SINCE = 20001, 20002, 1_800_000_000
 TOLD = 4_000_000_000  # after whatever a test begins
 GPU = ("nvidia0", "nvidia-uvm")
@@ -64,15 +67,15 @@ def alive(pid: int) -> bool:
 
 
 def test_what_was_idle_ends_and_what_others_do_goes_on(site: Site) -> None:
-    with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE) as shell:
-        with site.cluster.process(BOB, *GPU) as other:
-            assert [one.status for one in site.run(check=True)] == ["would stop"]
-            assert alive(idle), "a check ends nothing"
-            (found,) = site.run()
-            assert (found.status, found.processes) == ("stopped", 1)
-            assert not alive(idle)
-            assert alive(shell)
-            assert alive(other)
+    process = site.cluster.process
+    with process(ALICE, *GPU) as idle, process(ALICE) as shell, process(BOB, *GPU) as other:
+        assert [one.status for one in site.run(check=True)] == ["would stop"]
+        assert alive(idle), "a check ends nothing"
+        (found,) = site.run()
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert not alive(idle)
+        assert alive(shell)
+        assert alive(other)
 
 
 def test_a_process_that_will_not_end(site: Site) -> None:
@@ -124,7 +127,7 @@ def test_nothing_holds_it_any_more(site: Site) -> None:
 
 
 def test_what_is_old_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = package.seconds_since_boot()
+    real = seconds_since_boot()
     with site.cluster.process(ALICE, *GPU) as pid:
         monkeypatch.setattr(package, "seconds_since_boot", lambda: real + 3600)
         with pytest.raises(NodeError, match="nothing is stopped"):
@@ -139,11 +142,11 @@ def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: py
         calls = [0]
 
         def identify(number: int, *rest: object) -> object:
-            found = real(number, *rest)  # type: ignore[arg-type]
+            found = real(number, *rest)
             if number == pid:
                 calls[0] += 1
                 if calls[0] % 2 == 0 and found is not None:  # the second time it is another
-                    return package.Process(pid, found.started + 1, found.uid, found.user, "", found.namespace)
+                    return Process(pid, found.started + 1, found.uid, found.user, "", found.namespace)
             return found
 
         monkeypatch.setattr(package, "identify", identify)
@@ -208,9 +211,9 @@ def container(site: Site, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
     real = package.identify
 
     def identify(number: int, *rest: object) -> object:
-        found = real(number, *rest)  # type: ignore[arg-type]
+        found = real(number, *rest)
         if found is not None and number in pids:
-            return package.Process(number, found.started, found.uid, found.user, "ab" * 32, found.namespace)
+            return Process(number, found.started, found.uid, found.user, "ab" * 32, found.namespace)
         return found
 
     monkeypatch.setattr(package, "identify", identify)
@@ -233,5 +236,3 @@ def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatc
         assert site.asked == []
         assert alive(idle)
         assert alive(busy)
-
-

@@ -10,8 +10,9 @@ short_description: End what holds a GPU without using it, or tell who holds it
 version_added: "0.2.0"
 description:
   - Writes messages to the terminals of the people that are named.
-  - Ends the processes and containers of the people that are named that hold the GPUs that are named. What was decided is looked at
-    again, process by process; where it is not so any more, or not known, it is left alone, and the answer says why.
+  - Ends the processes and containers of the people that are named that hold the GPUs that are named. What was decided
+    is looked at again, process by process; where it is not so any more, or not known, it is left alone, and the answer
+    says why.
 options:
   tell:
     description: Who reads what on their own terminals.
@@ -72,8 +73,8 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description: >-
-    Under the key C(idle), for each that is to end, its C(status) (stopped, would stop, gone, kept) and C(why); and how many C(terminals)
-    took a message.
+    Under the key C(idle), for each that is to end, its C(status) (stopped, would stop, gone, kept) and C(why); and how
+    many C(terminals) took a message.
   returned: always
   type: dict
   sample: {idle: {terminals: 1, stopped: [{user: minji, uuid: GPU-1, status: kept, why: "it was used since then"}]}}

@@ -34,8 +34,8 @@ UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
 
 @dataclass(frozen=True)
 class Target:
-    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when they
-    were told (``told``); where the collector says another time by now, it was used. Seconds since 1970."""
+    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when
+    they were told (``told``); where the collector says another time by now, it was used. Seconds since 1970."""
 
     user: str
     uid: int
@@ -158,7 +158,7 @@ class Stopper:
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
     def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
-        """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of: it stays."""
+        """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
         for target in wanted:
             self._end_one(target, seen)
@@ -216,7 +216,10 @@ def _ended(handle: int) -> bool:
 
 def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
     """As a module answers: the targets as they were given, each with what became of it."""
-    wanted = [Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["told"])) for one in targets]
+    wanted = [
+        Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["told"]))
+        for one in targets
+    ]
     outcomes = (stopper or Stopper()).run(wanted, check=check)
     return {
         "stopped": [
