@@ -62,6 +62,7 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         stops = _stops(session, found)
         answers = _looked(session, stops)
         _plan(session, found, notices, answers, mailed=post is not None, unknown=list(unknown))
+        stops = _agreed(stops, answers)
         result = {"steps": [asdict(step) for step in found], **notices.document(), "unknown": unknown}
         if not notices.letters and not stops:
             session.console.print("Nobody is to be told, and nothing is to be ended.")
@@ -127,6 +128,22 @@ def _looked(session: Session, stops: Work) -> Answers:
         return Answers()
     run = session.look("idle", list(stops), {"gpuadmin_idle": stops})
     return Answers.of(run.hosts, list(stops), "idle")
+
+
+def _agreed(stops: Work, answers: Answers) -> Work:
+    """Of what is to end, that which the nodes would end; who did not answer is asked the next time."""
+    ready = {
+        (host, one["user"], one["uuid"])
+        for host, answer in answers.known.items()
+        for one in answer["stopped"]
+        if one["status"] == "would stop"
+    }
+    work: Work = {}
+    for host, given in stops.items():
+        agreed = [one for one in given["stop"] if (host, one["user"], one["uuid"]) in ready]
+        if agreed:
+            work[host] = {"tell": [], "stop": agreed}
+    return work
 
 
 def _told(

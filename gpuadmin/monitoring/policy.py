@@ -47,8 +47,9 @@ def key_of(row: Idle, rules: Rules) -> str:
 
 
 def steps(rows: Iterable[Idle], rules: Rules, told: Callable[[str], float | None], now: float) -> list[Step]:
-    """Given who holds what without using it, return what is done about each. `told`: when a key's mail was sent
-    (seconds since 1970); None where nobody knows that it was.
+    """Given who holds what without using it, return what is done about each.
+
+    `told`: when a key's mail was sent (seconds since 1970); None where nobody knows that it was.
     """
     return [_step(row, rules, told, now) for row in rows]
 

@@ -149,7 +149,20 @@ def test_what_a_node_keeps_is_said(server: tuple[int, int], tmp_path: Path, node
     world.idle("--yes")
     world.later(1.1)
     nodes.kept = True
+    nodes.runs.clear()
     assert "keep minji's on GPU-gpu1-0: it was used" in world.idle("--yes").output
+    assert [check for check, _ in nodes.runs] == [True], "it is not even asked to"
+
+
+def test_a_mail_that_may_not_have_arrived_ends_nothing(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_notice_hours=1)
+    world.idle("--yes")
+    world.later(1.1)
+    path = world.site / "mails.jsonl"
+    path.write_text(path.read_text().replace('"sent"', '"intent"'))
+    nodes.runs.clear()
+    assert "may have been sent or not" in world.idle("--yes").output
+    assert nodes.runs == []
 
 
 def test_an_exempt_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
