@@ -30,7 +30,7 @@ from gpuadmin.session import Session, opened
 from gpuadmin.text import counted, listed
 
 #: node → what its module is given
-Work = dict[str, dict[str, list[dict[str, Any]]]]
+Jobs = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 def show_idle(options: Options, *, hours: int | None) -> int:
@@ -53,11 +53,11 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         rules = _rules(session)
         post = Post.of(session, mail) if settings.mail is not None else None
 
-        def told(key: str) -> float | None:
+        def notified(key: str) -> float | None:
             entry = None if post is None else post.ledger.entry(key)
             return datetime.fromisoformat(entry.time).timestamp() if entry and entry.state is State.SENT else None
 
-        found = steps(rows, rules, told, time.time())
+        found = steps(rows, rules, notified, time.time())
         notices = Notices() if post is None else plan_idle(found, registry, rules, post.ledger, mail.again)
         stops = _stops(session, found)
         answers = _looked(session, stops)
@@ -78,9 +78,9 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         session.begun()
         session.result = {**mails_document(()), **result}
         deliveries = [] if post is None or not notices.letters else post.send(notices.letters, session.console)
-        work = _told(session, found, rules, deliveries, stops)
-        run = session.run("idle", list(work), {"gpuadmin_idle": work}, check=False)
-        after = Answers.of(run.hosts, [host for host in work if work[host]["stop"]], "idle")
+        jobs = _jobs_with(session, found, rules, deliveries, stops)
+        run = session.run("idle", list(jobs), {"gpuadmin_idle": jobs}, check=False)
+        after = Answers.of(run.hosts, [host for host in jobs if jobs[host]["stop"]], "idle")
         bad = [one for one in deliveries if not one.good]
         if deliveries:
             session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
@@ -108,21 +108,21 @@ def _rules(session: Session) -> Rules:
     return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people)
 
 
-def _stops(session: Session, found: Sequence[Step]) -> Work:
+def _stops(session: Session, found: Sequence[Step]) -> Jobs:
     """What each node is asked to end."""
     uids = {user.name: user.uid for user in session.site.registry.registry.users}
-    work: Work = {}
+    jobs: Jobs = {}
     for step in found:
         if step.what == "stop" and uids[step.row.user] is not None:
             target = {
                 "user": step.row.user, "uid": uids[step.row.user], "uuid": step.row.uuid,
-                "since": int(step.row.unused or 0), "told": int(step.told or 0),
+                "since": int(step.row.unused or 0), "notified": int(step.notified or 0),
             }  # fmt: skip
-            work.setdefault(step.row.node, {"tell": [], "stop": []})["stop"].append(target)
-    return work
+            jobs.setdefault(step.row.node, {"tell": [], "stop": []})["stop"].append(target)
+    return jobs
 
 
-def _looked(session: Session, stops: Work) -> Answers:
+def _looked(session: Session, stops: Jobs) -> Answers:
     """What the nodes say of what they are to end, before anybody is asked."""
     if not stops:
         return Answers()
@@ -130,7 +130,7 @@ def _looked(session: Session, stops: Work) -> Answers:
     return Answers.of(run.hosts, list(stops), "idle")
 
 
-def _agreed(stops: Work, answers: Answers) -> Work:
+def _agreed(stops: Jobs, answers: Answers) -> Jobs:
     """Of what is to end, that which the nodes would end; who did not answer is asked the next time."""
     ready = {
         (host, one["user"], one["uuid"])
@@ -138,21 +138,21 @@ def _agreed(stops: Work, answers: Answers) -> Work:
         for one in answer["stopped"]
         if one["status"] == "would stop"
     }
-    work: Work = {}
+    jobs: Jobs = {}
     for host, given in stops.items():
         agreed = [one for one in given["stop"] if (host, one["user"], one["uuid"]) in ready]
         if agreed:
-            work[host] = {"tell": [], "stop": agreed}
-    return work
+            jobs[host] = {"tell": [], "stop": agreed}
+    return jobs
 
 
-def _told(
-    session: Session, found: Sequence[Step], rules: Rules, deliveries: Sequence[Delivery], stops: Work
-) -> Work:  # fmt: skip
+def _jobs_with(
+    session: Session, found: Sequence[Step], rules: Rules, deliveries: Sequence[Delivery], stops: Jobs
+) -> Jobs:  # fmt: skip
     """What each node is given: messages on terminals for those whose mail went out just now, and what is to end."""
     uids = {user.name: user.uid for user in session.site.registry.registry.users}
     sent = {key for one in deliveries if one.good for key in one.letter.keys}
-    work: Work = {host: {"tell": [], "stop": list(one["stop"])} for host, one in stops.items()}
+    jobs: Jobs = {host: {"tell": [], "stop": list(one["stop"])} for host, one in stops.items()}
     mine: dict[tuple[str, str], list[Step]] = {}
     for step in found:
         if step.what == "tell" and key_of(step.row, rules) in sent:
@@ -160,8 +160,8 @@ def _told(
     for (node, user), theirs in mine.items():
         if uids[user] is not None:
             message = {"uid": uids[user], "message": terminal_words(theirs, rules)}
-            work.setdefault(node, {"tell": [], "stop": []})["tell"].append(message)
-    return work
+            jobs.setdefault(node, {"tell": [], "stop": []})["tell"].append(message)
+    return jobs
 
 
 def _plan(

@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from rich.live import Live
+
 from gpuadmin.actions.shared.now import document, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.answers import Answers
@@ -62,8 +64,6 @@ def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
 
 
 def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
-    from rich.live import Live  # --once does without
-
     name, problem = session.site.settings.name, ""
     nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
     console = make_console(json=False)

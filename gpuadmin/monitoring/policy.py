@@ -28,46 +28,46 @@ class Rules:
 
 @dataclass(frozen=True)
 class Step:
-    """What is done about one. `what`: tell, wait (until `due`), stop, or nothing (`why`). `told`: when they were."""
+    """What is done about one. `what`: tell, wait (until `due`), stop, or nothing (`why`). `notified`: when they were."""
 
     row: Idle
     what: str
     why: str = ""
-    told: float | None = None
+    notified: float | None = None
     due: float | None = None
 
 
 def key_of(row: Idle, rules: Rules) -> str:
     """Under which the ledger of mails remembers that somebody was told, and what: that it will be ended, and when.
 
-    Once it was used, the next time is another. Who was told of more time, or of no end at all, was not told of this one.
+    Once it was used, the next time is another. Who was told of more time, or of no end, was not told of this one.
     """
     assert row.unused is not None
     return f"idle {row.node} {row.uuid} {row.user} {int(row.unused)} {rules.notice if rules.stop else 0}"
 
 
-def steps(rows: Iterable[Idle], rules: Rules, told: Callable[[str], float | None], now: float) -> list[Step]:
+def steps(rows: Iterable[Idle], rules: Rules, notified: Callable[[str], float | None], now: float) -> list[Step]:
     """Given who holds what without using it, return what is done about each.
 
-    `told`: when a key's mail was sent (seconds since 1970); None where nobody knows that it was.
+    `notified`: when a key's mail was sent (seconds since 1970); None where nobody knows that it was.
     """
-    return [_step(row, rules, told, now) for row in rows]
+    return [_step(row, rules, notified, now) for row in rows]
 
 
-def _step(row: Idle, rules: Rules, told: Callable[[str], float | None], now: float) -> Step:
+def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now: float) -> Step:
     why = _left_alone(row, rules, now)
     if why:
         return Step(row, "nothing", why)
-    when = told(key_of(row, rules))
+    when = notified(key_of(row, rules))
     if when is None:
         return Step(row, "tell")
     if not rules.stop:
-        return Step(row, "nothing", "was told", told=when)
+        return Step(row, "nothing", "was told", notified=when)
     due = when + rules.notice * HOUR
     assert row.unused is not None
     if not row.unused <= when <= now or now < due:  # a mail of the future is one of a clock that was wrong
-        return Step(row, "wait", told=when, due=max(due, now))
-    return Step(row, "stop", told=when, due=due)
+        return Step(row, "wait", notified=when, due=max(due, now))
+    return Step(row, "stop", notified=when, due=due)
 
 
 def _left_alone(row: Idle, rules: Rules, now: float) -> str:

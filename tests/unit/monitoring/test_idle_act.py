@@ -52,8 +52,8 @@ class Nodes:
         self.kept = False
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
-        work = invocation.variables["gpuadmin_idle"]
-        self.runs.append((invocation.check, json.loads(json.dumps(work))))
+        jobs = invocation.variables["gpuadmin_idle"]
+        self.runs.append((invocation.check, json.loads(json.dumps(jobs))))
         status, why = ("kept", "it was used") if self.kept else ("would stop" if invocation.check else "stopped", "")
         return RunResult({
             host: HostResult("ok", reports={"idle": {"terminals": 1, "stopped": [
@@ -61,7 +61,7 @@ class Nodes:
                  "containers": ["ab12"]}
                 for one in given["stop"]
             ]}})
-            for host, given in work.items()
+            for host, given in jobs.items()
         })  # fmt: skip
 
 
@@ -102,10 +102,10 @@ def test_told_once_by_mail_and_on_terminals(server: tuple[int, int], tmp_path: P
     done = world.idle("--yes")
     assert done.return_value == 0, done.output
     assert world.sent() == 1
-    ((check, work),) = nodes.runs
+    ((check, jobs),) = nodes.runs
     assert not check
-    assert work["gpu1"]["stop"] == []
-    assert [one["uid"] for one in work["gpu1"]["tell"]] == [20001]
+    assert jobs["gpu1"]["stop"] == []
+    assert [one["uid"] for one in jobs["gpu1"]["tell"]] == [20001]
     nodes.runs.clear()
     again = world.idle("--yes")
     assert "Nobody is to be told, and nothing is to be ended." in again.output
@@ -129,7 +129,7 @@ def test_ended_after_the_notice_and_not_before(server: tuple[int, int], tmp_path
     assert (first, second) == (True, False), "the node is asked what it would end before it is asked to"
     target = looked["gpu1"]["stop"][0]
     assert ended["gpu1"]["stop"] == [target]
-    assert target["told"] == pytest.approx(time.time() - 1.1 * 3600, abs=120)
+    assert target["notified"] == pytest.approx(time.time() - 1.1 * 3600, abs=120)
     assert {key: target[key] for key in ("user", "uid", "uuid", "since")} == {
         "user": "minji", "uid": 20001, "uuid": UUID, "since": server[1],
     }  # fmt: skip

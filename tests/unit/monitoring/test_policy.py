@@ -24,15 +24,15 @@ class World:
 
     def __init__(self, rules: Rules = RULES, row: Idle = ROW) -> None:
         self.rules, self.row, self.now = rules, row, BEGIN
-        self.told: dict[str, float] = {}
+        self.notified: dict[str, float] = {}
         self.done: list[tuple[float, str]] = []
 
     def look(self, *, mailed: bool = True) -> Step:
-        (step,) = steps([self.row], self.rules, self.told.get, self.now)
+        (step,) = steps([self.row], self.rules, self.notified.get, self.now)
         if step.what in ("tell", "stop"):
             self.done.append(((self.now - BEGIN) / HOUR, step.what))
         if step.what == "tell" and mailed:
-            self.told[key_of(self.row, self.rules)] = self.now
+            self.notified[key_of(self.row, self.rules)] = self.now
         return step
 
     def until(self, hour: float, every: float = 0.5) -> World:
@@ -78,7 +78,7 @@ def test_who_was_not_told_that_it_will_be_ended_is_told_first() -> None:
 )
 def test_who_is_left_alone(row: Idle, why: str) -> None:
     world = World(row=row)
-    world.told[key_of(replace(row, unused=row.unused or 0), RULES)] = BEGIN
+    world.notified[key_of(replace(row, unused=row.unused or 0), RULES)] = BEGIN
     assert world.until(100).done == []
     assert why in world.look().why
 
@@ -95,7 +95,7 @@ def test_a_clock_that_was_wrong_ends_nothing() -> None:
     world = World()
     world.now = BEGIN + 9 * HOUR
     for when in (BEGIN - HOUR, world.now + HOUR):  # told before it was idle; told in the future
-        world.told[key_of(ROW, RULES)] = when
+        world.notified[key_of(ROW, RULES)] = when
         assert world.look().what == "wait"
 
 

@@ -50,7 +50,7 @@ options:
         description: Since when it has not been used, in seconds since the epoch, as they were told.
         type: int
         required: true
-      told:
+      notified:
         description: When they were told. What they have begun on it since then is not ended.
         type: int
         required: true
@@ -67,7 +67,7 @@ EXAMPLES = r"""
 - name: End what holds a GPU without using it
   gpuadmin.node.idle:
     stop:
-      - {user: minji, uid: 20001, uuid: GPU-11111111-2222-3333-4444-555555555555, since: 1800000000, told: 1800007200}
+      - {user: minji, uid: 20001, uuid: GPU-11111111-2222-3333-4444-555555555555, since: 1800000000, notified: 1800007200}
 """
 
 RETURN = r"""
@@ -79,6 +79,8 @@ report:
   type: dict
   sample: {idle: {terminals: 1, stopped: [{user: minji, uuid: GPU-1, status: kept, why: "it was used since then"}]}}
 """
+
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -92,7 +94,7 @@ STOP = {
     "uid": {"type": "int", "required": True},
     "uuid": {"type": "str", "required": True},
     "since": {"type": "int", "required": True},
-    "told": {"type": "int", "required": True},
+    "notified": {"type": "int", "required": True},
 }
 ARGUMENTS = {
     "tell": {"type": "list", "elements": "dict", "default": [], "options": TELL},
@@ -102,18 +104,18 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    told = 0
+    notified = 0
     for one in [] if module.check_mode else module.params["tell"]:
-        told += terminals.tell(one["message"], uid=one["uid"])
-    found: dict[str, object] = {"stopped": []}
+        notified += terminals.tell(one["message"], uid=one["uid"])
+    found: dict[str, Any] = {"stopped": []}
     if module.params["stop"]:
         try:
             found = stopping.report(module.params["stop"], check=module.check_mode)
         except (NodeError, OSError, ValueError) as error:
             module.fail_json(msg=str(error))
             return
-    done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]  # type: ignore[attr-defined]
-    module.exit_json(changed=bool(done), report={"idle": {**found, "terminals": told}})
+    done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]
+    module.exit_json(changed=bool(done), report={"idle": {**found, "terminals": notified}})
 
 
 if __name__ == "__main__":

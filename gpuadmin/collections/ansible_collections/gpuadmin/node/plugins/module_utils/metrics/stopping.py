@@ -35,13 +35,13 @@ UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
 @dataclass(frozen=True)
 class Target:
     """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when
-    they were told (``told``); where the collector says another time by now, it was used. Seconds since 1970."""
+    they were told (``notified``); where the collector says another time by now, it was used. Seconds since 1970."""
 
     user: str
     uid: int
     uuid: str
     since: int
-    told: int
+    notified: int
 
 
 @dataclass
@@ -147,7 +147,7 @@ class Stopper:
         if not pids:
             return Outcome("gone")
         boot = time.time() - seconds_since_boot()
-        if any(boot + seen.processes[pid].started > target.told for pid in pids):
+        if any(boot + seen.processes[pid].started > target.notified for pid in pids):
             return Outcome("kept", "they have begun something on it since they were told")
         shared = {seen.processes[pid].container for pid in pids} - {""}
         for pid, process in seen.processes.items():
@@ -197,7 +197,7 @@ class Stopper:
                         pass
                 end = time.monotonic() + self._patience
                 while any(not _ended(handle) for handle in left) and time.monotonic() < end:
-                    time.sleep(0.05)
+                    time.sleep(0.05)  # several handles are waited for
 
 
 def _of(target: Target, seen: Seen) -> set[int]:
@@ -217,7 +217,7 @@ def _ended(handle: int) -> bool:
 def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
     """As a module answers: the targets as they were given, each with what became of it."""
     wanted = [
-        Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["told"]))
+        Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["notified"]))
         for one in targets
     ]
     outcomes = (stopper or Stopper()).run(wanted, check=check)
