@@ -28,7 +28,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Step:
-    """What is done about one. `what`: tell, wait (until `due`), stop, or nothing (`why`). `notified`: when they were."""
+    """What is done about one. `what`: tell, wait (until `due`), stop, or nothing (`why`). `notified`: when that was."""
 
     row: Idle
     what: str

@@ -67,7 +67,7 @@ EXAMPLES = r"""
 - name: End what holds a GPU without using it
   gpuadmin.node.idle:
     stop:
-      - {user: minji, uid: 20001, uuid: GPU-11111111-2222-3333-4444-555555555555, since: 1800000000, notified: 1800007200}
+      - {user: minji, uid: 20001, uuid: GPU-11111111-2222, since: 1800000000, notified: 1800007200}
 """
 
 RETURN = r"""
