@@ -1,35 +1,222 @@
-"""Show who holds a GPU without using it, and what the site's policy says."""
+"""Show who holds a GPU without using it; tell them, and end what the site's policy says."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
+from typing import Any
 
+from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.top import look
+from gpuadmin.answers import Answers
 from gpuadmin.display import make_console
+from gpuadmin.errors import ExitCode
+from gpuadmin.mail.deliver import Delivery
+from gpuadmin.mail.idling import plan_idle, terminal_words
+from gpuadmin.mail.ledger import State
+from gpuadmin.mail.notices import Notices
 from gpuadmin.monitoring.idle import Idle, idle, spans
+from gpuadmin.monitoring.policy import Rules, Step, key_of, steps
 from gpuadmin.monitoring.queries import idle as query_idle
-from gpuadmin.options import Options
-from gpuadmin.outcome import finish
-from gpuadmin.session import opened
-from gpuadmin.text import listed
+from gpuadmin.options import MailOptions, Options
+from gpuadmin.outcome import finish, report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import Session, opened
+from gpuadmin.text import counted, listed
+
+#: node → what its module is given
+Jobs = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 def show_idle(options: Options, *, hours: int | None) -> int:
     """Ask Prometheus who has held a device for hours and not used it once. Returns the exit code."""
     with opened("idle", options, changes=False) as session:
-        names, metrics = session.some("gpu"), session.site.settings.metrics
-        wanted = hours or metrics.idle_hours
-        with Prometheus(session.site) as prometheus:
-            nodes = look(prometheus, names)
-            asked = {span: prometheus.ask(query_idle(span)) for span in spans(wanted)}
-        rows = idle(nodes, asked, metrics.idle_exempt)
-        unknown = {node.name: node.problem for node in nodes if node.problem is not None}
+        wanted = hours or session.site.settings.metrics.idle_hours
+        rows, unknown = _rows(session, wanted)
         if not options.json:
             _show(rows, wanted, list(unknown))
         return finish(session, 0, {"idle": [asdict(row) for row in rows], "hours": wanted, "unknown": unknown})
+
+
+def act_on_idle(options: Options, mail: MailOptions) -> int:
+    """Do what the policy says: tell, wait, end. Returns the exit code."""
+    with opened("idle", options, check=mail.preview) as session:
+        settings, registry = session.site.settings, session.site.registry.registry
+        if mail.again:
+            known(session.site.registry, mail.again)
+        rows, unknown = _rows(session, settings.metrics.idle_hours)
+        rules = _rules(session)
+        post = Post.of(session, mail) if settings.mail is not None else None
+
+        def notified(key: str) -> float | None:
+            entry = None if post is None else post.ledger.entry(key)
+            return datetime.fromisoformat(entry.time).timestamp() if entry and entry.state is State.SENT else None
+
+        found = steps(rows, rules, notified, time.time())
+        notices = Notices() if post is None else plan_idle(found, registry, rules, post.ledger, mail.again)
+        stops = _stops(session, found)
+        answers = _looked(session, stops)
+        _plan(session, found, notices, answers, mailed=post is not None, unknown=list(unknown))
+        stops = _agreed(stops, answers)
+        result = {"steps": [asdict(step) for step in found], **notices.document(), "unknown": unknown}
+        if not notices.letters and not stops:
+            session.console.print("Nobody is to be told, and nothing is to be ended.")
+            return finish(session, answers.code, {**mails_document(()), **result})
+        if session.check:
+            mails: Mapping[str, Any] = mails_document(())
+            if post is not None:
+                mails = preview_document(notices.letters, post.renderer)  # a template that is wrong is found here
+                if mail.preview and not options.json:
+                    show_letters(notices.letters, post.renderer)
+            return finish(session, answers.code, {**mails, **result, "stopped": _outcomes(answers)})
+        session.confirm()
+        session.begun()
+        session.result = {**mails_document(()), **result}
+        deliveries = [] if post is None or not notices.letters else post.send(notices.letters, session.console)
+        jobs = _jobs_with(session, found, rules, deliveries, stops)
+        run = session.run("idle", list(jobs), {"gpuadmin_idle": jobs}, check=False)
+        after = Answers.of(run.hosts, [host for host in jobs if jobs[host]["stop"]], "idle")
+        bad = [one for one in deliveries if not one.good]
+        if deliveries:
+            session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
+        for line in _sentences(after):
+            session.console.print(line)
+        code = run.code or (ExitCode.ERROR if bad else ExitCode.DONE)
+        result = {**result, **mails_document(deliveries), "stopped": _outcomes(after)}
+        return report(session, run, result, code=code, unknown=[after])
+
+
+def _rows(session: Session, hours: int) -> tuple[list[Idle], dict[str, str]]:
+    """Who is idle, and nodes of which not all is known."""
+    names, metrics = session.some("gpu"), session.site.settings.metrics
+    with Prometheus(session.site) as prometheus:
+        nodes = look(prometheus, names)
+        asked = {span: prometheus.ask(query_idle(span)) for span in spans(hours)}
+    unknown = {node.name: node.problem for node in nodes if node.problem is not None}
+    return idle(nodes, asked, metrics.idle_exempt), unknown
+
+
+def _rules(session: Session) -> Rules:
+    settings, metrics = session.site.settings, session.site.settings.metrics
+    people = {user.name for user in session.site.registry.registry.users}
+    exempt = {*metrics.idle_exempt, *(name for name in people if settings.is_protected(name))}
+    return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people)
+
+
+def _stops(session: Session, found: Sequence[Step]) -> Jobs:
+    """What each node is asked to end."""
+    uids = {user.name: user.uid for user in session.site.registry.registry.users}
+    jobs: Jobs = {}
+    for step in found:
+        if step.what == "stop" and uids[step.row.user] is not None:
+            target = {
+                "user": step.row.user, "uid": uids[step.row.user], "uuid": step.row.uuid,
+                "since": int(step.row.unused or 0), "notified": int(step.notified or 0),
+            }  # fmt: skip
+            jobs.setdefault(step.row.node, {"tell": [], "stop": []})["stop"].append(target)
+    return jobs
+
+
+def _looked(session: Session, stops: Jobs) -> Answers:
+    """What the nodes say of what they are to end, before anybody is asked."""
+    if not stops:
+        return Answers()
+    run = session.look("idle", list(stops), {"gpuadmin_idle": stops})
+    return Answers.of(run.hosts, list(stops), "idle")
+
+
+def _agreed(stops: Jobs, answers: Answers) -> Jobs:
+    """Of what is to end, that which the nodes would end; who did not answer is asked the next time."""
+    ready = {
+        (host, one["user"], one["uuid"])
+        for host, answer in answers.known.items()
+        for one in answer["stopped"]
+        if one["status"] == "would stop"
+    }
+    jobs: Jobs = {}
+    for host, given in stops.items():
+        agreed = [one for one in given["stop"] if (host, one["user"], one["uuid"]) in ready]
+        if agreed:
+            jobs[host] = {"tell": [], "stop": agreed}
+    return jobs
+
+
+def _jobs_with(
+    session: Session, found: Sequence[Step], rules: Rules, deliveries: Sequence[Delivery], stops: Jobs
+) -> Jobs:  # fmt: skip
+    """What each node is given: messages on terminals for those whose mail went out just now, and what is to end."""
+    uids = {user.name: user.uid for user in session.site.registry.registry.users}
+    sent = {key for one in deliveries if one.good for key in one.letter.keys}
+    jobs: Jobs = {host: {"tell": [], "stop": list(one["stop"])} for host, one in stops.items()}
+    mine: dict[tuple[str, str], list[Step]] = {}
+    for step in found:
+        if step.what == "tell" and key_of(step.row, rules) in sent:
+            mine.setdefault((step.row.node, step.row.user), []).append(step)
+    for (node, user), theirs in mine.items():
+        if uids[user] is not None:
+            message = {"uid": uids[user], "message": terminal_words(theirs, rules)}
+            jobs.setdefault(node, {"tell": [], "stop": []})["tell"].append(message)
+    return jobs
+
+
+def _plan(
+    session: Session,
+    found: Sequence[Step],
+    notices: Notices,
+    answers: Answers,
+    *,
+    mailed: bool,
+    unknown: Sequence[str],
+) -> None:
+    name = session.site.settings.name
+    builder = PlanBuilder(
+        f"GPUs of {name} that are held and not used", destroys=any(one.what == "stop" for one in found)
+    )
+    plan_letters(builder, notices.letters)
+    for host, answer in answers.known.items():
+        for one in answer["stopped"]:
+            builder.add(host, _sentence(one))
+    for host, why in answers.unknown.items():
+        builder.warn(f"{host}: what is to be ended there is not known: {why}")
+    for step in found:
+        where = f"{step.row.user} on {step.row.node}, GPU {step.row.index}"
+        if step.what == "wait" and step.due is not None:
+            builder.warn(f"{where}: was told; ended in {age(step.due - time.time())} if it stays unused")
+        elif step.what == "nothing":
+            builder.warn(f"{where}: nothing is done: {step.why}")
+    for warning in notices.warnings:
+        builder.warn(warning)
+    if not mailed:
+        builder.warn("gpuadmin.yml has no `mail`: nobody is told, so nothing is ended")
+    if unknown:
+        builder.warn(f"with a problem, and only as far as it is known: {listed(unknown)} (gpuadmin top)")
+    count = sum(1 for one in found if one.what == "stop")
+    ends = f", and end what holds {counted(count, 'GPU')}" if count else ""
+    session.plan(builder.build(question=f"Send {counted(len(notices.letters), 'mail')}{ends}?"))
+
+
+def _sentence(one: Mapping[str, Any]) -> str:
+    what = counted(int(one["processes"]), "process", "processes")
+    more = f" and stop the container {', '.join(one['containers'])}" if one["containers"] else ""
+    words = {
+        "would stop": f"end {what} of {one['user']}'s{more}, on {one['uuid']}",
+        "stopped": f"{one['user']}'s {what} on {one['uuid']} ended",
+        "gone": f"nothing of {one['user']}'s holds {one['uuid']} any more",
+    }
+    return words.get(str(one["status"]), f"keep {one['user']}'s on {one['uuid']}: {one['why']}")
+
+
+def _sentences(answers: Answers) -> list[str]:
+    return [f"{host}: {_sentence(one)}" for host, answer in answers.known.items() for one in answer["stopped"]]
+
+
+def _outcomes(answers: Answers) -> dict[str, Any]:
+    return {host: answer["stopped"] for host, answer in answers.known.items()}
 
 
 def _show(rows: list[Idle], hours: int, unknown: list[str]) -> None:
@@ -45,9 +232,7 @@ def _show(rows: list[Idle], hours: int, unknown: list[str]) -> None:
         ]  # fmt: skip
         titles = ("Person", "Node", "GPU", "Model", "Container", "Held for", "Not used for", "Policy")
         console.print(plain_table(titles, table))
-        console.print(
-            "Nothing is stopped or sent by itself: ask them. gpuadmin.yml: metrics.idle_exempt names who may."
-        )
+        console.print("gpuadmin idle --act tells them. gpuadmin.yml: metrics.idle_exempt names who may hold one idle.")
     else:
         console.print(f"Nobody has held a GPU for {hours} h without using it, as far as it is known.")
     if unknown:

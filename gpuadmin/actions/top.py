@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import termios
 import time
-from collections.abc import Sequence
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.live import Live
 
 from gpuadmin.actions.shared.now import document, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus
@@ -62,18 +69,42 @@ def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
 
 
 def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
-    from rich.live import Live  # --once does without
-
     name, problem = session.site.settings.name, ""
     nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
     console = make_console(json=False)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            live.update(screen(f"{name}{problem}", nodes, time.time(), user, console.height), refresh=True)
-            try:
-                time.sleep(every)  # what is shown is as old as that at most
-                nodes, problem = look(prometheus, names), ""
-            except KeyboardInterrupt:
-                return finish(session, 0, {})
-            except GpuadminError as error:
-                problem = f" (as of {time.strftime('%H:%M:%S')}; {error.message})"
+    try:
+        with Live(console=console, screen=True, auto_refresh=False) as live, _keys():
+            while True:
+                title = f"{name}{problem}"
+                live.update(screen(title, nodes, time.time(), user, console.height, console.width), refresh=True)
+                if _quits(every):  # what is shown is as old as that at most
+                    return finish(session, 0, {})
+                try:
+                    nodes, problem = look(prometheus, names), ""
+                except GpuadminError as error:
+                    problem = f" (as of {time.strftime('%H:%M:%S')}; {error.message})"
+    except KeyboardInterrupt:
+        return finish(session, 0, {})
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys come as they are pressed, and are not shown; the terminal is as it was afterwards."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _quits(seconds: int) -> bool:
+    """Wait for so long, or for a key. Returns whether it was q."""
+    if not sys.stdin.isatty():
+        time.sleep(seconds)  # until the next look
+        return False
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return bool(ready) and os.read(sys.stdin.fileno(), 64)[:1] in (b"q", b"Q", b"")

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import click
 
-from gpuadmin.cli._options import WholeNumber, run_options
-from gpuadmin.options import Options
+from gpuadmin.cli._options import WholeNumber, mail_options, run_options
+from gpuadmin.options import MailOptions, Options
 
 
 @click.command("idle")
-@run_options(changes=False)
 @click.option(
     "--hours", type=WholeNumber(1, 168), metavar="N", help="Not used for so long.  [default: metrics.idle_hours]"
 )
-def command(options: Options, hours: int | None) -> int:
+@click.option("--act", is_flag=True, help="Tell them once, and end what the site's policy says; without it only show.")
+@mail_options
+@run_options()
+def command(options: Options, mail: MailOptions, hours: int | None, act: bool) -> int:
     """Show who holds a GPU and has not used it once for hours, and what the site's policy says of it.
 
-    Nothing is stopped and nobody is mailed. MIG devices are left out: the driver does not say
-    how busy they are.
+    With --act they are told, by mail and on their terminals. Where metrics.idle_stop says so, what they were told of is
+    ended after metrics.idle_notice_hours, if it was not used in all that time. Unattended: --act --yes, by cron. MIG
+    devices are left out: the driver does not say how busy they are.
     """
-    from gpuadmin.actions.idle import show_idle
+    from gpuadmin.actions.idle import act_on_idle, show_idle
 
-    return show_idle(options, hours=hours)
+    if act and hours is not None:
+        raise click.UsageError("--act goes by metrics.idle_hours: leave --hours out")
+    if not act and (options.check or options.yes or mail != MailOptions()):
+        raise click.UsageError("without --act nothing is told or ended: give it, or leave the other options out")
+    return act_on_idle(options, mail) if act else show_idle(options, hours=hours)

@@ -16,7 +16,7 @@ from gpuadmin.options import Options
 @click.option("--local", is_flag=True, help="Ask the nodes themselves, once: no monitor host is needed.")
 @click.option("--every", type=WholeNumber(1, 3600), default=5, show_default=True, metavar="SECONDS", help="How often.")
 def command(options: Options, once: bool, user: str | None, local: bool, every: int) -> int:
-    """Show what every GPU of the cluster does now, who holds it, in which container and since when. Ctrl-C ends it.
+    """Show what every GPU of the cluster does now, who holds it, in which container and since when. q ends it.
 
     It asks Prometheus on the monitor host, or with --local every node, and changes nothing. A node that is down, or of
     which nothing is known, is a row that says so: what is unknown is never shown as free.

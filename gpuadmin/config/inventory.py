@@ -109,9 +109,7 @@ class Inventory:
         what = settings.model_dump(mode="json")
         known = self.remembered.login(host.name, what)
         if known is None:
-            from gpuadmin.config import resolve  # heavy: Ansible
-
-            known, steady = resolve.login(self.directory, host.name, what, _LOGIN)
+            known, steady = _ansible().login(self.directory, host.name, what, _LOGIN)
             if steady:
                 self.remembered.add_login(host.name, what, known)
         kind = known["ansible_connection"]
@@ -135,13 +133,18 @@ class Inventory:
         """
         if pattern is None:
             return self.hosts
-        from gpuadmin.config import resolve  # heavy: Ansible
-
-        names = resolve.named(self.directory, pattern, named)
+        names = _ansible().named(self.directory, pattern, named)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
             raise ConfigError(f"{named} {pattern}: names no host of this site", hint=f"its hosts are: {known}")
         return tuple(host for host in self.hosts if host.name in names)
+
+
+def _ansible() -> Any:
+    """What asks Ansible: a second to import, for what is remembered mostly."""
+    from gpuadmin.config import resolve
+
+    return resolve
 
 
 def load_inventory(directory: Path) -> Inventory:
@@ -152,9 +155,7 @@ def load_inventory(directory: Path) -> Inventory:
     memory = remembered(folder, _OF_A_HOST)
     plain = memory.hosts
     if plain is None:
-        from gpuadmin.config import resolve  # heavy: Ansible
-
-        plain = resolve.hosts(folder, _OF_A_HOST)
+        plain = _ansible().hosts(folder, _OF_A_HOST)
     hosts = tuple(Host(one["name"], tuple(one["groups"]), one["variables"]) for one in plain)
     _refuse_odd_hosts(hosts)
     memory.set_hosts(plain)

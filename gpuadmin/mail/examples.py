@@ -77,6 +77,29 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
             },
         ),
     ),
+    "idle": (
+        "GPUs that are held and not used (`gpuadmin idle --act`)",
+        Letter(
+            "idle",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {
+                "items": [
+                    {
+                        "node": "gpu1",
+                        "index": "3",
+                        "name": "NVIDIA H100",
+                        "containers": ["jupyter"],
+                        "since": "2026-11-23 09:10",
+                    },
+                ],
+                "hours": 2,
+                "stop_hours": 4,
+            },
+        ),
+    ),
     "incomplete": (
         "An application that lacks something (`gpuadmin import-applications --apply`)",
         Letter(

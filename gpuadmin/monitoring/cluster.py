@@ -25,6 +25,7 @@ class Holder:
     since: float | None
     processes: int | None
     memory: float | None  # bytes
+    unused: float | None = None  # since when they have held it without using it once; None: they use it, or unknown
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,18 @@ def _holders(values: _Values) -> dict[str, list[Holder]]:
 
     since = keyed("gpuadmin_gpu_allocated_since_timestamp_seconds")
     processes, memory = keyed("gpuadmin_gpu_processes"), keyed("gpuadmin_gpu_process_memory_bytes")
+    unused = {
+        (one.labels.get("uuid", ""), one.labels.get("user", "")): one.value
+        for one in values.of.get("gpuadmin_gpu_unused_since_timestamp_seconds", ())
+    }
     found: dict[str, list[Holder]] = defaultdict(list)
     for one in values.of.get("gpuadmin_gpu_allocated", ()):
         key = _key(one)
         if one.value:
-            holder = Holder(key[1], key[2], since.get(key), _whole(processes.get(key)), memory.get(key))
+            holder = Holder(
+                key[1], key[2], since.get(key), _whole(processes.get(key)), memory.get(key),
+                unused.get(key[:2]),
+            )  # fmt: skip
             found[key[0]].append(holder)
     return {uuid: sorted(holders, key=lambda one: (one.user, one.container)) for uuid, holders in found.items()}
 

@@ -27,6 +27,7 @@ class Idle:
     since: float | None
     hours: int
     policy: str
+    unused: float | None = None  # since when, as its node says; None: it does not
 
 
 def spans(hours: int) -> tuple[int, ...]:
@@ -60,8 +61,9 @@ def idle(nodes: Iterable[Node], found: Mapping[int, Sequence[Sample]], exempt: C
 def _row(device: Device, user: str, hours: int, exempt: Collection[str]) -> Idle:
     mine = [holder for holder in device.holders or () if holder.user == user]
     since = [holder.since for holder in mine if holder.since is not None]
+    unused = {holder.unused for holder in mine}
     return Idle(
         user, device.node, device.uuid, device.index, device.name,
         tuple(holder.container for holder in mine if holder.container), min(since, default=None), hours,
-        "exempt" if user in exempt else "tell",
+        "exempt" if user in exempt else "tell", unused.pop() if len(unused) == 1 else None,
     )  # fmt: skip

@@ -9,7 +9,8 @@ NOW_NAMES = (
     "gpuadmin_gpu_memory_used_bytes", "gpuadmin_gpu_power_watts", "gpuadmin_gpu_temperature_celsius",
     "gpuadmin_mig_info", "gpuadmin_mig_memory_size_bytes", "gpuadmin_mig_memory_used_bytes",
     "gpuadmin_gpu_allocated", "gpuadmin_gpu_allocated_since_timestamp_seconds", "gpuadmin_gpu_processes",
-    "gpuadmin_gpu_process_memory_bytes", "gpuadmin_collector_success", "gpuadmin_collector_sample_timestamp_seconds",
+    "gpuadmin_gpu_process_memory_bytes", "gpuadmin_gpu_unused_since_timestamp_seconds",
+    "gpuadmin_collector_success", "gpuadmin_collector_sample_timestamp_seconds",
     "probe_success", "up", "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes", "node_load1",
 )  # fmt: skip
 

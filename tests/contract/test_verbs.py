@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "user-guide",
-    "call-for-applications", "free", "usage", "idle", "dashboard",
+    "call-for-applications", "free", "usage", "dashboard",
 }  # fmt: skip
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 READ_ONLY = {"drift", "list-users", "status", "top"}

@@ -15,6 +15,7 @@ from gpuadmin.monitoring.cluster import Device, Holder, Node, totals
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import counted, size_words
 
+_WIDE = 100  # columns: with fewer, bars and makers' names have no room
 _STYLES = {"up": "green", "down": "bold red", "silent": "bold red", "unknown": "yellow"}
 
 
@@ -31,18 +32,25 @@ def document(nodes: Iterable[Node]) -> dict[str, Any]:
 
 def show_screen(console: SafeConsole, cluster: str, nodes: Sequence[Node], now: float, user: str | None) -> None:
     """Print the whole screen once. `user`: only what this person holds."""
-    for part in _parts(cluster, nodes, now, user, None):
+    for part in _parts(cluster, nodes, now, user, None, narrow=console.width < _WIDE):
         show_table(console, part) if isinstance(part, Table) else console.print(part)
 
 
 def screen(
-    cluster: str, nodes: Sequence[Node], now: float, user: str | None = None, most: int | None = None
+    cluster: str,
+    nodes: Sequence[Node],
+    now: float,
+    user: str | None = None,
+    most: int | None = None,
+    width: int | None = None,
 ) -> RenderableType:
-    """The whole screen, to be shown again and again. `most`: rows that there is room for."""
-    return Group(*_parts(cluster, nodes, now, user, most))
+    """The whole screen, to be shown again and again. `most`, `width`: rows and columns that there is room for."""
+    return Group(*_parts(cluster, nodes, now, user, most, narrow=width is not None and width < _WIDE))
 
 
-def _parts(cluster: str, nodes: Sequence[Node], now: float, user: str | None, most: int | None) -> list[RenderableType]:
+def _parts(
+    cluster: str, nodes: Sequence[Node], now: float, user: str | None, most: int | None, *, narrow: bool
+) -> list[RenderableType]:
     parts: list[RenderableType] = [_headline(cluster, nodes)]
     titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
     table = make_table(*titles, right=("°C", "W"), fold=True)
@@ -51,7 +59,7 @@ def _parts(cluster: str, nodes: Sequence[Node], now: float, user: str | None, mo
             break
         rows = [one for one in node.devices if user is None or any(held.user == user for held in one.holders or ())]
         for number, device in enumerate(rows):
-            table.add_row("" if number else styled(node.name), *_cells(device, now))
+            table.add_row("" if number else styled(node.name), *_cells(device, now, narrow=narrow))
         if not rows and user is None:
             table.add_row(node.name, *_silent(node))
     parts.append(table if table.row_count else Text("Nobody of that name holds a GPU." if user else "No node."))
@@ -80,14 +88,15 @@ def _silent(node: Node) -> Iterator[RenderableType]:
         yield ""
 
 
-def _cells(device: Device, now: float) -> Iterator[RenderableType]:
+def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableType]:
     yield device.index
-    yield device.name
+    yield device.name.removeprefix("NVIDIA ") if narrow else device.name
     if not device.usable:
         yield "divided"
     else:
-        yield "unknown" if device.utilization is None else f"{_bar(device.utilization)} {device.utilization:4.0%}"
-    yield memory_words(device)
+        bar = "" if narrow or device.utilization is None else f"{_bar(device.utilization)} "
+        yield "unknown" if device.utilization is None else f"{bar}{device.utilization:4.0%}"
+    yield _memory_in_short(device) if narrow else memory_words(device)
     yield "" if device.temperature is None else f"{device.temperature:.0f}"
     yield "" if device.power is None else f"{device.power:.0f}"
     if device.holders is None:
@@ -114,6 +123,13 @@ def memory_words(device: Device) -> str:
     if device.memory_used is None:
         return f"of {size_words(device.memory)}"
     return f"{size_words(device.memory_used)} of {size_words(device.memory)}"
+
+
+def _memory_in_short(device: Device) -> str:
+    """`12/80 GB`"""
+    if device.memory is None or device.memory_used is None:
+        return memory_words(device)
+    return f"{device.memory_used / 1e9:.0f}/{device.memory / 1e9:.0f} GB"
 
 
 def age(seconds: float) -> str:

@@ -59,6 +59,16 @@ class Metrics(Model):
         int,
         Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it."),
     ] = 2
+    idle_stop: Annotated[
+        bool,
+        Field(
+            description="Whether `gpuadmin idle --act` ends what holds a GPU without using it, after it has told its "
+            "person. It needs `mail`: who was not mailed is not stopped."
+        ),
+    ] = False
+    idle_notice_hours: Annotated[
+        int, Field(ge=1, le=168, description="How many hours after the mail `gpuadmin idle --act` ends it.")
+    ] = 4
     idle_exempt: Annotated[
         list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")
     ] = []

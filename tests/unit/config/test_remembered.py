@@ -162,6 +162,16 @@ def _open(path: Path) -> None:
     path.chmod(0o622)
 
 
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 def _shift(path: Path, what: object) -> None:
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "hosts": what}))
@@ -176,8 +186,8 @@ def _shift(path: Path, what: object) -> None:
         lambda path: path.write_text('{"digest": 1}'),
         lambda path: _shift(path, 3),
         lambda path: _shift(path, [{"name": "nas1"}]),
-        lambda path: path.unlink() or os.mkfifo(path),  # type: ignore[func-returns-value]
-        lambda path: path.unlink() or path.mkdir(),  # type: ignore[func-returns-value]
+        _pipe,
+        _directory,
     ],
 )
 def test_what_is_odd_is_read_again(site: Path, asked: list[str], spoil: Callable[[Path], object]) -> None:

@@ -50,6 +50,12 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         for login in (True, False)
         for hosts in ([], ["gpu1"])
     ],
+    "idle": [
+        {"items": [{"node": "gpu1", "index": "0", "name": "H100", "containers": some, "since": "2026-11-23 09:10"}],
+         "hours": 2, "stop_hours": stop}
+        for some in ([], ["train", "jupyter"])
+        for stop in (None, 4)
+    ],
     "incomplete": [
         {"person": person, "missing": missing, "domains": domains, "form": form}
         for person in ("김민지", None)

@@ -42,6 +42,14 @@ def test_everybody_is_told(tmp_path: Path, terminal: tuple[int, str]) -> None:
     assert "The node reboots now.\r" in shown(handle)
 
 
+def test_one_person_alone_is_told(tmp_path: Path, terminal: tuple[int, str]) -> None:
+    handle, path = terminal
+    where, whose = devices(tmp_path, path), Path(path).stat().st_uid
+    assert terminals.tell("not for you", where, uid=whose + 1) == 0
+    assert terminals.tell("for you", where, uid=whose) == 1
+    assert "not for you" not in shown(handle)
+
+
 def test_nothing_that_a_terminal_would_obey(tmp_path: Path, terminal: tuple[int, str]) -> None:
     handle, path = terminal
     terminals.tell("one\x1b[2Jtwo\x07", devices(tmp_path, path))

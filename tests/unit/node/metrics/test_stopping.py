@@ -10,19 +10,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
 from tests.unit.node.metrics.test_mapper import FIRST, NAMES, SECOND, Cluster, cluster
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
+package: Any = stopping  # what tests put in place of what it calls
 ALICE, BOB, SINCE = 20001, 20002, 1_800_000_000
-TOLD = 4_000_000_000  # after whatever a test begins
+NOTIFIED = 4_000_000_000  # after whatever a test begins
 GPU = ("nvidia0", "nvidia-uvm")
 
 
@@ -49,7 +52,7 @@ class Site:
             str(self.cluster.at / "subuid"), NAMES.get, lambda name: (known[name],) * 2 if name in known else None
         )
         return Stopper(self.cluster.places, owners, self.text, self.stop, patience=2).run(
-            targets or (Target("alice", ALICE, FIRST, SINCE, TOLD),), check=check
+            targets or (Target("alice", ALICE, FIRST, SINCE, NOTIFIED),), check=check
         )
 
 
@@ -64,15 +67,15 @@ def alive(pid: int) -> bool:
 
 
 def test_what_was_idle_ends_and_what_others_do_goes_on(site: Site) -> None:
-    with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE) as shell:
-        with site.cluster.process(BOB, *GPU) as other:
-            assert [one.status for one in site.run(check=True)] == ["would stop"]
-            assert alive(idle), "a check ends nothing"
-            (found,) = site.run()
-            assert (found.status, found.processes) == ("stopped", 1)
-            assert not alive(idle)
-            assert alive(shell)
-            assert alive(other)
+    process = site.cluster.process
+    with process(ALICE, *GPU) as idle, process(ALICE) as shell, process(BOB, *GPU) as other:
+        assert [one.status for one in site.run(check=True)] == ["would stop"]
+        assert alive(idle), "a check ends nothing"
+        (found,) = site.run()
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert not alive(idle)
+        assert alive(shell)
+        assert alive(other)
 
 
 def test_a_process_that_will_not_end(site: Site) -> None:
@@ -102,7 +105,7 @@ def test_unknown_means_keep(site: Site, case: str) -> None:
     idle, uid, words = KEPT[case]
     site.idle = idle
     with site.cluster.process(ALICE, *GPU) as pid:
-        (found,) = site.run(Target("alice", uid, FIRST, SINCE, TOLD))
+        (found,) = site.run(Target("alice", uid, FIRST, SINCE, NOTIFIED))
         assert found.status == "kept"
         assert words in found.why
         assert alive(pid)
@@ -115,7 +118,7 @@ def test_a_process_that_uses_another_gpu_as_well_is_kept(site: Site) -> None:
         assert SECOND in found.why
         assert alive(pid)
         site.idle[SECOND, "alice"] = SINCE
-        both = [Target("alice", ALICE, uuid, SINCE, TOLD) for uuid in (FIRST, SECOND)]
+        both = [Target("alice", ALICE, uuid, SINCE, NOTIFIED) for uuid in (FIRST, SECOND)]
         assert [one.status for one in site.run(*both)] == ["stopped", "stopped"], "both were idle"
 
 
@@ -124,7 +127,7 @@ def test_nothing_holds_it_any_more(site: Site) -> None:
 
 
 def test_what_is_old_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = package.seconds_since_boot()
+    real = seconds_since_boot()
     with site.cluster.process(ALICE, *GPU) as pid:
         monkeypatch.setattr(package, "seconds_since_boot", lambda: real + 3600)
         with pytest.raises(NodeError, match="nothing is stopped"):
@@ -139,11 +142,11 @@ def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: py
         calls = [0]
 
         def identify(number: int, *rest: object) -> object:
-            found = real(number, *rest)  # type: ignore[arg-type]
+            found = real(number, *rest)
             if number == pid:
                 calls[0] += 1
                 if calls[0] % 2 == 0 and found is not None:  # the second time it is another
-                    return package.Process(pid, found.started + 1, found.uid, found.user, "", found.namespace)
+                    return Process(pid, found.started + 1, found.uid, found.user, "", found.namespace)
             return found
 
         monkeypatch.setattr(package, "identify", identify)
@@ -152,10 +155,10 @@ def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: py
 
 
 def test_what_was_begun_since_they_were_told_is_kept(site: Site) -> None:
-    told = int(time.time()) - 1
+    notified = int(time.time()) - 1
     with site.cluster.process(ALICE, *GPU) as pid:
-        time.sleep(1.1)
-        (found,) = site.run(Target("alice", ALICE, FIRST, SINCE, told - 2))
+        time.sleep(1.1)  # so that it began after the second in which they were told
+        (found,) = site.run(Target("alice", ALICE, FIRST, SINCE, notified - 2))
         assert (found.status, found.why) == ("kept", "they have begun something on it since they were told")
         assert alive(pid)
 
@@ -163,11 +166,12 @@ def test_what_was_begun_since_they_were_told_is_kept(site: Site) -> None:
 def test_somebody_who_starts_anew_all_the_time(site: Site) -> None:
     """When one is ended the next one opens the GPU. They were not told of that one; nobody waits for ever."""
     script = (
-        f"import os, sys, time\nos.setgid({ALICE}); os.setuid({ALICE})\n"
+        "import os, sys, time\n"
         "while True:\n"
         "    pid = os.fork()\n"
         "    if not pid:\n"
         "        [os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        f"        os.setgid({ALICE}); os.setuid({ALICE})\n"
         "        time.sleep(60)\n"
         "    os.waitpid(pid, 0)\n"
     )
@@ -185,7 +189,7 @@ def running(site: Site, script: str) -> Iterator[int]:
     for above in site.cluster.at.parents:
         above.chmod(above.stat().st_mode | 0o011)
     with subprocess.Popen([sys.executable, "-c", script, *paths], start_new_session=True) as process:
-        time.sleep(1.0)
+        time.sleep(1.0)  # until it has the GPU open
         try:
             yield process.pid
         finally:
@@ -195,9 +199,10 @@ def running(site: Site, script: str) -> Iterator[int]:
 @contextmanager
 def ignoring(site: Site, uid: int) -> Iterator[int]:
     script = (
-        f"import os, signal, sys, time\nos.setgid({uid}); os.setuid({uid})\n"
+        "import os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\ntime.sleep(120)\n"
+        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        f"os.setgid({uid}); os.setuid({uid})\ntime.sleep(120)\n"
     )
     with running(site, script) as pid:
         yield pid
@@ -208,9 +213,9 @@ def container(site: Site, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
     real = package.identify
 
     def identify(number: int, *rest: object) -> object:
-        found = real(number, *rest)  # type: ignore[arg-type]
+        found = real(number, *rest)
         if found is not None and number in pids:
-            return package.Process(number, found.started, found.uid, found.user, "ab" * 32, found.namespace)
+            return Process(number, found.started, found.uid, found.user, "ab" * 32, found.namespace)
         return found
 
     monkeypatch.setattr(package, "identify", identify)

@@ -10,8 +10,9 @@ short_description: End what holds a GPU without using it, or tell who holds it
 version_added: "0.2.0"
 description:
   - Writes messages to the terminals of the people that are named.
-  - Ends the processes and containers of the people that are named that hold the GPUs that are named. What was decided is looked at
-    again, process by process; where it is not so any more, or not known, it is left alone, and the answer says why.
+  - Ends the processes and containers of the people that are named that hold the GPUs that are named. What was decided
+    is looked at again, process by process; where it is not so any more, or not known, it is left alone, and the answer
+    says why.
 options:
   tell:
     description: Who reads what on their own terminals.
@@ -49,7 +50,7 @@ options:
         description: Since when it has not been used, in seconds since the epoch, as they were told.
         type: int
         required: true
-      told:
+      notified:
         description: When they were told. What they have begun on it since then is not ended.
         type: int
         required: true
@@ -66,18 +67,20 @@ EXAMPLES = r"""
 - name: End what holds a GPU without using it
   gpuadmin.node.idle:
     stop:
-      - {user: minji, uid: 20001, uuid: GPU-11111111-2222-3333-4444-555555555555, since: 1800000000, told: 1800007200}
+      - {user: minji, uid: 20001, uuid: GPU-11111111-2222, since: 1800000000, notified: 1800007200}
 """
 
 RETURN = r"""
 report:
   description: >-
-    Under the key C(idle), for each that is to end, its C(status) (stopped, would stop, gone, kept) and C(why); and how many C(terminals)
-    took a message.
+    Under the key C(idle), for each that is to end, its C(status) (stopped, would stop, gone, kept) and C(why); and how
+    many C(terminals) took a message.
   returned: always
   type: dict
   sample: {idle: {terminals: 1, stopped: [{user: minji, uuid: GPU-1, status: kept, why: "it was used since then"}]}}
 """
+
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -91,7 +94,7 @@ STOP = {
     "uid": {"type": "int", "required": True},
     "uuid": {"type": "str", "required": True},
     "since": {"type": "int", "required": True},
-    "told": {"type": "int", "required": True},
+    "notified": {"type": "int", "required": True},
 }
 ARGUMENTS = {
     "tell": {"type": "list", "elements": "dict", "default": [], "options": TELL},
@@ -101,18 +104,18 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    told = 0
+    notified = 0
     for one in [] if module.check_mode else module.params["tell"]:
-        told += terminals.tell(one["message"], uid=one["uid"])
-    found: dict[str, object] = {"stopped": []}
+        notified += terminals.tell(one["message"], uid=one["uid"])
+    found: dict[str, Any] = {"stopped": []}
     if module.params["stop"]:
         try:
             found = stopping.report(module.params["stop"], check=module.check_mode)
         except (NodeError, OSError, ValueError) as error:
             module.fail_json(msg=str(error))
             return
-    done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]  # type: ignore[attr-defined]
-    module.exit_json(changed=bool(done), report={"idle": {**found, "terminals": told}})
+    done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]
+    module.exit_json(changed=bool(done), report={"idle": {**found, "terminals": notified}})
 
 
 if __name__ == "__main__":

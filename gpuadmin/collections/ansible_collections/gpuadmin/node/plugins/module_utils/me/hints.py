@@ -28,6 +28,7 @@ def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
     mine = mine_of(samples, str(subject.name), time.time())
     if not mine:
         return []
+    # what is measured is a difference over that time
     time.sleep(max(seconds - (time.monotonic() - began), 0.0))
     after = _processor_seconds(subject)
     busy = None

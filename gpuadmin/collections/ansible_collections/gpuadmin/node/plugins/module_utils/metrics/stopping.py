@@ -34,14 +34,14 @@ UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
 
 @dataclass(frozen=True)
 class Target:
-    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when they
-    were told (``told``); where the collector says another time by now, it was used. Seconds since 1970."""
+    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when
+    they were told (``notified``); where the collector says another time by now, it was used. Seconds since 1970."""
 
     user: str
     uid: int
     uuid: str
     since: int
-    told: int
+    notified: int
 
 
 @dataclass
@@ -147,7 +147,7 @@ class Stopper:
         if not pids:
             return Outcome("gone")
         boot = time.time() - seconds_since_boot()
-        if any(boot + seen.processes[pid].started > target.told for pid in pids):
+        if any(boot + seen.processes[pid].started > target.notified for pid in pids):
             return Outcome("kept", "they have begun something on it since they were told")
         shared = {seen.processes[pid].container for pid in pids} - {""}
         for pid, process in seen.processes.items():
@@ -158,7 +158,7 @@ class Stopper:
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
     def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
-        """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of: it stays."""
+        """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
         for target in wanted:
             self._end_one(target, seen)
@@ -197,7 +197,7 @@ class Stopper:
                         pass
                 end = time.monotonic() + self._patience
                 while any(not _ended(handle) for handle in left) and time.monotonic() < end:
-                    time.sleep(0.05)
+                    time.sleep(0.05)  # several handles are waited for
 
 
 def _of(target: Target, seen: Seen) -> set[int]:
@@ -216,7 +216,10 @@ def _ended(handle: int) -> bool:
 
 def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
     """As a module answers: the targets as they were given, each with what became of it."""
-    wanted = [Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["told"])) for one in targets]
+    wanted = [
+        Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["notified"]))
+        for one in targets
+    ]
     outcomes = (stopper or Stopper()).run(wanted, check=check)
     return {
         "stopped": [

@@ -1,0 +1,83 @@
+"""What is done about a GPU that is held and not used: tell its person, wait, and then end it. Pure.
+
+What is unknown is kept: who was not surely told is not stopped, nor is what may have been used since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from gpuadmin.monitoring.idle import Idle
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A site's. `after`: hours until somebody is told; `notice`: hours from then until it is ended; `stop`: whether it
+    is at all; `exempt`: who is neither told nor stopped; `people`: who can be told.
+    """
+
+    after: int
+    notice: int
+    stop: bool
+    exempt: Collection[str]
+    people: Collection[str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done about one. `what`: tell, wait (until `due`), stop, or nothing (`why`). `notified`: when that was."""
+
+    row: Idle
+    what: str
+    why: str = ""
+    notified: float | None = None
+    due: float | None = None
+
+
+def key_of(row: Idle, rules: Rules) -> str:
+    """Under which the ledger of mails remembers that somebody was told, and what: that it will be ended, and when.
+
+    Once it was used, the next time is another. Who was told of more time, or of no end, was not told of this one.
+    """
+    assert row.unused is not None
+    return f"idle {row.node} {row.uuid} {row.user} {int(row.unused)} {rules.notice if rules.stop else 0}"
+
+
+def steps(rows: Iterable[Idle], rules: Rules, notified: Callable[[str], float | None], now: float) -> list[Step]:
+    """Given who holds what without using it, return what is done about each.
+
+    `notified`: when a key's mail was sent (seconds since 1970); None where nobody knows that it was.
+    """
+    return [_step(row, rules, notified, now) for row in rows]
+
+
+def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now: float) -> Step:
+    why = _left_alone(row, rules, now)
+    if why:
+        return Step(row, "nothing", why)
+    when = notified(key_of(row, rules))
+    if when is None:
+        return Step(row, "tell")
+    if not rules.stop:
+        return Step(row, "nothing", "was told", notified=when)
+    due = when + rules.notice * HOUR
+    assert row.unused is not None
+    if not row.unused <= when <= now or now < due:  # a mail of the future is one of a clock that was wrong
+        return Step(row, "wait", notified=when, due=max(due, now))
+    return Step(row, "stop", notified=when, due=due)
+
+
+def _left_alone(row: Idle, rules: Rules, now: float) -> str:
+    """Why nothing is done; empty where something is."""
+    if row.user in rules.exempt:
+        return "exempt"
+    if row.user not in rules.people:
+        return "nobody of users.yml"
+    if row.unused is None:
+        return "the node does not say since when it is not used"
+    if now - row.unused < rules.after * HOUR:
+        return "the node saw it used since"
+    return ""

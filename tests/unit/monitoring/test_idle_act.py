@@ -1,0 +1,178 @@
+"""idle --act, from its command line over a real Prometheus to mails, and to what the nodes are given."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.cli.idle import command
+from gpuadmin.results import HostResult, RunResult
+from tests.unit.monitoring.cluster import line, node
+from tests.unit.monitoring.server import blocks, prometheus
+from tests.unit.monitoring.test_asking import site, used
+
+pytestmark = pytest.mark.needs("promtool", "prometheus")
+USERS = """users:
+  - {name: minji, uid: 20001, email: minji@example.org}
+  - {name: junho, uid: 20002, email: junho@example.org}
+"""
+MAIL = "mail: {host: smtp.invalid, sender: gpu@example.org}\n"
+UUID = "GPU-gpu1-0"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """A Prometheus in which minji has held a GPU for three hours and not used it, and junho uses another one."""
+    base = tmp_path_factory.mktemp("idle")
+    now = time.time()
+    since = int(now - 10800)
+    lines = [
+        *node("gpu1", now, held={0: ("minji", "train"), 1: ("junho", "")}),
+        *used("gpu1", 0, "minji", now, active=False), *used("gpu1", 1, "junho", now, active=True),
+        line("gpuadmin_gpu_unused_since_timestamp_seconds",
+             {"instance": "gpu1", "job": "node", "uuid": UUID, "user": "minji"}, since, now),
+    ]  # fmt: skip
+    with prometheus(base, blocks(base, lines)) as port:
+        yield port, since
+
+
+class Nodes:
+    """Stands where ansible-runner is: what each run was given, and what the node says of what is to end."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[bool, dict[str, Any]]] = []
+        self.kept = False
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        jobs = invocation.variables["gpuadmin_idle"]
+        self.runs.append((invocation.check, json.loads(json.dumps(jobs))))
+        status, why = ("kept", "it was used") if self.kept else ("would stop" if invocation.check else "stopped", "")
+        return RunResult({
+            host: HostResult("ok", reports={"idle": {"terminals": 1, "stopped": [
+                {"user": one["user"], "uuid": one["uuid"], "status": status, "why": why, "processes": 2,
+                 "containers": ["ab12"]}
+                for one in given["stop"]
+            ]}})
+            for host, given in jobs.items()
+        })  # fmt: skip
+
+
+class World:
+    def __init__(self, directory: Path, port: int, nodes: Nodes, **metrics: object) -> None:
+        self.site, self.nodes, self.mails = site(directory / "site", port), nodes, directory / "mails"
+        (self.site / "users.yml").write_text(USERS)
+        settings = self.site / "gpuadmin.yml"
+        own = json.dumps({"port": port, "mail_to": [], **metrics})
+        settings.write_text(settings.read_text().partition("metrics:")[0] + f"metrics: {own}\n{MAIL}")
+
+    def idle(self, *arguments: str) -> Result:
+        words = ["--site", str(self.site), "--act", "--mail-dir", str(self.mails), *arguments]
+        return CliRunner().invoke(command, words, standalone_mode=False)
+
+    def sent(self) -> int:
+        return len(list(self.mails.glob("*.eml"))) if self.mails.exists() else 0
+
+    def later(self, hours: float) -> None:
+        """As if the mails had been sent so much earlier."""
+        path = self.site / "mails.jsonl"
+        entries = [json.loads(text) for text in path.read_text().splitlines()]
+        when = (datetime.now(UTC) - timedelta(hours=hours)).isoformat(timespec="seconds")
+        path.write_text("".join(json.dumps({**entry, "time": when}) + "\n" for entry in entries))
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    fake = Nodes()
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
+    return fake
+
+
+def test_told_once_by_mail_and_on_terminals(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes)
+    assert world.idle("--check").return_value == 0
+    assert (world.sent(), nodes.runs) == (0, []), "a check tells nobody"
+    done = world.idle("--yes")
+    assert done.return_value == 0, done.output
+    assert world.sent() == 1
+    ((check, jobs),) = nodes.runs
+    assert not check
+    assert jobs["gpu1"]["stop"] == []
+    assert [one["uid"] for one in jobs["gpu1"]["tell"]] == [20001]
+    nodes.runs.clear()
+    again = world.idle("--yes")
+    assert "Nobody is to be told, and nothing is to be ended." in again.output
+    world.later(100)
+    world.idle("--yes")
+    assert (world.sent(), nodes.runs) == (1, []), "where the site does not say so nothing is ended"
+
+
+def test_ended_after_the_notice_and_not_before(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_notice_hours=1)
+    world.idle("--yes")
+    nodes.runs.clear()
+    world.later(0.9)
+    assert "ended in" in world.idle("--yes").output
+    assert nodes.runs == []
+    world.later(1.1)
+    done = world.idle("--yes")
+    assert done.return_value == 0, done.output
+    assert "gpu1: minji's 2 processes on GPU-gpu1-0 ended" in done.output
+    (first, looked), (second, ended) = nodes.runs
+    assert (first, second) == (True, False), "the node is asked what it would end before it is asked to"
+    target = looked["gpu1"]["stop"][0]
+    assert ended["gpu1"]["stop"] == [target]
+    assert target["notified"] == pytest.approx(time.time() - 1.1 * 3600, abs=120)
+    assert {key: target[key] for key in ("user", "uid", "uuid", "since")} == {
+        "user": "minji", "uid": 20001, "uuid": UUID, "since": server[1],
+    }  # fmt: skip
+
+
+def test_without_a_terminal_and_without_yes_nothing_happens(
+    server: tuple[int, int], tmp_path: Path, nodes: Nodes
+) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True)
+    done = world.idle()
+    assert "not confirmed" in str(done.exception)
+    assert world.sent() == 0
+
+
+def test_what_a_node_keeps_is_said(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_notice_hours=1)
+    world.idle("--yes")
+    world.later(1.1)
+    nodes.kept = True
+    nodes.runs.clear()
+    assert "keep minji's on GPU-gpu1-0: it was used" in world.idle("--yes").output
+    assert [check for check, _ in nodes.runs] == [True], "it is not even asked to"
+
+
+def test_a_mail_that_may_not_have_arrived_ends_nothing(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_notice_hours=1)
+    world.idle("--yes")
+    world.later(1.1)
+    path = world.site / "mails.jsonl"
+    path.write_text(path.read_text().replace('"sent"', '"intent"'))
+    nodes.runs.clear()
+    assert "may have been sent or not" in world.idle("--yes").output
+    assert nodes.runs == []
+
+
+def test_an_exempt_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_exempt=["minji"])
+    assert "nothing is done: exempt" in world.idle("--yes").output
+    assert (world.sent(), nodes.runs) == (0, [])
+
+
+@pytest.mark.parametrize("arguments", [["--act", "--hours", "3"], ["--check"], ["--yes"], ["--preview"]])
+def test_options_that_would_mean_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    done = CliRunner().invoke(command, ["--site", str(tmp_path), *arguments])
+    assert done.exit_code == 2
+    assert "--act" in done.output

@@ -1,0 +1,130 @@
+"""What is done about a GPU that is held and not used, hour by hour, by a clock that the test moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.config.schema import Registry
+from gpuadmin.mail.idling import plan_idle, terminal_words
+from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.monitoring.idle import Idle
+from gpuadmin.monitoring.policy import HOUR, Rules, Step, key_of, steps
+
+BEGIN = 1_800_000_000.0
+RULES = Rules(after=2, notice=4, stop=True, exempt={"boss"}, people={"minji", "boss"})
+ROW = Idle("minji", "gpu1", "GPU-1", "0", "H100", ("train",), BEGIN - HOUR, 2, "tell", BEGIN)
+NOBODY: dict[str, float] = {}
+
+
+class World:
+    """One hold on a GPU, the policy that looks at it, and what it did: (hour, what)."""
+
+    def __init__(self, rules: Rules = RULES, row: Idle = ROW) -> None:
+        self.rules, self.row, self.now = rules, row, BEGIN
+        self.notified: dict[str, float] = {}
+        self.done: list[tuple[float, str]] = []
+
+    def look(self, *, mailed: bool = True) -> Step:
+        (step,) = steps([self.row], self.rules, self.notified.get, self.now)
+        if step.what in ("tell", "stop"):
+            self.done.append(((self.now - BEGIN) / HOUR, step.what))
+        if step.what == "tell" and mailed:
+            self.notified[key_of(self.row, self.rules)] = self.now
+        return step
+
+    def until(self, hour: float, every: float = 0.5) -> World:
+        """Look every half hour, as cron does."""
+        while self.now < BEGIN + hour * HOUR:
+            self.now += every * HOUR
+            self.look()
+        return self
+
+
+def test_told_once_and_ended_after_the_notice() -> None:
+    assert World().until(6).done == [(2, "tell"), (6, "stop")]
+
+
+def test_who_uses_it_in_between_is_told_anew() -> None:
+    world = World().until(5.5)
+    world.row = replace(world.row, unused=BEGIN + 5.5 * HOUR)  # it was used, for a moment
+    world.until(14)
+    assert world.done == [(2, "tell"), (7.5, "tell"), *((hour / 2, "stop") for hour in range(23, 29))]
+
+
+def test_nothing_is_ended_where_the_site_does_not_say_so() -> None:
+    assert World(replace(RULES, stop=False)).until(100).done == [(2, "tell")]
+
+
+def test_who_was_not_told_that_it_will_be_ended_is_told_first() -> None:
+    """The site allows stopping now: the mail of before said nothing of it."""
+    world = World(replace(RULES, stop=False)).until(50)
+    world.rules = RULES
+    assert world.until(53.5).done == [(2, "tell"), (50.5, "tell")]
+    world.rules = replace(RULES, notice=1)  # a shorter notice is another promise
+    assert world.until(54).done[-1] == (54, "tell")
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (replace(ROW, user="boss"), "exempt"),
+        (replace(ROW, user="(unknown)"), "nobody of users.yml"),
+        (replace(ROW, unused=None), "does not say since when"),
+        (replace(ROW, unused=BEGIN + 1000 * HOUR), "saw it used since"),
+    ],
+)
+def test_who_is_left_alone(row: Idle, why: str) -> None:
+    world = World(row=row)
+    world.notified[key_of(replace(row, unused=row.unused or 0), RULES)] = BEGIN
+    assert world.until(100).done == []
+    assert why in world.look().why
+
+
+def test_a_mail_that_nobody_knows_to_have_arrived_ends_nothing() -> None:
+    world = World()
+    for _ in range(20):
+        world.now += HOUR
+        world.look(mailed=False)
+    assert {what for _, what in world.done} == {"tell"}
+
+
+def test_a_clock_that_was_wrong_ends_nothing() -> None:
+    world = World()
+    world.now = BEGIN + 9 * HOUR
+    for when in (BEGIN - HOUR, world.now + HOUR):  # told before it was idle; told in the future
+        world.notified[key_of(ROW, RULES)] = when
+        assert world.look().what == "wait"
+
+
+def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None:
+    users = [
+        {"name": "minji", "uid": 20001, "email": "minji@example.org"},
+        {"name": "junho", "uid": 20002, "email": "Minji@example.org"},
+        {"name": "gildong", "uid": 20003},
+    ]
+    registry = Registry.model_validate({"users": users})
+    rules = replace(RULES, people={"minji", "junho", "gildong"})
+    rows = [replace(ROW, user=name, uuid=f"GPU-{name}") for name in ("minji", "junho", "gildong")]
+    found = steps(rows, rules, NOBODY.get, BEGIN + 3 * HOUR)
+    ledger = Ledger(tmp_path / "mails.jsonl")
+    notices = plan_idle(found, registry, rules, ledger)
+    (letter,) = notices.letters
+    assert letter.names == ("minji", "junho")
+    assert len(letter.keys) == 2
+    assert letter.values["stop_hours"] == 4
+    assert notices.without_address == ("gildong",)
+    ledger.begin(letter, "somebody")  # cut off here: whether it went out is not known
+    again = plan_idle(found, registry, rules, Ledger(tmp_path / "mails.jsonl"))
+    assert again.letters == ()
+    assert [entry.state for entry in again.uncertain] == [State.INTENT, State.INTENT]
+
+
+def test_what_is_on_terminals() -> None:
+    found = steps([ROW, replace(ROW, index="3")], RULES, NOBODY.get, BEGIN + 3 * HOUR)
+    words = terminal_words(found, RULES)
+    assert "GPU 0, GPU 3: you hold it and have not used it for 2 hours" in words
+    assert "4시간 뒤에도" in words
+    assert "stopped" not in terminal_words(found, replace(RULES, stop=False))
