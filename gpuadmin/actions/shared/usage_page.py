@@ -1,4 +1,4 @@
-"""`gpuadmin usage` as a page: a table, and charts as SVG in it. It fetches nothing, so it can be mailed or put anywhere."""
+"""`gpuadmin usage` as a page: a table, and charts as SVG in it. It fetches nothing, so it can be mailed."""
 
 from __future__ import annotations
 
