@@ -83,7 +83,6 @@ TESTED_BY = {
     "causes/cause.py": ("unit/diagnosis/broken.py", "test_faults.py makes a fault for each rule"),
     "causes/homes.py": ("unit/diagnosis/broken.py", "test_faults.py makes a fault for each rule"),
     "causes/judge.py": ("unit/diagnosis/broken.py", "test_faults.py makes a fault for each rule"),
-    "causes/people.py": ("unit/diagnosis/broken.py", "test_faults.py makes a fault for each rule"),
     "callers.py": ("unit/node/accounts/test_docker_self.py", "by the two services that it is for"),
     "cli.py": ("unit/node/test_modules.py", "run as a node runs it"),
     "commands.py": ("unit/node/accounts/test_converge.py", "the boot command, on a whole host"),
