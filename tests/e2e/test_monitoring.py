@@ -164,6 +164,8 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     watched.person("minji", "node1", "docker rm -f train")
     fake_driver.describe(watched, "node1", nothing)
     within(600, lambda: holders(watched, FIRST) == [])
+    # what always runs there keeps no node from a reboot
+    assert watched.gpuadmin("reboot", "node1", "--force", "--check")["result"]["steps"] == [["node1"]]
 
     (text,) = within(600, lambda: sink.about("HostDown"))
     assert text.startswith("node2 does not answer a ping\n  since ")

@@ -73,8 +73,8 @@ def test_who_mounts_is_not_known(tmp_path: Path, kernel: str) -> None:
 class Systemd:
     """Answers for systemctl; remembers what it was asked to stop."""
 
-    def __init__(self, units: str = "", status: int = 0) -> None:
-        self.units, self.status = units, status
+    def __init__(self, units: str = "", shown: str = "", status: int = 0) -> None:
+        self.units, self.shown, self.status = units, shown, status
         self.stopped: list[tuple[str, ...]] = []
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -83,7 +83,7 @@ class Systemd:
         if "stop" in command:
             self.stopped.append(tuple(command[4:]))
             return subprocess.CompletedProcess(command, self.status, "", "Job for home.mount failed" * self.status)
-        return subprocess.CompletedProcess(command, 0, self.units, "")
+        return subprocess.CompletedProcess(command, 0, self.shown if "show" in command else self.units, "")
 
 
 def test_which_jobs_run() -> None:
@@ -93,10 +93,20 @@ def test_which_jobs_run() -> None:
         "gpuadmin-image-switch.service loaded active running A switch\n"
         "gpuadmin-wipe.service loaded deactivating stop-sigterm A wipe that is to end\n"
         "gpuadmin-copy.service loaded deactivating stop A copy that is to end\n"
+        "gpuadmin-metrics-mapper.service loaded active running Say who holds which GPU\n"
     )
-    assert power.jobs(Systemd(units)) == ["gpuadmin-backup", "gpuadmin-copy", "gpuadmin-image-switch", "gpuadmin-wipe"]
+    kept = "Restart=no\nId=gpuadmin-backup.service\n\nRestart=always\nId=gpuadmin-metrics-mapper.service\n"
+    assert power.jobs(Systemd(units, kept)) == [
+        "gpuadmin-backup",
+        "gpuadmin-copy",
+        "gpuadmin-image-switch",
+        "gpuadmin-wipe",
+    ]
     with pytest.raises(NodeError, match="not known which jobs run"):
         power.jobs(lambda command: subprocess.CompletedProcess(command, 1, "", "no bus"))
+    with pytest.raises(NodeError, match="not known which jobs run"):
+        power.jobs(lambda command: subprocess.CompletedProcess(command, int("show" in command), units, "no bus"))
+    assert power.jobs(Systemd("gpuadmin-accounts.service loaded active exited Accounts\n")) == []
 
 
 SLICES = "".join(f"user-{number}.slice loaded active active x\n" for number in (900, 20000, 50000))

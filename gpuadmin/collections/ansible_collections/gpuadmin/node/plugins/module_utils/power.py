@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .errors import NodeError
@@ -92,7 +92,9 @@ def _read(*path: str) -> str:
 
 
 def jobs(run: Runner = look) -> list[str]:
-    """Jobs of gpuadmin's that run on this host: backups, images, wipes. They are transient units."""
+    """Jobs of gpuadmin's that run on this host: backups, images, wipes. What systemd starts again whenever it ends, as
+    the collector, is no job: it loses nothing when the host goes off.
+    """
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
                "--type=service", "gpuadmin-*")  # fmt: skip
     done = run(command)
@@ -102,8 +104,21 @@ def jobs(run: Runner = look) -> list[str]:
     for line in done.stdout.splitlines():
         columns = line.split()
         if len(columns) > 3 and columns[3] in ("running", "start", "stop", "stop-sigterm"):
-            found.append(columns[0].replace(".service", ""))
-    return sorted(found)
+            found.append(columns[0])
+    always = _always(found, run) if found else set()
+    return sorted(unit.replace(".service", "") for unit in found if unit not in always)
+
+
+def _always(units: Sequence[str], run: Runner) -> set[str]:
+    """Those of these units that systemd starts again whenever they end."""
+    command = ("systemctl", "show", "--property=Id", "--property=Restart", "--", *units)
+    done = run(command)
+    if done.returncode != 0:
+        raise failure(command, done, "it is not known which jobs run")
+    blocks = (
+        dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in done.stdout.split("\n\n")
+    )
+    return {block["Id"] for block in blocks if "Id" in block and block.get("Restart") == "always"}
 
 
 def release(
