@@ -150,9 +150,7 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     watched.person("minji", "node1", f"{MAKE_IMAGE} && {TRAIN}")
     pid = watched.person("minji", "node1", "docker inspect --format '{{.State.Pid}}' train").strip()
     assert int(watched.admin("node1", f"stat -c %u /proc/{pid}")) == 2**31 + 999
-    # it has the GPU open, and the driver lists nothing that computes: held, and idle
-    within(600, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
-    # now it computes
+    # the driver lists its process: it computes
     fake_driver.describe(watched, "node1", one_process.replace("pid = 4242", f"pid = {pid}"))
     within(600, lambda: holders(watched, FIRST) == [("minji", "train", 1)])
     (sample,) = asked(watched, "gpuadmin_gpu_allocated")
@@ -160,18 +158,21 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     assert [sample[label] for label in labels] == ["node1", FIRST, "minji", "train", 1]
     found = watched.gpuadmin("free")["result"]
     assert [device["uuid"] for device in found["nodes"]["node1"]] == [MIG]
+    # the driver lists nothing any more, and it still has the GPU open: held, and idle. To look through all processes
+    # takes an emulated host ten minutes, in the little time that the collector has
+    fake_driver.describe(watched, "node1", nothing)
+    within(1500, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
     # it ends: its GPU is free again
     watched.person("minji", "node1", "docker rm -f train")
-    fake_driver.describe(watched, "node1", nothing)
     within(600, lambda: holders(watched, FIRST) == [])
     # what always runs there keeps no node from a reboot
     assert watched.gpuadmin("reboot", "node1", "--force", "--check")["result"]["steps"] == [["node1"]]
 
-    (text,) = within(600, lambda: sink.about("HostDown"))
+    text, *_ = within(600, lambda: sink.about("HostDown"))
     assert text.startswith("node2 does not answer a ping\n  since ")
     assert top(watched)["node2"]["state"] == "down"
     # of a host that is down, that alone is said
-    assert [subject for subject, _ in sink.mails()] == [f"[{watched.name}] HostDown"]
+    assert {subject for subject, _ in sink.mails()} == {f"[{watched.name}] HostDown"}
 
 
 #: What the rules wait until they say it, here: half an hour and five minutes are long for a test.
