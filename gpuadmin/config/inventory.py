@@ -109,6 +109,7 @@ class Inventory:
         what = settings.model_dump(mode="json")
         known = self.remembered.login(host.name, what)
         if known is None:
+            self.remembered.asking()
             known, steady = _ansible().login(self.directory, host.name, what, _LOGIN)
             if steady:
                 self.remembered.add_login(host.name, what, known)
@@ -133,6 +134,7 @@ class Inventory:
         """
         if pattern is None:
             return self.hosts
+        self.remembered.asking()
         names = _ansible().named(self.directory, pattern, named)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
@@ -155,6 +157,7 @@ def load_inventory(directory: Path) -> Inventory:
     memory = remembered(folder, _OF_A_HOST)
     plain = memory.hosts
     if plain is None:
+        memory.asking()
         plain = _ansible().hosts(folder, _OF_A_HOST)
     hosts = tuple(Host(one["name"], tuple(one["groups"]), one["variables"]) for one in plain)
     _refuse_odd_hosts(hosts)

@@ -24,7 +24,8 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.reading import open_regular, read_limited
 
 FILE = "inventory.json"  # in runs/
-_FIRST: dict[Path, str] = {}  # of each inventory that Ansible read in this process, the digest
+# of each inventory that Ansible read in this process, the digest; None: it had none
+_FIRST: dict[Path, str | None] = {}
 _DEEPEST = 8  # directories; a link that leads upwards would have no end
 
 
@@ -38,14 +39,19 @@ class Remembered:
     hosts: list[dict[str, Any]] | None = None
     logins: dict[str, dict[str, str]] = field(default_factory=dict)
 
+    def asking(self) -> None:
+        """Ansible is about to read the files, and keeps what it read of a directory for as long as the process lives:
+        only its first answer is of files that are as they are.
+        """
+        if self.folder not in _FIRST and self.names:
+            _FIRST[self.folder] = digest(self.folder, self.names)
+
     def set_hosts(self, hosts: list[dict[str, Any]]) -> None:
         """Remember the hosts that were just read."""
         if self.digest is None or hosts is self.hosts:
             return
         self.hosts, self.logins = hosts, {}
-        # Ansible keeps what it read of a directory for as long as the process lives: only its first answer is of files
-        # that are as they are
-        if _FIRST.setdefault(self.folder, self.digest) == self.digest:
+        if _FIRST.get(self.folder) == self.digest:
             self._write()
 
     def login(self, host: str, settings: Mapping[str, Any]) -> dict[str, str] | None:
@@ -58,14 +64,17 @@ class Remembered:
             return
         self.logins = {key: one for key, one in self.logins.items() if not key.startswith(f"{host} ")}
         self.logins[_login_key(host, settings)] = login
-        if _FIRST.get(self.folder, self.digest) == self.digest:
+        if _FIRST.get(self.folder) == self.digest:
             self._write()
 
     def _write(self) -> None:
         """A site without records, or one that only somebody else may write to, does without."""
         path = self.folder.parent / "runs" / FILE
-        text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins}, default=_refuse)
-        if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:  # what JSON cannot say is not kept
+        try:
+            text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins})
+        except TypeError:  # a day, a vault: what JSON cannot say is not kept
+            return
+        if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:
             return
         try:
             if digest(self.folder, self.names) == self.digest:  # a file that changed meanwhile: whose answer is it?
@@ -110,15 +119,14 @@ def digest(folder: Path, names: Sequence[str]) -> str | None:
     if ansible is None or ansible.origin is None:
         return None
     own = [Path(ansible.origin).with_name("release.py"), Path(__file__), Path(__file__).with_name("resolve.py")]
-    settings = [
-        Path(one).expanduser()
-        for one in (os.environ.get("ANSIBLE_CONFIG", ""), "ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
-        if one
-    ]
     total = hashlib.sha256(json.dumps([__version__, list(names), sorted(_environment())]).encode())
     try:
-        for path in (*own, *(one for one in settings if one.is_file())):
+        for path in own:
             _add(total, str(path), read_limited(path))
+        for path in _settings():
+            _add(total, str(path), read_limited(path))
+        if _has_plugins():
+            return None
         for base in (content_path("inventory"), folder):
             for path in _files(base):
                 raw = read_limited(path)
@@ -128,6 +136,29 @@ def digest(folder: Path, names: Sequence[str]) -> str | None:
     except (OSError, ConfigError):
         return None
     return total.hexdigest()
+
+
+def _settings() -> list[Path]:
+    """Ansible's own settings, wherever it may find some."""
+    named = os.environ.get("ANSIBLE_CONFIG", "")
+    places = ("ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+    found = [Path(one).expanduser() for one in (named, *places) if one]
+    # it takes a directory, too
+    return [one for one in (path / "ansible.cfg" if path.is_dir() else path for path in found) if one.is_file()]
+
+
+def _has_plugins() -> bool:
+    """Whether this machine may have code of its own that adds to every inventory. Raises OSError, ConfigError."""
+    enabled = "ANSIBLE_INVENTORY_ENABLED", "ANSIBLE_VARS_ENABLED"
+    if any("PLUGIN" in name or name in enabled for name, _ in _environment()):
+        return True
+    if any(b"plugin" in read_limited(path) for path in _settings()):
+        return True
+    home = Path(os.environ.get("ANSIBLE_HOME") or "~/.ansible").expanduser()
+    bases = home / "plugins", Path("~/.ansible/plugins").expanduser(), Path("/usr/share/ansible/plugins")
+    folders = [base / kind for base in bases for kind in ("vars", "inventory")]
+    folders += [Path("vars_plugins"), Path("inventory_plugins")]
+    return any(one.is_dir() and any(one.iterdir()) for one in folders)
 
 
 def _environment() -> Iterator[tuple[str, str]]:
@@ -152,7 +183,3 @@ def _files(folder: Path, depth: int = 0) -> Iterator[Path]:
 
 def _login_key(host: str, settings: Mapping[str, Any]) -> str:
     return f"{host} {hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()}"
-
-
-def _refuse(value: object) -> None:
-    raise TypeError(type(value))

@@ -124,6 +124,62 @@ def test_what_ansible_says_of_files_that_changed_under_it_is_not_kept(site: Path
     assert fresh(site) == "10.0.0.9"
 
 
+def test_what_ansible_says_after_an_inventory_that_is_never_remembered_is_not_kept(site: Path) -> None:
+    """Its first answer had no digest: the second is of old files all the same."""
+    (site / "inventory/more.yml").write_text("# a plugin\n")
+    load_inventory(site)
+    (site / "inventory/more.yml").unlink()
+    _host_vars(site)
+    load_inventory(site)
+    assert fresh(site) == "10.0.0.9"
+
+
+def test_settings_in_a_directory_that_is_named_for_them(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible takes ANSIBLE_CONFIG for a directory, too."""
+    folder = site.parent / "settings"
+    folder.mkdir()
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(folder))
+    (folder / "ansible.cfg").write_text("[defaults]\n")
+    (site / "inventory/more.yml").write_text("all: {hosts: {nas1: {ansible_host: 10.0.0.5}}}\n")
+    assert fresh(site) == "10.0.0.5"
+    (folder / "ansible.cfg").write_text("[inventory]\nignore_patterns = more.yml\n")
+    assert fresh(site) == "10.0.0.1"
+
+
+PLUGIN = """
+from ansible.plugins.vars import BaseVarsPlugin
+DOCUMENTATION = "{name: mine, short_description: x, description: x, options: {}}"
+class VarsModule(BaseVarsPlugin):
+    def get_vars(self, loader, path, entities, cache=True):
+        return {"ansible_host": "10.0.0.%d"}
+"""
+
+
+@pytest.mark.parametrize("way", ["home", "variable", "settings"])
+def test_what_a_plugin_of_this_machine_says_is_never_remembered(
+    site: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    folder = site.parent / "home/plugins/vars"
+    folder.mkdir(parents=True)
+    if way == "home":
+        monkeypatch.setenv("ANSIBLE_HOME", str(site.parent / "home"))
+    elif way == "variable":
+        monkeypatch.setenv("ANSIBLE_VARS_PLUGINS", str(folder))
+    else:
+        (site.parent / "ansible.cfg").write_text(f"[defaults]\nvars_plugins = {folder}\n")
+    for number in (3, 4):
+        (folder / "mine.py").write_text(PLUGIN % number)
+        assert fresh(site) == f"10.0.0.{number}"
+
+
+@pytest.mark.parametrize("value", ["2026-01-01", "!vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162"])
+def test_what_json_cannot_say_is_not_kept(site: Path, value: str) -> None:
+    (site / "inventory/host_vars").mkdir()
+    (site / "inventory/host_vars/nas1.yml").write_text(f"gpuadmin_address: {value}\n")
+    assert address(load_inventory(site)) == "10.0.0.1"
+    assert not memory(site).exists()
+
+
 def test_ansible_s_own_settings_are_a_part_of_it(site: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     load_inventory(site)
     monkeypatch.setenv("ANSIBLE_INVENTORY_IGNORE", "~")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from collections.abc import Callable
@@ -127,6 +128,48 @@ def test_what_moves_meanwhile_is_a_part_and_ends_nothing(
     found = measured(home)
     assert found.people[ALL].size.bytes < 2_000_000, "what is elsewhere is not counted"
     assert found.problem
+
+
+def test_who_moves_things_about_keeps_nobody_else_from_being_measured(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that many people share is one walk. Out of ``a/b/c`` the way up leads elsewhere."""
+    real: Callable[..., object] = package._Sizes.enter
+    (tmp_path / "elsewhere").mkdir()
+
+    def enter(self: package._Sizes, path: bytes) -> None:
+        real(self, path)
+        if path == b"a/b/c/d":
+            (home / "a/b/c").rename(tmp_path / "elsewhere/c")
+
+    monkeypatch.setattr(package._Sizes, "enter", enter)
+    found = measured(home)
+    assert "was moved while" in found.problem
+    largest = {path: size for path, size, _inodes in found.people[ALL].largest}
+    assert largest["data/set"] >= 900_000
+    assert largest["a"] < 600_000, "what comes after it is not counted for it"
+
+
+@pytest.mark.root
+def test_a_mount_of_somebody_s_own_keeps_nobody_else_from_being_measured(home: Path) -> None:
+    """As by sshfs: root itself may not look at it (FUSE without allow_other), and no server has to answer for that."""
+    point = home / "a/mount"
+    point.mkdir()
+    device = os.open("/dev/fuse", os.O_RDWR)
+    try:
+        how = f"fd={device},rootmode=40000,user_id=20001,group_id=20001".encode()
+        if ctypes.CDLL(None, use_errno=True).mount(b"mine", os.fsencode(point), b"fuse", 0, how):
+            raise OSError(ctypes.get_errno(), "mount")
+        try:
+            with pytest.raises(PermissionError):
+                point.stat()
+            found = measured(home)
+        finally:
+            subprocess.run(["umount", "-l", point], check=True)
+    finally:
+        os.close(device)
+    assert "cannot be looked at" in found.problem
+    assert {path for path, _size, _inodes in found.people[ALL].largest} >= {"a/b", "data/set"}
 
 
 @pytest.mark.root

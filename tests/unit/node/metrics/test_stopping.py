@@ -135,6 +135,25 @@ def test_what_is_old_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) 
         assert alive(pid)
 
 
+def test_what_was_ended_is_told_though_the_look_afterwards_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's list is old by then, or somebody made more processes than can be looked through."""
+    real = Stopper._look
+    looks = [0]
+
+    def look(self: Stopper) -> object:
+        looks[0] += 1
+        if looks[0] == 2:
+            raise NodeError("looking through all processes took more than 30 s; nothing is stopped")
+        return real(self)
+
+    monkeypatch.setattr(Stopper, "_look", look)
+    with site.cluster.process(ALICE, *GPU) as pid:
+        (found,) = site.run()
+        assert not alive(pid)
+        assert found.status == "stopped"
+        assert "is not known" in found.why
+
+
 def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the handle, the process ends and its number is given again."""
     with site.cluster.process(ALICE, *GPU) as pid:

@@ -81,6 +81,7 @@ def walk(
     leaving: bool = False,
     budget: Budget | None = None,
     skip: Skip | None = None,
+    again: bool = False,
 ) -> Generator[Entry, None, None]:
     """Everything below the directory ``top`` (which stays open), each directory's names in the order of their bytes.
 
@@ -88,6 +89,9 @@ def walk(
     comes a second time, when all in it has come. What vanishes meanwhile is left out. What exceeds the ``budget``
     raises OverBudget. A directory that cannot be entered, because somebody exchanged it, raises NodeError or OSError;
     with ``skip`` it is given to that, and the walk goes on.
+
+    ``again``: for who only looks, with ``skip``. What cannot be looked at (a person's own FUSE) is skipped as well, and
+    where the way up leads elsewhere, the walk goes on from the top: what was moved away is given up.
     """
     here = os.dup(top)
     try:
@@ -100,11 +104,10 @@ def walk(
                 name = level.names.pop()
                 if budget is not None:
                     budget.release(name)
-                try:
-                    facts = os.stat(name, dir_fd=here, follow_symlinks=False)
-                except FileNotFoundError:
+                found = _facts(Entry(above + name, name, here, level.facts), skip if again else None)
+                if found is None:
                     continue
-                entry = Entry(above + name, name, here, facts)
+                entry = Entry(above + name, name, here, found)
                 if budget is not None:
                     budget.spend(entry.path)
                 yield entry
@@ -119,17 +122,62 @@ def walk(
             done = levels.pop()
             if not levels:
                 return
-            outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
-            os.close(here)
-            here = outer
+            outer = _outer(here, levels[-1].facts)
             path = above[:-1]
-            if identity(os.fstat(here)) != identity(levels[-1].facts):
-                raise NodeError(f"{os.fsdecode(path)!r} was moved while it was looked at")
+            if outer is None:
+                if skip is None or not again:
+                    raise NodeError(f"{os.fsdecode(path)!r} was moved while it was looked at")
+                skip(Entry(path, done.name, here, done.facts), "was moved while it was looked at")
+            os.close(here)
+            here = _from_top(top, levels) if outer is None else outer
+            if outer is None:
+                above = b"".join(level.name + b"/" for level in levels[1:])
+                continue
             above = path[: len(path) - len(done.name)]
             if leaving:
                 yield Entry(path, done.name, here, done.facts, leaving=True)
     finally:
         os.close(here)
+
+
+def _facts(entry: Entry, skip: Skip | None) -> os.stat_result | None:
+    """What stat(2) says of a name; None where it has vanished, or is skipped."""
+    try:
+        return os.stat(entry.name, dir_fd=entry.at, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if skip is None:
+            raise
+        skip(entry, f"cannot be looked at: {error.strerror}")
+        return None
+
+
+def _outer(here: int, expected: os.stat_result) -> int | None:
+    """Open the directory above; None where it is another than expected."""
+    outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+    if identity(os.fstat(outer)) == identity(expected):
+        return outer
+    os.close(outer)
+    return None
+
+
+def _from_top(top: int, levels: list[_Level]) -> int:
+    """Open the deepest directory that is still where it was; the levels below it are given up."""
+    here = os.dup(top)
+    for depth, level in enumerate(levels[1:], 1):
+        try:
+            inner = open_directory(level.name, here)
+        except OSError:
+            del levels[depth:]
+            break
+        if identity(os.fstat(inner)) != identity(level.facts):
+            os.close(inner)
+            del levels[depth:]
+            break
+        os.close(here)
+        here = inner
+    return here
 
 
 def _inner(

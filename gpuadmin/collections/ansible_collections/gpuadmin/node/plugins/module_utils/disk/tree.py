@@ -70,13 +70,14 @@ def measure(
         return not leave_out(entry.path) and same_mount(entry, parent)
 
     def skipped(_entry: Entry, why: str) -> None:
-        found.problem = found.problem or f"a directory {why}"
+        found.problem = found.problem or f"something in it {why}"
 
     try:
-        for entry in walk(top, enter, leaving=True, budget=budget, skip=skipped):
+        for entry in walk(top, enter, leaving=True, budget=budget, skip=skipped, again=True):
             if entry.leaving:
                 found.leave(entry.path)
                 continue
+            found.within(entry.path)
             if entry.is_directory and leave_out(entry.path):
                 continue
             if entry.is_directory:
@@ -102,11 +103,15 @@ class _Sizes:
         self.volumes = False
 
     def enter(self, path: bytes) -> None:
-        """A directory: what is counted from now on is below it. One that was not entered is left by the next."""
-        while self._levels[-1][0] and not path.startswith(self._levels[-1][0] + b"/"):
-            self._up()
+        """A directory: what is counted from now on is below it."""
+        self.within(path)
         if len(self._levels) <= DEEPEST:
             self._levels.append((path, {}))
+
+    def within(self, path: bytes) -> None:
+        """What comes next is there: directories that it is not below are left, also those that were moved away."""
+        while self._levels[-1][0] and not path.startswith(self._levels[-1][0] + b"/"):
+            self._up()
 
     def leave(self, path: bytes) -> None:
         while self._levels[-1][0] and (self._levels[-1][0] + b"/").startswith(path + b"/"):

@@ -160,16 +160,23 @@ class Stopper:
     def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
         """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
-        for target in wanted:
-            self._end_one(target, seen)
-        after = self._look() if wanted else seen
+        held = {target: self._end_one(target, seen) for target in wanted}
+        try:
+            after = self._look() if wanted else seen
+        except (NodeError, OSError) as error:
+            for target in wanted:  # what was ended is told as ended, whatever is not known by now
+                found[target].status = "kept" if held[target] else "stopped"
+                found[target].why = f"whether anything else holds it is not known: {error}"
+            return
         for target in wanted:
             left = len(_of(target, after))
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
-    def _end_one(self, target: Target, seen: Seen) -> None:
-        """Containers by their person's own daemon; then whatever is still there, by signals to these very processes."""
+    def _end_one(self, target: Target, seen: Seen) -> int:
+        """Containers by their person's own daemon; then whatever is still there, by signals to these very processes.
+        Returns how many of them have not ended.
+        """
         pids = _of(target, seen)
         with ExitStack() as stack:
             handles: dict[int, int] = {}
@@ -198,6 +205,7 @@ class Stopper:
                 end = time.monotonic() + self._patience
                 while any(not _ended(handle) for handle in left) and time.monotonic() < end:
                     time.sleep(0.05)  # several handles are waited for
+            return sum(not _ended(handle) for handle in handles.values())
 
 
 def _of(target: Target, seen: Seen) -> set[int]:
