@@ -64,8 +64,11 @@ class Remembered:
     def _write(self) -> None:
         """A site without records, or one that only somebody else may write to, does without."""
         path = self.folder.parent / "runs" / FILE
-        text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins}, default=_refuse)
-        if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:  # what JSON cannot say is not kept
+        try:
+            text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins}, default=_refuse)
+            if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:
+                return
+        except (TypeError, ValueError):  # what JSON cannot say (a date) is not kept
             return
         try:
             if digest(self.folder, self.names) == self.digest:  # a file that changed meanwhile: whose answer is it?
