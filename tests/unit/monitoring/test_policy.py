@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,14 @@ def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None
     again = plan_idle(found, registry, rules, Ledger(tmp_path / "mails.jsonl"))
     assert again.letters == ()
     assert [entry.state for entry in again.uncertain] == [State.INTENT, State.INTENT]
+
+
+@pytest.mark.parametrize(
+    "change", [{"node": "gpu2"}, {"uuid": "GPU-2"}, {"user": "junho"}, {"unused": BEGIN - 1}], ids=str
+)
+def test_what_somebody_was_told_of_is_that_alone(change: dict[str, Any]) -> None:
+    """Another GPU, another node and another time that it is not used are each another mail, and another notice."""
+    assert key_of(replace(ROW, **change), RULES) != key_of(ROW, RULES)
 
 
 def test_what_is_on_terminals() -> None:
