@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from gpuadmin.config import resolve
+from gpuadmin.config import remembered, resolve
 from gpuadmin.config.inventory import Inventory, load_inventory
 from gpuadmin.config.load import load_settings
 from gpuadmin.config.skeleton import SiteHost, write_site
@@ -242,6 +244,7 @@ def _shift(path: Path, what: object) -> None:
         lambda path: path.write_text('{"digest": 1}'),
         lambda path: _shift(path, 3),
         lambda path: _shift(path, [{"name": "nas1"}]),
+        lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), "logins": []})),
         _pipe,
         _directory,
     ],
@@ -251,6 +254,46 @@ def test_what_is_odd_is_read_again(site: Path, asked: list[str], spoil: Callable
     spoil(memory(site))
     assert address(load_inventory(site)) == "10.0.0.1"
     assert asked == ["hosts", "hosts"]
+    assert not memory(site).is_file() or memory(site).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.root
+def test_what_another_account_wrote_is_not_believed(site: Path, asked: list[str]) -> None:
+    load_inventory(site)
+    os.chown(memory(site), 20001, 20001)
+    load_inventory(site)
+    assert asked == ["hosts", "hosts"]
+
+
+@pytest.mark.parametrize("value", ["2026-03-02", "2026-03-02 10:00:00", "{1: a}", "0x10"])
+def test_a_value_that_json_has_no_word_for_is_no_error(site: Path, value: str) -> None:
+    """A name that YAML reads as a date: it is used as Ansible has it, and the next time Ansible is asked again."""
+    (site / "inventory/host_vars").mkdir()
+    (site / "inventory/host_vars/gpu1.yml").write_text(f"gpuadmin_address: {value}\n")
+    first = load_inventory(site)
+    assert load_inventory(site) == first
+    assert sorted(host.name for host in first.hosts) == ["gpu1", "nas1"]
+
+
+def test_a_file_that_changes_while_ansible_reads_is_read_again(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = resolve.hosts
+
+    def slow(*arguments: Any) -> object:
+        found = real(*arguments)
+        _line(site)
+        return found
+
+    monkeypatch.setattr(resolve, "hosts", slow)
+    assert address(load_inventory(site)) == "10.0.0.1"
+    assert not memory(site).exists(), "whose answer is it?"
+
+
+def test_a_login_keeps_no_hosts_of_files_that_changed(site: Path) -> None:
+    load_inventory(site)
+    _host_vars(site)
+    inventory = load_inventory(site)  # Ansible says what it said before
+    inventory.login(inventory.named(["gpu1"])[0], load_settings(site))
+    assert fresh(site) == "10.0.0.9"
 
 
 def test_a_site_without_records_gets_none_of_it(site: Path, asked: list[str]) -> None:
@@ -284,3 +327,78 @@ def test_a_login_by_a_template_of_the_site_s_is_asked_each_time(site: Path, aske
         inventory = load_inventory(site)
         assert inventory.login(inventory.named(["gpu1"])[0], load_settings(site)).user == "minji"
     assert asked == ["hosts", "login", "login"]
+
+
+class Parts:
+    """All that Ansible's answer follows from, where a test can change each."""
+
+    def __init__(self, at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at, self.monkeypatch, self.names = at, monkeypatch, ("ansible_host",)
+        for name in ("here", "home", "ours", "site", "ansible", "config"):
+            (at / name).mkdir()
+        here = ("ansible/release.py", "config/remembered.py", "config/resolve.py", "ours/groups.yml", "site/h.yml")
+        for name in here:
+            (at / name).write_text(f"{name}: 1\n")
+        monkeypatch.chdir(at / "here")
+        monkeypatch.setenv("HOME", str(at / "home"))
+        monkeypatch.setenv("ANSIBLE_CONFIG", str(at / "given.cfg"))
+        origin = SimpleNamespace(origin=str(at / "ansible/__init__.py"))
+        monkeypatch.setattr(package.importlib.util, "find_spec", lambda _name: origin)
+        monkeypatch.setattr(package, "content_path", lambda *_names: at / "ours")
+        monkeypatch.setattr(package, "__file__", str(at / "config/remembered.py"))
+
+    def write(self, name: str, text: str | None = None) -> None:
+        """Another text, as long as before."""
+        (self.at / name).write_text(f"{name}: 2\n" if text is None else text)
+
+    def digest(self) -> str | None:
+        return remembered.digest(self.at / "site", self.names)
+
+
+package: Any = remembered  # what tests put in place of what it looks at
+CHANGES: dict[str, Callable[[Parts], object]] = {
+    "Ansible's version": lambda parts: parts.write("ansible/release.py"),
+    "how an answer is kept": lambda parts: parts.write("config/remembered.py"),
+    "how Ansible is asked": lambda parts: parts.write("config/resolve.py"),
+    "gpuadmin's version": lambda parts: parts.monkeypatch.setattr(package, "__version__", "99"),
+    "what is asked for": lambda parts: setattr(parts, "names", ("ansible_port",)),
+    "the environment": lambda parts: parts.monkeypatch.setenv("ANSIBLE_HASH_BEHAVIOUR", "merge"),
+    "settings that the environment names": lambda parts: parts.write("given.cfg"),
+    "settings here": lambda parts: parts.write("here/ansible.cfg"),
+    "settings of one's own": lambda parts: parts.write("home/.ansible.cfg"),
+    "gpuadmin's groups": lambda parts: parts.write("ours/groups.yml"),
+    "a file of the site's": lambda parts: parts.write("site/h.yml"),
+    "a file more": lambda parts: parts.write("site/i.yml"),
+    "an empty file more": lambda parts: parts.write("site/i.yml", ""),
+    "another name": lambda parts: (parts.at / "site/h.yml").rename(parts.at / "site/i.yml"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_part_of_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    parts = Parts(tmp_path, monkeypatch)
+    before = parts.digest()
+    assert before is not None
+    assert parts.digest() == before
+    CHANGES[change](parts)
+    after = parts.digest()
+    assert after not in (None, before)
+
+
+def test_where_one_file_ends_and_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Parts(tmp_path, monkeypatch)
+    parts.write("site/h.yml", "one")
+    parts.write("site/i.yml", "two")
+    before = parts.digest()
+    (tmp_path / "site/i.yml").unlink()
+    parts.write("site/h.yml", "onei.ymltwo")
+    assert parts.digest() != before
+
+
+@pytest.mark.parametrize("name", ["group_vars", "host_vars"])
+def test_what_ansible_reads_where_somebody_stands_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    parts = Parts(tmp_path, monkeypatch)
+    (tmp_path / "here" / name).mkdir()
+    assert parts.digest() is None

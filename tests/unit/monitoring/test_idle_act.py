@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -167,6 +168,14 @@ def test_a_mail_that_may_not_have_arrived_ends_nothing(server: tuple[int, int], 
 
 def test_an_exempt_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
     world = World(tmp_path, server[0], nodes, idle_stop=True, idle_exempt=["minji"])
+    assert "nothing is done: exempt" in world.idle("--yes").output
+    assert (world.sent(), nodes.runs) == (0, [])
+
+
+def test_a_protected_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True)
+    settings = world.site / "gpuadmin.yml"
+    settings.write_text(re.sub(r"(?m)^protected:.*$", "protected: [minji]", settings.read_text()))
     assert "nothing is done: exempt" in world.idle("--yes").output
     assert (world.sent(), nodes.runs) == (0, [])
 

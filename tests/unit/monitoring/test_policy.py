@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from gpuadmin.actions.idle import _jobs_with
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.idling import plan_idle, terminal_words
 from gpuadmin.mail.ledger import Ledger, State
@@ -120,6 +123,29 @@ def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None
     again = plan_idle(found, registry, rules, Ledger(tmp_path / "mails.jsonl"))
     assert again.letters == ()
     assert [entry.state for entry in again.uncertain] == [State.INTENT, State.INTENT]
+
+
+@pytest.mark.parametrize(
+    "change", [{"node": "gpu2"}, {"uuid": "GPU-2"}, {"user": "junho"}, {"unused": BEGIN - 1}], ids=str
+)
+def test_what_somebody_was_told_of_is_that_alone(change: dict[str, Any]) -> None:
+    """Another GPU, another node and another time that it is not used are each another mail, and another notice."""
+    assert key_of(replace(ROW, **change), RULES) != key_of(ROW, RULES)
+
+
+def test_terminals_say_what_a_mail_said() -> None:
+    """Whose mail did not go out was not told: their terminal promises no end that does not come."""
+    registry = Registry.model_validate({"users": [{"name": "minji", "uid": 20001, "email": "minji@example.org"}]})
+    session: Any = SimpleNamespace(site=SimpleNamespace(registry=SimpleNamespace(registry=registry)))
+    found = steps([ROW], RULES, NOBODY.get, BEGIN + 3 * HOUR)
+    letter: Any = SimpleNamespace(keys=(key_of(ROW, RULES),))
+
+    def tells(*deliveries: Any) -> Any:
+        return {node: len(given["tell"]) for node, given in _jobs_with(session, found, RULES, deliveries, {}).items()}
+
+    assert tells() == {}
+    assert tells(SimpleNamespace(letter=letter, good=False)) == {}
+    assert tells(SimpleNamespace(letter=letter, good=True)) == {"gpu1": 1}
 
 
 def test_what_is_on_terminals() -> None:

@@ -104,10 +104,11 @@ def test_when_a_link_is_good(now: float, why: str | None) -> None:
         read(link(), keys, (LINK,), now, LIFE)
 
 
+@pytest.mark.parametrize("kind", [LINK, SESSION])
 @pytest.mark.parametrize("name", ["", "Minji", "min ji", "a" * 33, "minji\n", "root@controller", "민지", "../x"])
-def test_no_text_is_signed_for_what_is_no_persons_name(name: str) -> None:
+def test_no_text_is_signed_for_what_is_no_persons_name(name: str, kind: str) -> None:
     with pytest.raises(TokenError, match=r"^form$"):
-        link(name=name)
+        link(name=name, kind=kind)
 
 
 def test_an_admin_is_who_ran_the_verb() -> None:

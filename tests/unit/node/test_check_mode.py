@@ -12,7 +12,8 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
-from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 
 from tests.unit.node.storage import FIRST, MINJI, Storage, leftover
 from tests.unit.support import public_key
@@ -106,6 +107,24 @@ def test_sessions_and_login_access_know_check_mode(
     for name in ("sessions", "login_access"):
         module(name, {"people": []}, capsys)
     assert told == [True, True]
+
+
+def test_check_mode_tells_nobody_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[object] = []
+    looked: list[bool] = []
+
+    def report(_targets: object, *, check: bool) -> dict[str, Any]:
+        looked.append(check)
+        return {"stopped": []}
+
+    monkeypatch.setattr(terminals, "tell", lambda *given, **_more: told.append(given) or 1)
+    monkeypatch.setattr(stopping, "report", report)
+    stop = {"user": "minji", "uid": 20001, "uuid": "GPU-1", "since": 1, "notified": 2}
+    answer = module("idle", {"tell": [{"uid": 20001, "message": "hello"}], "stop": [stop]}, capsys)
+    assert answer["report"]["idle"] == {"stopped": [], "terminals": 0}
+    assert (told, looked) == ([], [True])
 
 
 def test_check_mode_makes_no_admin_account(

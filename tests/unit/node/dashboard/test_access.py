@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import access
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.entrance import entrance_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.spent import Spent
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Viewer
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from starlette.requests import Request
 
 from gpuadmin.monitoring import tokens
-from tests.unit.node.dashboard.doorway import PROXY, PROXY_SECRET, SECRET, Running, admin_link, link, running
+from tests.unit.node.dashboard.doorway import (
+    ACCESS,
+    PROXY,
+    PROXY_SECRET,
+    ROOT,
+    SECRET,
+    Running,
+    admin_link,
+    link,
+    running,
+)
 
 NAMED = {"X-Remote-User": "minji", access.SECRET_HEADER: PROXY_SECRET}
 
@@ -246,6 +262,96 @@ def test_whom_the_proxy_does_not_know_needs_a_link(proxied: Running) -> None:
         assert browser.get("/").status_code != 200
         enter(browser, link())
         assert browser.get("/").status_code == 200
+
+
+# -- without a server
+
+
+class Door:
+    """The access itself, with a clock that a test moves."""
+
+    def __init__(self, at: Path, *, sees: Literal["all", "own"] = "own") -> None:
+        self.now = float(int(time.time()))
+        found = entrance_of({**ACCESS, "proxy": PROXY})
+        files = str(ROOT / "roles/dashboard/files")
+        self.access = access.Access(
+            found, SECRET, Spent(str(at / "spent"), self.now), nodes=("node1", "node2"), sees=sees, cluster="lab <b>",
+            files=files, proxy_secret=PROXY_SECRET, clock=lambda: self.now,
+        )  # fmt: skip
+
+    def request(self, peer: str = "127.0.0.1", **headers: str) -> Request:
+        raw = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+        return Request({"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": raw,
+                        "client": (peer, 1)})  # fmt: skip
+
+    def viewer(self, **headers: str) -> Viewer | None:
+        return self.access.viewer(self.request(**headers))
+
+    def refused(self, peer: str) -> int:
+        return self.access._refuse(self.request(peer), "form").status_code
+
+
+@pytest.mark.parametrize(
+    ("name", "cookie"),
+    [("minji", lambda: link(kind=tokens.SESSION)),
+     ("yseong@desk", lambda: link("yseong@desk", tokens.CONTROLLER, kind=tokens.ADMIN_SESSION))],
+)  # fmt: skip
+def test_a_session_makes_an_admin_of_admins_alone(tmp_path: Path, name: str, cookie: Callable[[], str]) -> None:
+    admin = "@" in name
+    expected = Viewer(name, admin, "all" if admin else "own")
+    assert Door(tmp_path).viewer(cookie=f"{access.COOKIE}={cookie()}") == expected
+
+
+@pytest.mark.parametrize(("name", "admin"), [("minji", False), ("yseong", True)])
+def test_the_proxy_makes_an_admin_of_those_whom_the_site_names(tmp_path: Path, name: str, admin: bool) -> None:
+    found = Door(tmp_path).viewer(x_remote_user=name, x_gpuadmin_proxy_secret=PROXY_SECRET)
+    assert found == Viewer(name, admin, "all" if admin else "own")
+
+
+def test_a_proxy_without_a_secret_is_none(tmp_path: Path) -> None:
+    found = entrance_of({**ACCESS, "proxy": PROXY})
+    for secret in ("", "short"):
+        with pytest.raises(NodeError, match="fewer than 16"):
+            access.Access(found, SECRET, Spent(str(tmp_path / "spent"), 1.0), nodes=(), sees="own", cluster="x",
+                          files=str(ROOT / "roles/dashboard/files"), proxy_secret=secret)  # fmt: skip
+
+
+def test_who_guessed_may_try_again_after_a_minute_and_after_a_clock_was_set(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    for change in (61.0, -7200.0):
+        assert [door.refused("10.0.0.9") for _ in range(31)][-1] == 429
+        assert door.refused("10.0.0.8") == 403, "another address has not guessed"
+        door.now += change
+        assert door.refused("10.0.0.9") == 403
+
+
+def test_addresses_without_end_take_no_memory_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "_MOST_ADDRESSES", 3)
+    door = Door(tmp_path)
+    answers = [door.refused(f"2001:db8::{number:x}") for number in range(20)]
+    assert answers[3:] == [429] * 17
+    assert len(door.access._refused) <= 3
+
+
+def test_a_link_is_spent_for_as_long_as_it_could_be_taken(tmp_path: Path, browser: httpx.Client) -> None:
+    """A clock that is set back by a minute makes no link good a second time; nor does a restart meanwhile."""
+    with running(tmp_path) as service, service.client() as other:
+        assert enter(other, link(at=time.time())).status_code == 303
+        (_since, line) = (tmp_path / "state/spent").read_text().splitlines()
+        assert int(line.split()[0]) >= time.time() + 600 + tokens.SKEW - 60
+        assert other.post("/leave").status_code == 303
+        last = (tmp_path / "state/spent").read_text().splitlines()[-1]
+        assert int(last.split()[0]) >= time.time() + 12 * 3600 + tokens.SKEW - 60
+
+
+def test_a_form_is_bounded(service: Running, browser: httpx.Client) -> None:
+    text = link()
+    assert browser.post("/enter", data={"link": text, "more": "x" * 5000}).status_code in (403, 429)
+    assert enter(browser, text).status_code == 303, "it was not even looked at"
+
+
+def test_what_the_cluster_is_called_is_text(browser: httpx.Client) -> None:
+    assert "<b>" not in browser.get("/enter").text
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import pages
 from starlette.testclient import TestClient
 
 from tests.unit.monitoring.server import free_port
@@ -274,3 +276,19 @@ def test_a_page_is_light(everybody: TestClient) -> None:
     first = everybody.get("/static/uPlot.iife.min.js")
     again = everybody.get("/static/uPlot.iife.min.js", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, len(again.content)) == (304, 0)
+
+
+def test_a_page_is_not_even_given_what_is_private(everybody: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template that asked for it by mistake would find nothing."""
+    given: list[set[str]] = []
+    real = pages.Pages.page
+
+    def page(self: pages.Pages, request: Any, template: str, values: Any, *rest: Any, **more: Any) -> Any:
+        given.append(set(values["person"]))
+        return real(self, request, template, values, *rest, **more)
+
+    monkeypatch.setattr(pages.Pages, "page", page)
+    for viewer in ("minji", "jiho"):
+        assert get(everybody, "/people/jiho", viewer)[0] == 200
+    theirs, own = given
+    assert own - theirs >= {"disk", "hints"}

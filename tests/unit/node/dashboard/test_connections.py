@@ -68,6 +68,20 @@ def test_one_address_has_so_many_and_they_are_free_again(service: Running) -> No
         assert browser.post("/enter", data={"link": link()}).status_code == 303
 
 
+def test_another_address_has_fewer_than_this_host(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forwards of many people's ssh come from this host; nobody else has so many."""
+    monkeypatch.setattr(connections, "_HERE", ())
+    monkeypatch.setattr(connections, "MOST", 3)
+    monkeypatch.setattr(connections, "SECONDS", 30.0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(connect(service))
+        begun = time.monotonic()
+        with contextlib.suppress(OSError):  # hung up on before TLS had begun
+            assert gone(stack.enter_context(connect(service)))
+        assert time.monotonic() - begun < 8
+
+
 def test_a_head_without_end_is_refused(service: Running) -> None:
     with connect(service) as channel:
         with contextlib.suppress(OSError):

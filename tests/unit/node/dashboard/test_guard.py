@@ -43,6 +43,12 @@ def test_what_browsers_are_told(path: str, service: Running) -> None:
     assert told["x-content-type-options"] == "nosniff"
     assert told["referrer-policy"] == "same-origin"
     assert "frame-ancestors 'none'" in told["content-security-policy"]
+    if path != "/status":
+        assert told["content-security-policy"].split("; ")[:3] == [
+            "default-src 'self'", "base-uri 'none'", "form-action 'self'",
+        ]  # fmt: skip
+    assert told["x-frame-options"] == "DENY"
+    assert told["cross-origin-opener-policy"] == told["cross-origin-resource-policy"] == "same-origin"
     assert "unsafe" not in told["content-security-policy"] or path == "/status"
     assert "cache-control" in told
     assert "server" not in told

@@ -95,15 +95,39 @@ def test_who_gets_none(uid: int, why: str, host: Host) -> None:
 
 
 def test_accounts_of_a_directory(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = {"minji": user("minji", 20001), "jiho": user("jiho", 20002, locked=True)}
+    records = {
+        "minji": user("minji", 20001), "jiho": user("jiho", 20002, locked=True),
+        "yuna": user("yuna", 20005, expires=TODAY),
+    }  # fmt: skip
     save(host.path("state"), DesiredState(Settings(source="directory"), records))
-    members = {30001: "hana", 20001: "minji", 20002: "jiho"}
+    members = {30001: "hana", 20001: "minji", 20002: "jiho", 20005: "yuna"}
     monkeypatch.setattr(links, "member_name", lambda uid, group: members.get(uid) if group == "gpuusers" else None)
     assert links.who(30001, host, TODAY) == "hana"
     assert links.who(20001, host, TODAY) == "minji"
-    for uid, why in ((20002, "locked"), (30002, "not in the group"), (999, "is not an account")):
+    for uid, why in ((20002, "locked"), (20005, "expired"), (30002, "not in the group"), (999, "is not an account")):
         with pytest.raises(NodeError, match=why):
             links.who(uid, host, TODAY)
+
+
+@pytest.mark.parametrize("settings", [None, Settings(login=False)])
+def test_where_nobody_logs_in_nobody_gets_a_link(host: Host, settings: Settings | None) -> None:
+    save(host.path("state"), DesiredState(settings, {"minji": user("minji", 20001)}))
+    status, text = links.link(20001, host, "node1", "https://monitor.example:9443", NOW)
+    assert (status, text) == (1, "Accounts are not set up on this host. Ask the admins.")
+
+
+def test_a_uid_of_two_is_nobodys(host: Host) -> None:
+    save(host.path("state"), DesiredState(Settings(), {name: user(name, 20001) for name in ("minji", "twin")}))
+    assert links.link(20001, host, "node1", "https://monitor.example:9443", NOW)[0] == 1
+
+
+@pytest.mark.parametrize("line", ["minji:*:1:0:99999:7:::\n", "minji:*\n"], ids=["twice", "cut"])
+def test_an_account_that_is_not_known_without_doubt_gets_none(host: Host, line: str) -> None:
+    """Of two lines one may be locked; one that is cut says neither."""
+    path = Path(host.path("etc/shadow"))
+    rest = "" if line == "minji:*\n" else path.read_text()
+    path.write_text(rest + line)
+    assert links.link(20001, host, "node1", "https://monitor.example:9443", NOW)[0] == 1
 
 
 @pytest.mark.parametrize("key", [None, "", "abc", "zz" * 32, "00" * 31])

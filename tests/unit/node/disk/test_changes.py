@@ -107,6 +107,20 @@ def test_written_to_through_an_old_descriptor_and_deleted(homes: Homes) -> None:
 
 
 @pytest.mark.btrfs
+def test_a_file_whose_names_are_kept_in_another_form(homes: Homes) -> None:
+    """Of so many names, btrfs keeps the last ones elsewhere; when the others are gone, it does not find the path."""
+    many_names(homes.at / "sora")
+    for name in ("first", *(f"{number}" + "x" * 200 for number in range(250))):
+        (homes.at / "sora/many" / name).unlink()
+    homes.settle()
+    with (homes.at / "sora/many" / ("299" + "x" * 200)).open("ab") as stream:
+        stream.write(b"y" * 9000)
+    found = homes.changed()
+    assert found is None or found == {"sora"}
+    shutil.rmtree(homes.at / "sora/many")
+
+
+@pytest.mark.btrfs
 def test_what_is_not_known_is_no_answer(homes: Homes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes.settle()
     (homes.at / "minji/x").write_bytes(b"x")

@@ -126,6 +126,32 @@ def test_ended_before_its_end_it_keeps_what_it_has(host: Host, monkeypatch: pyte
     assert len(package.kept.load(host.where.records)) == 2
 
 
+def test_a_power_cut_costs_a_minute_of_work(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = package.round_of
+
+    def cut(*given: Any, **others: Any) -> Any:
+        yield from real(*given, **others)
+        raise KeyboardInterrupt  # no more than power does it ask whether something is to be kept
+
+    monkeypatch.setattr(package, "SAVED_AFTER", -1.0)
+    monkeypatch.setattr(package, "round_of", cut)
+    with pytest.raises(KeyboardInterrupt):
+        host.main()
+    assert len(package.kept.load(host.where.records)) == 2
+
+
+def test_the_journal_gets_no_lines_of_somebodys_making(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (host.homes / "a\nError: b\x1b[2J").mkdir()
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring.ENTRIES", 0)
+    (host.homes / "a\nError: b\x1b[2J/f").write_bytes(b"x")
+    host.main()
+    said = capsys.readouterr().err
+    assert "a?Error: b?[2J" in said
+    assert not any(line.startswith("Error: b") for line in said.splitlines())
+
+
 def test_somebodys_odd_directory_fails_no_unit(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring.ENTRIES", 0)
     assert host.main() == 0

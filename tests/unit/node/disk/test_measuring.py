@@ -82,6 +82,27 @@ def test_a_directory_that_takes_too_long_or_too_much_is_its_owners_matter(
     assert set(records) == {(plain.path, "minji")}
 
 
+def test_what_fails_waits_behind_what_has_waited_longer(plain: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails each time keeps nobody else from being measured by a round that is cut off."""
+    records: Records = {}
+    ended([plain], records)
+    now = records[plain.path, "minji"].began + DAY
+
+    def broken(*_given: Any, **_others: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(package, "measure", broken)
+    ended([plain], records, now)
+    assert [records[plain.path, name].began for name in ("minji", "jiho")] == [now, now]
+    assert records[plain.path, "minji"].when < now, "what is told is as of then"
+
+
+def test_a_place_of_very_many_directories_is_not_measured(plain: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "MOST", 1)
+    (found,) = round_of([plain], {}, 60)
+    assert (found.place_failed, found.problem) == (True, f"{plain.path} has more than 1 directories")
+
+
 def test_a_place_that_cannot_be_looked_at_ends_nothing_else(plain: Place) -> None:
     found = [*round_of([Place("homes", "/nowhere/at/all"), plain], {}, 60)]
     assert [done.place_failed for done in found] == [True, False, False]
@@ -96,6 +117,9 @@ def test_where_nobody_has_anything_yet_nothing_has_failed(plain: Place) -> None:
 
 def test_what_is_on_no_disk_of_this_host_is_not_asked(plain: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "read_mountinfo", lambda: "30 1 0:5 / / rw - nfs4 server:/x rw\n")
+    with pytest.raises(NodeError, match="no disk"):
+        directories(plain)
+    monkeypatch.setattr(package, "read_mountinfo", lambda: "30 1 0:5 / / rw - autofs x rw\n")
     with pytest.raises(NodeError, match="no disk"):
         directories(plain)
     monkeypatch.setattr(package, "read_mountinfo", lambda: "30 1 0:5 / / rw - tmpfs x rw\n")
@@ -151,6 +175,22 @@ def test_what_has_not_changed_is_not_walked_again(storage: Storage) -> None:
     third = ended([place], records, first + 2 * DAY)
     assert set(third) == {"jiho"}
     assert records[place.path, "minji"].when == first + 2 * DAY, "it was so then, too"
+
+
+@pytest.mark.btrfs
+def test_a_part_and_what_is_not_known_are_walked_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, records = Place("homes", str(storage.root)), Records()
+    settle(storage)
+    (storage.point / "other").write_bytes(b"")  # so that a generation begins after all of this
+    ended([place], records)
+    records[place.path, "jiho"] = package.replace(records[place.path, "jiho"], problem="holds too much")
+    settle(storage)
+    first = records[place.path, "jiho"].when + DAY
+    assert set(ended([place], records, first)) == {"jiho"}, "it may fit by now"
+    monkeypatch.setattr(package, "changed", lambda *_given: None)
+    walked = ended([place], records, first + 2 * DAY)
+    assert {"minji", "jiho", "sora"} <= set(walked), "nobody knows what has changed"
+    assert package.unchanged(place, ["went-away"], records) == set()
 
 
 @pytest.mark.btrfs

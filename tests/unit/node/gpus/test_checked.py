@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,33 @@ def test_what_was_kept_is_not_told_when_something_is_another_file(root: Root, ch
     # and when it is as it should be again, nothing of it is left
     assert checked.check(place, read) == wrong
     assert checked.problems(place, lambda _: pytest.fail("it was checked")) == wrong
+
+
+def _replaced(path: Path, facts: os.stat_result) -> None:
+    """By another file, as long and as old."""
+    other = path.with_name("new")
+    other.write_bytes(path.read_bytes())
+    os.utime(other, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    other.rename(path)
+
+
+def _shortened(path: Path, facts: os.stat_result) -> None:
+    """In place, and as old: a copy that was cut off, and given its time."""
+    os.truncate(path, facts.st_size - 1)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def _written(path: Path, facts: os.stat_result) -> None:
+    """In place, and as long."""
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+
+
+@pytest.mark.parametrize("change", [_replaced, _shortened, _written])
+def test_each_way_to_be_another_file_is_seen(root: Root, change: Callable[[Path, os.stat_result], None]) -> None:
+    module = root.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko"
+    before = checked.files(str(root.path))
+    change(module, module.stat())
+    assert checked.files(str(root.path)) != before
 
 
 def test_repaired_by_hand_it_is_not_wrong_any_more(root: Root) -> None:

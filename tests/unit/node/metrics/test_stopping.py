@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Record
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
@@ -129,8 +131,24 @@ def test_nothing_holds_it_any_more(site: Site) -> None:
 def test_what_is_old_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     real = seconds_since_boot()
     with site.cluster.process(ALICE, *GPU) as pid:
-        monkeypatch.setattr(package, "seconds_since_boot", lambda: real + 3600)
-        with pytest.raises(NodeError, match="nothing is stopped"):
+        for later in (3600, -3600):  # a record of before the boot says a time that is still to come
+            monkeypatch.setattr(package, "seconds_since_boot", lambda later=later: real + later)
+            with pytest.raises(NodeError, match="nothing is stopped"):
+                site.run()
+            assert alive(pid)
+
+
+def test_a_driver_that_does_not_say_who_uses_a_gpu_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing says that what holds this one does not use that one."""
+    real = package.read_record
+
+    def silent(path: str) -> Record:
+        record = real(path)
+        return replace(record, devices=(*record.devices[:-1], replace(record.devices[-1], processes=None)))
+
+    monkeypatch.setattr(package, "read_record", silent)
+    with site.cluster.process(ALICE, *GPU) as pid:
+        with pytest.raises(NodeError, match="of each GPU who uses it; nothing is stopped"):
             site.run()
         assert alive(pid)
 
@@ -152,6 +170,38 @@ def test_what_was_ended_is_told_though_the_look_afterwards_fails(site: Site, mon
         assert not alive(pid)
         assert found.status == "stopped"
         assert "is not known" in found.why
+
+
+def test_a_look_that_does_not_end_stops_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "SCAN", -1.0)
+    with site.cluster.process(ALICE, *GPU) as pid:
+        with pytest.raises(NodeError, match="took more than"):
+            site.run()
+        assert alive(pid)
+
+
+def test_whose_open_files_are_not_all_looked_at_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short(package.Scanner):  # type: ignore[misc]  # of the package that tests put things into
+        def step(self, *given: Any) -> None:
+            super().step(*given)
+            self.incomplete = frozenset({ALICE})
+
+    monkeypatch.setattr(package, "Scanner", Short)
+    with site.cluster.process(ALICE, *GPU) as pid:
+        (found,) = site.run()
+        assert (found.status, found.why) == ("kept", "they have more processes or open files than are looked at")
+        assert alive(pid)
+
+
+@pytest.mark.parametrize("other", [Target("bob", BOB, SECOND, SINCE, NOTIFIED), Target("alice", ALICE, SECOND, 1, 1)])
+def test_another_gpu_counts_as_idle_only_where_it_is_theirs_and_idle(site: Site, other: Target) -> None:
+    """One that is idle for somebody else, or was used since they were told, is one that it may use."""
+    site.idle[SECOND, other.user] = SINCE
+    with site.cluster.process(ALICE, *GPU, "nvidia1") as pid:
+        found = site.run(Target("alice", ALICE, FIRST, SINCE, NOTIFIED), other, listed=([], [pid]))
+        assert found[0].status == "kept"
+        assert SECOND in found[0].why
+        assert alive(pid)
 
 
 def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +297,17 @@ def test_a_container_is_stopped_by_its_person_s_daemon(site: Site, monkeypatch: 
         assert (found.status, found.containers) == ("stopped", ["ab" * 6])
         assert site.asked == [f"{ALICE} ab"]
         assert not alive(pid), "whatever the daemon did"
+
+
+def test_a_daemon_that_says_nothing_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_given: object) -> None:
+        raise NodeError("it does not answer")
+
+    monkeypatch.setattr(site, "stop", away)
+    with site.cluster.process(ALICE, *GPU) as pid:
+        container(site, monkeypatch, pid)
+        assert site.run()[0].status == "stopped"
+        assert not alive(pid)
 
 
 def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
