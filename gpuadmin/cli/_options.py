@@ -56,11 +56,14 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def run_options(
+    *, changes: bool = True, check: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options of every verb that runs a playbook; they arrive as one `options` argument.
 
     `changes`: whether the verb can change something; the others take --check and --yes too, so that a script can
-    give every verb the same options, but do not show them.
+    give every verb the same options, but do not show them. `check`: what --check does, where a verb has its own sense
+    for it; it is then shown.
     """
     decorators: list[Callable[..., Any]] = [
         site_option,
@@ -77,7 +80,10 @@ def run_options(*, changes: bool = True) -> Callable[[Callable[..., Any]], Calla
     ]
     decorators += [
         click.option(
-            "--check", is_flag=True, hidden=not changes, help="Show the plan and the differences; change nothing."
+            "--check",
+            is_flag=True,
+            hidden=not changes and check is None,
+            help=check or "Show the plan and the differences; change nothing.",
         ),
         click.option("-y", "--yes", is_flag=True, hidden=not changes, help="Do not ask for confirmation."),
     ]

@@ -9,7 +9,7 @@ from gpuadmin.options import Options
 
 
 @click.command("dashboard")
-@run_options(changes=False)
+@run_options(changes=False, check="Only look whether it answers, and with which certificate.")
 @click.option("--open", "browser", is_flag=True, help="Open it in this machine's browser, too.")
 @click.option(
     "--port",
@@ -20,8 +20,8 @@ from gpuadmin.options import Options
 def command(options: Options, browser: bool, port: int | None) -> int:
     """Open the cluster's web page as an admin: through ssh, with a link that is good once. Ctrl-C ends it.
 
-    The dashboard's port need not be open to anybody for this. With --check it is only looked whether the dashboard
-    answers, with which certificate, and no link is made. People have gpuadmin-me web on nodes.
+    The dashboard's port need not be open to anybody for this. With --check no link is made. People have gpuadmin-me web
+    on nodes.
     """
     from gpuadmin.actions.dashboard import dashboard
 

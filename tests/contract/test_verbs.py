@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_every_verb_that_is_not_local_has_a_playbook_and_the_other_way_round() -
 def test_a_verb_is_called_as_it_is_listed(verb: str) -> None:
     assert command(verb).name in (verb, None, "command")
     assert command(verb).help, "it explains itself"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_help_speaks_of_is_among_its_options(verb: str) -> None:
+    one = command(verb)
+    shown = {name for option in one.params if not getattr(option, "hidden", False) for name in option.opts}
+    below = set(one.commands) if isinstance(one, click.Group) else set()
+    spoken = {name for line in (one.help or "").splitlines() for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line)}
+    assert below or spoken <= shown, f"gpuadmin {verb} --help does not list {sorted(spoken - shown)}"
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - LOCAL))

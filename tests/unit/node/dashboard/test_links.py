@@ -85,6 +85,7 @@ def test_the_name_is_the_kernels(host: Host) -> None:
         (20002, "locked"), (20004, "locked"), (20003, "expired"), (20005, "expired"), (20006, "not set up"),
         (20007, "not set up"), (20008, "not made by gpuadmin"), (0, "uid 0 is not"), (1000, "uid 1000 is not"),
         (65534, "uid 65534 is not"), (2147483648, "uid 2147483648 is not"), (2**32 - 1, "is not an account"),
+        (900, "Admins run gpuadmin dashboard"),
     ],
 )  # fmt: skip
 def test_who_gets_none(uid: int, why: str, host: Host) -> None:

@@ -64,7 +64,8 @@ def test_in_korean(subject: Subject) -> None:
 
 
 def test_a_home_that_cannot_be_looked_at(subject: Subject, tmp_path: Path) -> None:
-    (tmp_path / "home").rename(tmp_path / "away")
+    (tmp_path / "home/minji").rename(tmp_path / "away")
+    (tmp_path / "home/minji").symlink_to(tmp_path / "away")
     assert "/home/minji: not known (" in told(subject, "en")
 
 
@@ -72,3 +73,13 @@ def test_a_home_that_cannot_be_looked_at(subject: Subject, tmp_path: Path) -> No
 def test_a_file_that_says_nothing(subject: Subject, text: str) -> None:
     (Path(subject.root) / f"var/lib/gpuadmin/{OWN}/minji.json").write_text(text)
     assert "nothing is yours" in told(subject, "en")
+
+
+@pytest.mark.parametrize(
+    ("language", "words"), [("en", "there is none (gpuadmin-me check"), ("ko", "없음 (이유: gpuadmin-me check")]
+)
+def test_a_home_that_is_not_there(subject: Subject, language: str, words: str) -> None:
+    Path(subject.root, "home/minji").rename(Path(subject.root, "home/gone"))
+    text = told(subject, language)
+    assert f"/home/minji: {words}" in text
+    assert "Errno" not in text

@@ -66,3 +66,12 @@ def test_what_is_not_known_is_said() -> None:
     output = overview.lines(Subject(name="minji"), found, "node1", [], "en")
     assert output[1] == "  account: not known (chage does not say it)"
     assert output[3] == "  home: not known (did not end within 5 seconds)"
+
+
+@pytest.mark.parametrize(
+    ("language", "words"), [("en", "  home: none (gpuadmin-me"), ("ko", "  홈: 없음 (이유: gpuadmin-me")]
+)
+def test_a_home_that_is_not_there(tmp_path: Path, language: str, words: str) -> None:
+    subject = Subject(name="minji", uid=20000, root=str(tmp_path))
+    assert overview.home(subject) is None
+    assert words in "\n".join(overview.lines(subject, {**FOUND, "home": None}, "node1", [], language))

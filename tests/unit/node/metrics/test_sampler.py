@@ -145,9 +145,9 @@ def test_one_process_is_kept_and_asked_again(made: Made) -> None:
 def test_a_process_that_died_is_replaced(made: Made) -> None:
     made.node.whole()
     made.sample()
-    assert made.sampler._kept is not None
-    assert made.sampler._kept._child is not None
-    os.kill(made.sampler._kept._child, signal.SIGKILL)
+    assert made.sampler._resident is not None
+    assert made.sampler._resident._child is not None
+    os.kill(made.sampler._resident._child, signal.SIGKILL)
     assert "without an answer" in str(made.sample())
     assert made.sample() is None
 

@@ -43,7 +43,7 @@ def who(uid: int, host: Host, today: int) -> str:
         <= uid
         <= (settings.uid_last if settings.source == "registry" else settings.subid_base - 1)
     ):
-        raise Refused(f"uid {uid} is not an account of this cluster.")
+        raise Refused(f"uid {uid} is not an account of this cluster. Admins run gpuadmin dashboard on the controller.")
     if settings.source == "registry":
         name = _registered(uid, desired)
         fields = _shadow(host, name)

@@ -27,13 +27,15 @@ LONGEST = 100  # characters of a path that is shown
 _WORDS = {
     "en": {
         "docker": "Docker on this node", "scratch": "scratch on this node", "homes": "homes", "files": "files",
-        "partly": "at least: not all of it could be counted", "unknown": "not known ({0})", "ago": "measured {0} h ago",
+        "partly": "at least: not all of it could be counted", "unknown": "not known ({0})",
+        "away": "there is none (gpuadmin-me check says why)", "ago": "measured {0} h ago",
         "none": "on this node's own disks: nothing is yours, or it was not measured yet",
         "docker-todo": "docker system prune removes what no container uses.",
     },
     "ko": {
         "docker": "이 노드의 Docker", "scratch": "이 노드의 임시 공간", "homes": "홈", "files": "개 파일",
-        "partly": "이상: 모두 세지 못했습니다", "unknown": "알 수 없음 ({0})", "ago": "{0}시간 전에 측정",
+        "partly": "이상: 모두 세지 못했습니다", "unknown": "알 수 없음 ({0})",
+        "away": "없음 (이유: gpuadmin-me check)", "ago": "{0}시간 전에 측정",
         "none": "이 노드의 디스크: 본인 파일이 없거나 아직 측정하지 않았습니다",
         "docker-todo": "docker system prune을 실행하면 쓰지 않는 이미지와 컨테이너가 삭제됩니다.",
     },
@@ -49,9 +51,14 @@ def disk(subject: Subject, seconds: float = COUNTING) -> dict[str, Any]:
     return found
 
 
-def home(path: str, seconds: float) -> dict[str, Any]:
-    """Count a directory, for so many seconds. Raises NodeError or OSError where it cannot be looked at."""
-    top = open_directory(path)
+def home(path: str, seconds: float) -> dict[str, Any] | None:
+    """Count a directory, for so many seconds; None where there is none. Raises NodeError or OSError where it cannot be
+    looked at.
+    """
+    try:
+        top = open_directory(path)
+    except FileNotFoundError:
+        return None
     try:
         tree = measure(top, Budget(seconds, setting=False))
     finally:
@@ -79,7 +86,9 @@ def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) 
     """What is printed."""
     words = _WORDS[language]
     output = [f"{subject.name}@{host}"]
-    if isinstance(found["home"], str):
+    if found["home"] is None:
+        output.append(f"  {found['path']}: {words['away']}")
+    elif isinstance(found["home"], str):
         output.append(f"  {found['path']}: {words['unknown'].format(found['home'])}")
     else:
         output += _part(found["path"], found["home"], "", language)

@@ -53,10 +53,13 @@ def expiry(text: str) -> str | None:
     return date.fromordinal(ends.toordinal() - 1).isoformat()
 
 
-def home(subject: Subject) -> dict[str, Any]:
-    """Bytes of one's own home, as far as they could be counted in time, and of its file system."""
+def home(subject: Subject) -> dict[str, Any] | None:
+    """Bytes of one's own home, as far as they could be counted in time, and of its file system; None: there is none."""
     path = subject.path(os.path.join(subject.homes, str(subject.name)))
-    space = os.statvfs(path)
+    try:
+        space = os.statvfs(path)
+    except FileNotFoundError:
+        return None
     used, whole = counted_bytes(path, COUNTING)
     return {
         "path": path,
@@ -140,6 +143,8 @@ def _account(day: Any, korean: bool) -> str:
 
 
 def _home(home: Any, korean: bool) -> str:
+    if home is None:
+        return "없음 (이유: gpuadmin-me check)" if korean else "none (gpuadmin-me check says why)"
     if isinstance(home, str):
         return _unknown(home, korean)
     free, most, used = size_words(home["free"]), size_words(home["bytes"]), size_words(home["used"])

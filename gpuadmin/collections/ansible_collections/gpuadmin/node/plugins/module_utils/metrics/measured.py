@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ..diagnosis.subject import read_small
+from ..errors import NodeError
 from .running import MAPPER, SAMPLER
 
 MOST = 4 * 1024 * 1024  # bytes of a file; 64 GPUs and a thousand people are a quarter of that
@@ -15,7 +16,7 @@ _HOST = {"MemTotal": "node_memory_MemTotal_bytes", "MemAvailable": "node_memory_
 def measured(directories: tuple[str, ...] = (SAMPLER, MAPPER), proc: str = "/proc") -> str:
     """Samples as text: the collector's, whole lines of them, and what the host has of memory and load.
 
-    Raises NodeError or OSError where the collector has written nothing.
+    Raises NodeError where the collector has written nothing, and OSError.
     """
     texts, missing = [], None
     for directory in directories:
@@ -26,7 +27,10 @@ def measured(directories: tuple[str, ...] = (SAMPLER, MAPPER), proc: str = "/pro
             texts.append(raw[: raw.rfind(b"\n") + 1].decode("utf-8", "replace"))
         missing = missing if names else directory
     if not texts:
-        raise FileNotFoundError(2, "the collector has written nothing", missing)
+        raise NodeError(
+            f"the collector has written nothing in {missing}: where a host is in the group monitor, gpuadmin provision "
+            "sets it up; then systemctl status gpuadmin-metrics-sampler gpuadmin-metrics-mapper"
+        )
     return "".join([*texts, *_host(proc)])
 
 

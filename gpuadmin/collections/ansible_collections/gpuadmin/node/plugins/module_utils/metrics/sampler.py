@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..errors import NodeError
 from ..gpus import driver as drivers
 from ..gpus import nvml, pci
-from ..gpus.kept import Kept
+from ..gpus.resident import Resident
 from .exposition import Samples
 from .gpu_samples import of_bus, of_nvml, record
 from .running import PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write
@@ -46,7 +46,7 @@ class Sampler:
         self._clock = clock
         self._looked: float | None = None
         self._path: str | None = None
-        self._kept: Kept | None = None
+        self._resident: Resident | None = None
 
     def sample(self) -> str | None:
         """One pass: both files are written again, or removed. Returns why the driver did not answer, or None."""
@@ -74,8 +74,8 @@ class Sampler:
     def close(self) -> None:
         """Leave nothing that would be read as if it were still so."""
         remove(self._places.directory, TEXT, RECORD)
-        if self._kept is not None:
-            self._kept.end()
+        if self._resident is not None:
+            self._resident.end()
 
     def _look(self) -> None:
         now = self._clock()
@@ -86,16 +86,16 @@ class Sampler:
         self._driver = drivers.look(self._places.root)
         self._bus_took = time.monotonic() - began
         path = self._places.library or self._driver.library
-        if path != self._path and self._kept is not None:
-            self._kept.end()
-            self._kept = None
+        if path != self._path and self._resident is not None:
+            self._resident.end()
+            self._resident = None
         self._path = path
 
     def _asked(self, path: str) -> dict[str, object]:
-        if self._kept is None:
+        if self._resident is None:
             lock = f"{self._places.directory}/lock/nvml.lock"
-            self._kept = Kept(lambda: _opened(path), seconds=self._places.seconds, lock=lock)
-        return self._kept.ask()
+            self._resident = Resident(lambda: _opened(path), seconds=self._places.seconds, lock=lock)
+        return self._resident.ask()
 
 
 def _opened(path: str) -> Callable[[], dict[str, object]]:

@@ -20,7 +20,7 @@ _PATIENCE = 0.2  # seconds that an earlier process gets to be gone: whoever asks
 Answers = Callable[[], Mapping[str, Any]]
 
 
-class Kept:
+class Resident:
     """``open`` is called in the process once; what it returns is called for each question. ``lock`` is its alone."""
 
     def __init__(self, open: Callable[[], Answers], *, seconds: float, lock: str) -> None:

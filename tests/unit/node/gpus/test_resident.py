@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import HungError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kept import Kept
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.resident import Resident
 
 from tests.unit.node.storage import Storage
 
-Make = Callable[[Callable[[], Callable[[], Mapping[str, Any]]]], Kept]
+Make = Callable[[Callable[[], Callable[[], Mapping[str, Any]]]], Resident]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Kept] = []
+    made: list[Resident] = []
 
-    def kept(open: Callable[[], Callable[[], Mapping[str, Any]]]) -> Kept:
-        made.append(Kept(open, seconds=0.7, lock=str(tmp_path / "run/lock")))
+    def resident(open: Callable[[], Callable[[], Mapping[str, Any]]]) -> Resident:
+        made.append(Resident(open, seconds=0.7, lock=str(tmp_path / "run/lock")))
         return made[-1]
 
-    yield kept
+    yield resident
     for one in made:
         one.end()
 
@@ -82,7 +82,7 @@ def test_one_that_dies(make: Make) -> None:
 def test_it_ends_when_nobody_can_ask_it(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        one = Kept(lambda: lambda: {"pid": os.getpid()}, seconds=5, lock=str(tmp_path / "run/lock"))
+        one = Resident(lambda: lambda: {"pid": os.getpid()}, seconds=5, lock=str(tmp_path / "run/lock"))
         (tmp_path / "pid").write_text(str(one.ask()["pid"]))
         os._exit(0)
     os.waitpid(child, 0)
