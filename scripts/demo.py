@@ -28,6 +28,7 @@ TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpu
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
 MONITOR = "monitor: {hosts: {storage1: {}}}"
+MONITOR_FILE = Path("inventory/monitor.yml")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
     BOLD = CYAN = GREEN = RESET = ""
@@ -219,8 +220,8 @@ def accounts() -> None:
     run(GPUADMIN, "check")
 
     title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need; storage1 measures what all of them do")
-    print(f"{CYAN}$ echo '{MONITOR}' > inventory/monitor.yml{RESET}", flush=True)
-    Path("inventory/monitor.yml").write_text(f"{MONITOR}\n")
+    print(f"{CYAN}$ echo '{MONITOR}' > {MONITOR_FILE}{RESET}", flush=True)
+    MONITOR_FILE.write_text(f"{MONITOR}\n")
     run(GPUADMIN, "provision", "--yes")
 
     title(3, "Give two people an account")
@@ -255,12 +256,17 @@ def accounts() -> None:
 def farewell(seconds: float) -> None:
     """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
-    print(f"\n{BOLD}What every GPU does, and who holds it (these nodes have none){RESET}", flush=True)
-    run(GPUADMIN, "top", "--once")
+    measured = MONITOR_FILE.exists()
+    if measured:
+        print(f"\n{BOLD}What every GPU does, and who holds it (these nodes have none){RESET}", flush=True)
+        run(GPUADMIN, "top", "--once")
+    else:  # its accounts are from an older demo
+        print("\nNothing is measured on this site, and it has no web page: PARTS=accounts sets that up.")
     print(f"\n{BOLD}Done in {seconds:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))
     for command in (
         f"cd {relative}",
+        *(["gpuadmin dashboard   # the cluster's web page, through ssh; Ctrl-C ends it"] if measured else []),
         "gpuadmin add-user YOURNAME --key ~/.ssh/id_ed25519.pub",
         f"gpuadmin lab ssh --name {LAB} --login {minji} --identity keys/{minji} node1",
         f"gpuadmin lock-user {jiho}",

@@ -64,10 +64,6 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "sees": given.sees,
         "idle_hours": metrics.idle_hours,
         "idle_exempt": list(metrics.idle_exempt),
-        "people": {
-            user.name: None if user.expires is None else user.expires.isoformat()
-            for user in site.registry.registry.users
-        },
         "entrance": {
             "port": given.port,
             "listen": "127.0.0.1" if given.listen == "loopback" else "",

@@ -67,6 +67,18 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_people_who_come_and_go_leave_the_monitor_host_as_it_is(tmp_path: Path) -> None:
+    """Else each add and remove would be drift of the monitor host."""
+    before = dashboard_variables(site(tmp_path), SITE_SECRET)
+    user = "{name: minji, uid: 20001, email: minji@example.org, expires: 2027-02-28}"
+    (tmp_path / "users.yml").write_text(f"users: [{user}]\nretired: []\n")
+    found = load_site(str(tmp_path))
+    assert [one.name for one in found.registry.registry.users] == ["minji"]
+    after = dashboard_variables(found, SITE_SECRET)
+    assert after["settings"] == before["settings"]
+    assert "minji" not in json.dumps(after)
+
+
 def test_on_the_loopback_interface_the_way_is_through_the_monitor_host(tmp_path: Path) -> None:
     given = dashboard_variables(site(tmp_path, {"listen": "loopback"}), SITE_SECRET)
     assert given["settings"]["entrance"]["listen"] == "127.0.0.1"

@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Settings, Viewer, settings_of
 from starlette.requests import Request
 
-from tests.unit.node.dashboard.scene import NODES, PEOPLE
+from tests.unit.node.dashboard.scene import NODES
 
 FILES = Path(__file__).parents[4] / "roles/dashboard/files"
 NODES_OF_SITE = (*NODES, "gpu07")  # which was never measured
@@ -53,9 +53,8 @@ def settings(directory: Path, now: float, **more: Any) -> Settings:
     ]  # fmt: skip
     path = directory / "announcements.json"
     path.write_text(json.dumps(entries))
-    people = {name: "2027-02-28" for name in PEOPLE if name != "jiho"} | {"jiho": None, "haeun": None}
     document = {
-        "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "people": people, "announcements": str(path),
+        "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "announcements": str(path),
         "cookie_name": "of the access",
     }  # fmt: skip
     return replace(settings_of(document), **more)

@@ -14,6 +14,7 @@ import uvicorn
 from ansible_collections.gpuadmin.node.plugins.module_utils import commands
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import entrance, service
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import running
 
 from tests.unit.node.dashboard.doorway import ACCESS, PROXY, free_port, written
 
@@ -83,16 +84,17 @@ def test_where_it_listens(listen: str) -> None:
                     socket.create_connection((str(other), port), 5)
 
 
-def test_it_ends_when_the_host_has_other_code(tmp_path: Path) -> None:
+def test_it_ends_when_the_host_has_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link, told = tmp_path / "lib", []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     link.symlink_to("one")
+    monkeypatch.setattr(running, "CODE", str(link))
     server = uvicorn.Server(uvicorn.Config("app"))
     server.started = True
 
     async def run() -> None:
-        watch = asyncio.ensure_future(service._until_new_code(server, str(link), every=0.01))
+        watch = asyncio.ensure_future(service._until_new_code(server, every=0.01))
         await asyncio.sleep(0.1)
         told.append(server.should_exit)
         link.unlink()

@@ -29,14 +29,9 @@ def test_who_may_see_what_of_jiho(viewer: Viewer, use: bool, private: bool) -> N
 
 def test_what_the_role_writes(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps(GOOD | {"sees": "own", "people": {"minji": None}, "of_others": 1}))
+    path.write_text(json.dumps(GOOD | {"sees": "own", "people": {"minji": None}}))
     found = load_settings(str(path))
-    assert (found.nodes, found.sees, found.people, found.languages) == (
-        ("gpu01",),
-        "own",
-        {"minji": None},
-        ("en", "ko"),
-    )
+    assert (found.nodes, found.sees, found.languages) == (("gpu01",), "own", ("en", "ko"))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +39,7 @@ def test_what_the_role_writes(tmp_path: Path) -> None:
     [
         ({"sees": "everything"}, "sees"), ({"nodes": "gpu01"}, "nodes"), ({"nodes": [1]}, "nodes"),
         ({"idle_hours": True}, "idle_hours"), ({"languages": ["fr"]}, "languages"), ({"languages": []}, "languages"),
-        ({"people": []}, "people"), ({"cluster": None}, "cluster"),
+        ({"cluster": None}, "cluster"),
     ],
 )  # fmt: skip
 def test_what_is_no_setting(change: dict[str, Any], says: str) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import kept
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import running
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import repeat
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 
 
 def passes(period: float, seconds: float, early: bool = False) -> list[float]:
@@ -36,16 +40,31 @@ def test_at_once_where_there_is_something_new() -> None:
     assert len(passes(60, 0.05, early=True)) > 5
 
 
-def test_it_ends_when_its_code_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    states = iter([((1, 1),), ((1, 1),), ((2, 2),)])
-    monkeypatch.setattr(running, "code_state", lambda: next(states))
-    count: list[int] = []
-    repeat(lambda: count.append(1), threading.Event(), 0.01)
-    assert len(count) == 1
+def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept code is never written to again: other code is another directory, and the link leads there."""
+    texts = [json.dumps({"ansible_collections/gpuadmin/node/plugins/module_utils/cli.py": f"{n} = 1\n"}) for n in "ab"]
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    state, run = str(tmp_path / "state"), str(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    for digest, text in zip(digests, texts, strict=True):
+        kept.keep(digest, text, state, run)
+    kept.link(digests[0], state, run)
+    monkeypatch.setattr(running, "CODE", f"{state}/lib/{kept.LINK}", raising=False)
+    ended, count = threading.Event(), []
+
+    def one_pass() -> None:
+        count.append(1)
+        if len(count) == 3:
+            kept.link(digests[1], state, run)
+        if len(count) == 6:
+            ended.set()
+
+    repeat(one_pass, ended, 0.01)
+    assert len(count) == 3
 
 
-def test_the_code_is_that_of_its_packages() -> None:
-    assert len(running.code_state()) > 15
+def test_the_code_is_where_units_find_it() -> None:
+    assert f"{STATE}/lib/{kept.LINK}" == running.CODE
 
 
 def test_systemd_is_told_and_need_not_hear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,12 +123,12 @@ class Dashboard:
         return self._page(request, "node.html", found, viewer, {"node": views.node_page(node, found, viewer)})
 
     async def _people(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, self._settings))
+        return self._page(request, "people.html", found, viewer, views.people_page(found, viewer))
 
     async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)
         spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
-        page = views.person_page(name, found, viewer, self._settings, spent)
+        page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
 
     async def _spent(self, name: str, days: int) -> Any:
@@ -137,7 +137,7 @@ class Dashboard:
         return views.measured(*await asyncio.gather(*answers))
 
     async def _me(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        known = viewer.name in views.known_people(found, self._settings)
+        known = viewer.name in views.known_people(found, viewer)
         return RedirectResponse(f"/people/{quote(viewer.name, safe='')}" if known else "/", status_code=303)
 
     async def _free(self, request: Request, viewer: Viewer, found: Look) -> Response:
@@ -153,7 +153,7 @@ class Dashboard:
 
     def _visible(self, name: str, viewer: Viewer, found: Look) -> str:
         """The name of a person whom the viewer may see; whether anybody else has that name is nobody's business."""
-        if not viewer.may_see(name) or name not in views.known_people(found, self._settings):
+        if not viewer.may_see(name) or name not in views.known_people(found, viewer):
             raise HTTPException(404)
         return name
 

@@ -13,8 +13,7 @@ import uvicorn
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..metrics.running import tell
-from ..paths import STATE
+from ..metrics.running import code_now, tell
 from .access import Access
 from .app import application
 from .connections import Bounded
@@ -25,8 +24,7 @@ from .spent import Spent
 from .viewer import load_settings
 
 FILES = "/usr/local/share/gpuadmin/dashboard"
-CODE = f"{STATE}/lib/gpuadmin_node"  # the link to the code that this host runs
-LOOKS = 30.0  # seconds between two looks at it
+LOOKS = 30.0  # seconds between two looks at which code this host runs
 SECRET_BYTES = 32
 
 
@@ -89,15 +87,15 @@ async def serve(server: uvicorn.Server, listener: socket.socket) -> None:
             await ended
 
 
-async def _until_new_code(server: uvicorn.Server, link: str = CODE, every: float = LOOKS) -> None:
+async def _until_new_code(server: uvicorn.Server, every: float = LOOKS) -> None:
     """Tell systemd that it serves, and that it goes on; end it when the host has other code, with which systemd starts
     it again.
     """
-    mine = os.path.realpath(link)
+    mine = code_now()
     while not server.started:
         await asyncio.sleep(0.05)
     tell("READY=1")
-    while os.path.realpath(link) == mine:
+    while code_now() == mine:
         await asyncio.sleep(every)
         tell("WATCHDOG=1")
     print("there is new code: starting again", file=sys.stderr, flush=True)

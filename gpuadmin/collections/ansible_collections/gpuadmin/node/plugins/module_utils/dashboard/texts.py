@@ -112,11 +112,9 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "besides": ("Processors and memory", "CPU와 메모리"),
     "own-disk": ("Disk", "디스크 사용량"),
-    "expires": ("Account ends after", "계정 종료일"),
-    "expires-none": ("no last day is set", "종료일이 정해지지 않음"),
     "private-note": (
-        "Only you and the admins see disk, last day and hints.",
-        "디스크, 종료일, 도움말은 본인과 관리자만 볼 수 있습니다.",
+        "Only you and the admins see disk and hints.",
+        "디스크와 도움말은 본인과 관리자만 볼 수 있습니다.",
     ),
     "hints": ("Hints", "도움말"),
     "hint-idle": (

@@ -6,13 +6,13 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ..errors import NodeError
 
 _LARGEST = 4 * 1024 * 1024  # bytes
-_KINDS: Mapping[str, type] = {"tuple": list, "Mapping": dict, "str": str, "int": int, "Literal": str}
+_KINDS: Mapping[str, type] = {"tuple": list, "str": str, "int": int, "Literal": str}
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,20 @@ class Viewer:
         return self.admin or self.sees == "all" or user == self.name
 
     def may_see_private(self, user: str) -> bool:
-        """Whether this person may learn what is nobody else's business: disk, last day, hints."""
+        """Whether this person may learn what is nobody else's business: disk and hints."""
         return self.admin or user == self.name
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the role writes. `people`: name → last day (YYYY-MM-DD) or null; `announcements`: the file of this host
-    that has them; `status_file`: where the page without a login is written every minute, if anywhere.
+    """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
+    file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
     """
 
     cluster: str
     nodes: tuple[str, ...]
     languages: tuple[str, ...] = ("en", "ko")
     sees: Literal["all", "own"] = "all"
-    people: Mapping[str, Any] = field(default_factory=dict)
     announcements: str = ""
     idle_hours: int = 2
     idle_exempt: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from ..monitoring.hints import hints
 from ..monitoring.samples import Sample
 from ..monitoring.usage import Measured, usage
 from .look import Disk, Look
-from .viewer import Settings, Viewer
+from .viewer import Viewer
 
 UNKNOWN = "(unknown)"  # as the collector names whom it cannot attribute without doubt
 
@@ -119,27 +119,27 @@ def node_page(node: Node, look: Look, viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def known_people(look: Look, settings: Settings) -> set[str]:
-    """Those who have a page: the site's people, and of whom something is measured."""
-    return (look.users() | set(settings.people)) - {UNKNOWN, ""}
+def known_people(look: Look, viewer: Viewer) -> set[str]:
+    """Those who have a page: of whom something is measured, and a person who looks, who is there without that. An
+    admin who looks need not be one of the people.
+    """
+    return (look.users() | (set() if viewer.admin else {viewer.name})) - {UNKNOWN, ""}
 
 
-def people_page(look: Look, viewer: Viewer, settings: Settings) -> dict[str, Any]:
+def people_page(look: Look, viewer: Viewer) -> dict[str, Any]:
     """Everybody whom the viewer may see, most devices first."""
     held: Counter[str] = Counter()
     idle = Counter(row.user for row in look.idle)
     for node in look.nodes:
         for device in node.devices:
             held.update({one.user for one in device.holders or ()})
-    names = [user for user in known_people(look, settings) if viewer.may_see(user)]
+    names = [user for user in known_people(look, viewer) if viewer.may_see(user)]
     rows = [{"name": user, "count": held[user], "idle": idle[user]} for user in names]
     return {"people": sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["name"])))}
 
 
-def person_page(
-    user: str, look: Look, viewer: Viewer, settings: Settings, spent: Mapping[int, Measured]
-) -> dict[str, Any]:
-    """One person: what they hold, and GPU-hours by span (days); and for themselves and admins disk, last day, hints."""
+def person_page(user: str, look: Look, viewer: Viewer, spent: Mapping[int, Measured]) -> dict[str, Any]:
+    """One person: what they hold, and GPU-hours by span (days); and for themselves and admins disk and hints."""
     nodes = [node.held_by(user) for node in look.nodes]
     alone = Viewer(user, admin=False, sees="own")  # who else holds a device is on the node's page
     page: dict[str, Any] = {
@@ -157,7 +157,6 @@ def person_page(
     if page["private"]:
         cores = {node: people[user].cores or 0.0 for node, people in look.people.items() if user in people}
         page["disk"] = look.disk.get(user)
-        page["until"] = settings.people.get(user)
         page["hints"] = hints(user, look.nodes, look.idle, look.worked, cores, look.when)
     return page
 

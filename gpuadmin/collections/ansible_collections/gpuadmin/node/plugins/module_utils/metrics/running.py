@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from ..files import write_atomic
+from ..paths import STATE
 from ..root.guard import notify
 
 RUN = "/run/gpuadmin-metrics"
@@ -16,7 +17,7 @@ SAMPLER, MAPPER = f"{RUN}/sampler", f"{RUN}/mapper"
 RECORD = "gpus.json"  # in the sampler's directory: what the mapper is told
 PERIOD = 10.0  # seconds
 POLL = 0.25
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CODE = f"{STATE}/lib/gpuadmin_node"  # the link to the code that units run
 
 
 def seconds_since_boot() -> float:
@@ -44,13 +45,9 @@ def remove(directory: str, *names: str) -> None:
             pass
 
 
-def code_state() -> tuple[tuple[int, int], ...]:
-    """What there is of this code on disk: it is another after an update."""
-    found = []
-    for directory in ("metrics", "gpus"):
-        with os.scandir(os.path.join(_PACKAGE, directory)) as files:
-            found += [(one.stat().st_ino, one.stat().st_mtime_ns) for one in files if one.name.endswith(".py")]
-    return tuple(sorted(found))
+def code_now() -> str:
+    """Where the code is that units of this host run now: another directory after an update (kept.py)."""
+    return os.path.realpath(CODE)
 
 
 def repeat(
@@ -61,14 +58,14 @@ def repeat(
 ) -> None:
     """A pass each ``period`` seconds until somebody ends it, or as soon as ``early`` says that there is something new.
 
-    One that took longer is followed at once, and not made up for. It ends, too, when its code was replaced: systemd
-    starts the new one.
+    One that took longer is followed at once, and not made up for. It ends, too, when the host has other code: systemd
+    starts that.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     tell("READY=1")
-    code = code_state()
-    while not ended.is_set() and code_state() == code:
+    code = code_now()
+    while not ended.is_set() and code_now() == code:
         due = time.monotonic() + period
         one_pass()
         tell("WATCHDOG=1")
