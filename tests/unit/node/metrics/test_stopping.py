@@ -254,7 +254,8 @@ def test_a_daemon_that_never_answers_is_not_waited_for_once_for_each_container(
         raise NodeError("the daemon did not answer")
 
     monkeypatch.setattr(site, "stop", silent)
-    real, names = package.identify, {}
+    real = package.identify
+    names: dict[int, str] = {}
 
     def identify(number: int, *rest: object) -> object:
         found = real(number, *rest)
