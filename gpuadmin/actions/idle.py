@@ -63,7 +63,10 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         answers = _looked(session, stops)
         _plan(session, found, notices, answers, mailed=post is not None, unknown=list(unknown))
         stops = _agreed(stops, answers)
-        result = {"steps": [asdict(step) for step in found], **notices.document(), "unknown": unknown}
+        result: dict[str, Any] = {
+            "steps": [asdict(step) for step in found], **notices.document(), "unknown": unknown,
+            "stopped": _outcomes(answers),
+        }  # fmt: skip
         if not notices.letters and not stops:
             session.console.print("Nobody is to be told, and nothing is to be ended.")
             return finish(session, answers.code, {**mails_document(()), **result})
@@ -73,7 +76,7 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
                 mails = preview_document(notices.letters, post.renderer)  # a template that is wrong is found here
                 if mail.preview and not options.json:
                     show_letters(notices.letters, post.renderer)
-            return finish(session, answers.code, {**mails, **result, "stopped": _outcomes(answers)})
+            return finish(session, answers.code, {**mails, **result})
         session.confirm()
         session.begun()
         session.result = {**mails_document(()), **result}

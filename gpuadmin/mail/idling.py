@@ -40,10 +40,11 @@ def plan_idle(
 def terminal_words(steps: Sequence[Step], rules: Rules) -> str:
     """What somebody reads on their terminals on a node: of the GPUs there, in both languages."""
     gpus = ", ".join(f"GPU {step.row.index}" for step in steps)
-    english = f"{gpus}: you hold it and have not used it for {rules.after} hours. Please end what you do not need."
+    after = counted(rules.after, "hour")
+    english = f"{gpus}: you hold it and have not used it for {after}. Please end what you do not need."
     korean = f"{gpus}: {rules.after}시간 넘게 사용하지 않고 점유 중입니다. 필요 없는 작업은 종료해 주세요."
     if rules.stop:
-        english += f" What still holds it unused in {rules.notice} hours will be stopped."
+        english += f" What still holds it unused in {counted(rules.notice, 'hour')} will be stopped."
         korean += f" {rules.notice}시간 뒤에도 그대로이면 강제로 종료됩니다."
     return f"{english}\n{korean}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import json
 import re
 import time
@@ -153,6 +155,22 @@ def test_what_a_node_keeps_is_said(server: tuple[int, int], tmp_path: Path, node
     nodes.runs.clear()
     assert "keep minji's on GPU-gpu1-0: it was used" in world.idle("--yes").output
     assert [check for check, _ in nodes.runs] == [True], "it is not even asked to"
+    (kept,) = json.loads(world.idle("--yes", "--json").stdout)["result"]["stopped"]["gpu1"]
+    assert kept["why"] == "it was used", "programs are told as well"
+
+
+def test_one_hour_is_one(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_hours=1, idle_notice_hours=1)
+    world.idle("--yes")
+    (path,) = world.mails.glob("*.eml")
+    mail = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+    body = mail.get_body(("plain",))
+    assert body is not None
+    ((_, jobs),) = nodes.runs
+    texts = [str(mail["subject"]), body.get_content(), jobs["gpu1"]["tell"][0]["message"]]
+    for text in texts:
+        assert "1 hour" in text
+        assert "1 hours" not in text
 
 
 def test_a_mail_that_may_not_have_arrived_ends_nothing(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:

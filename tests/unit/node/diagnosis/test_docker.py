@@ -6,6 +6,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +26,8 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def serve(path: Path, answer: Callable[[socket.socket], object]) -> list[int]:
-    """A daemon on a socket; returns the uids that asked."""
+def serve(path: Path, answer: Callable[[socket.socket], object], asked: list[bytes] | None = None) -> list[int]:
+    """A daemon on a socket; returns the uids that asked, and adds to `asked` what they did."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(4)
@@ -38,7 +39,9 @@ def serve(path: Path, answer: Callable[[socket.socket], object]) -> list[int]:
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         uids.append(int.from_bytes(peer[4:8], "little"))
         with connection, listener:
-            connection.recv(65536)
+            text = connection.recv(65536)
+            if asked is not None:
+                asked.append(text)
             with suppress(OSError):  # whoever asked has hung up
                 answer(connection)
 
@@ -116,3 +119,71 @@ def test_a_name_says_nothing_to_a_shell() -> None:
 
 def test_a_long_name_is_cut() -> None:
     assert len(str(docker.end_of({"Name": "/\x1b" + "x" * 10_000}))) < 300
+
+
+def head(words: bytes) -> Callable[[socket.socket], object]:
+    return lambda connection: connection.sendall(b"HTTP/1.0 " + words + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("words", [b"204 No Content", b"304 Not Modified"])
+def test_a_container_is_asked_to_stop(directory: Path, words: bytes) -> None:
+    asked: list[bytes] = []
+    serve(directory / "s", head(words), asked)
+    docker.stop(str(directory / "s"), os.geteuid(), "ab12", 7, 30)
+    assert [text.split(b"\r\n")[0] for text in asked] == [b"POST /containers/ab12/stop?t=7 HTTP/1.0"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (head(b"404 Not Found"), "the daemon answered HTTP/1.0 404"),
+        (head(b"200 OK"), "the daemon answered HTTP/1.0 200"),
+        (head(b"500 \x1b[2J"), "the daemon answered"),
+        (lambda connection: connection.sendall(b"204"), "the daemon answered"),
+        (lambda connection: connection.sendall(b"\r\n\r\n" + b"204 " * 100), "the daemon answered"),
+        (lambda connection: None, "the daemon answered"),
+        (lambda connection: connection.recv(1), "did not answer within"),
+        (drip, "did not answer within"),
+        (forever, "has no end"),
+    ],
+    ids=["404", "200", "escapes", "one word", "garbage", "hangs up", "never", "slow", "huge"],
+)  # fmt: skip
+def test_a_daemon_that_does_not_stop_a_container(
+    directory: Path, answer: Callable[[socket.socket], object], problem: str
+) -> None:
+    serve(directory / "s", answer)
+    begin = time.monotonic()
+    with pytest.raises(NodeError, match=problem) as caught:
+        docker.stop(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5 if "within" in problem else 30)
+    assert "\x1b" not in str(caught.value)
+    assert time.monotonic() - begin < 20
+
+
+@pytest.mark.root
+def test_a_container_is_stopped_as_its_person(directory: Path) -> None:
+    uids = serve(directory / "s", head(b"204 No Content"))
+    (directory / "s").chmod(0o666)
+    docker.stop(str(directory / "s"), UID, "ab12", 7, 30)
+    assert uids == [UID]
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_daemon_that_takes_nobody_in(directory: Path, listens: bool) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
+        daemon.bind(str(directory / "s"))
+        waiting = []
+        if listens:
+            daemon.listen(0)
+            for _ in range(2):  # its queue is full
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                one.setblocking(False)
+                waiting.append(one)
+                with suppress(OSError):
+                    one.connect(str(directory / "s"))
+        begin = time.monotonic()
+        with pytest.raises((OSError, NodeError)):
+            docker.stop(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5)
+        assert time.monotonic() - begin < 20
+        for one in waiting:
+            one.close()

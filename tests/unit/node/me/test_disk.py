@@ -52,7 +52,7 @@ def test_what_root_measured_on_the_node(subject: Subject) -> None:
     measured(subject, partial=True, largest=[{"path": "/local/.docker/minji/overlay2", "bytes": 5, "inodes": 1}])
     text = told(subject, "en")
     assert "Docker on this node: 40.0 GB, 12,345 files (measured 2 h ago, at least: not all of it" in text
-    assert "/local/.docker/minji/overlay2" in text
+    assert " 1 file  /local/.docker/minji/overlay2" in text
     assert text.endswith("docker system prune removes what no container uses.")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -318,3 +319,53 @@ def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatc
         assert site.asked == []
         assert alive(idle)
         assert alive(busy)
+
+
+def test_a_daemon_that_never_answers_is_not_waited_for_once_for_each_container(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Theirs are ended all the same, and others' turn comes."""
+    monkeypatch.setattr(package, "CONTAINERS", 0.5, raising=False)
+
+    def silent(path: str, uid: int, container: str, patience: int, seconds: float) -> None:
+        site.asked.append(container)
+        time.sleep(min(seconds, 0.3))  # what the daemon lets us wait
+        raise NodeError("the daemon did not answer")
+
+    monkeypatch.setattr(site, "stop", silent)
+    real = package.identify
+    names: dict[int, str] = {}
+
+    def identify(number: int, *rest: object) -> object:
+        found = real(number, *rest)
+        return found and replace(found, container=names.get(number, ""))
+
+    monkeypatch.setattr(package, "identify", identify)
+    with ExitStack() as stack:
+        pids = [stack.enter_context(site.cluster.process(ALICE, *GPU)) for _ in range(5)]
+        names.update({pid: f"{pid:064x}" for pid in pids})
+        (found,) = site.run()
+        assert (found.status, found.processes, len(found.containers)) == ("stopped", 5, 5)
+        assert len(site.asked) == 2
+        assert not any(alive(pid) for pid in pids)
+
+
+def test_somebody_with_more_processes_than_select_can_take(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened: list[int] = []
+
+    def text() -> str:
+        """What the collector says; from then on there are as many open files as with a handle for each process."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, max(before[1], 4096)))
+        opened.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(1100))
+        return Site.text(site)
+
+    monkeypatch.setattr(site, "text", text)
+    try:
+        with site.cluster.process(ALICE, *GPU) as pid:
+            assert [one.status for one in site.run()] == ["stopped"]
+            assert not alive(pid)
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -169,7 +169,7 @@ def stop(path: str, uid: int, container: str, patience: int, seconds: float) -> 
     stopped so is not started again by itself. Raises NodeError, OSError.
     """
     answer = _exchanged(path, uid, "POST", f"/containers/{container}/stop?t={patience}", seconds)
-    if answer.split(None, 2)[1:2] not in ([b"204"], [b"304"]):  # it has ended; it had ended before
+    if _status(answer) not in (204, 304):  # it has ended; it had ended before
         raise NodeError(f"the daemon answered {short(answer[:100].decode('latin-1'))}")
 
 
@@ -202,10 +202,15 @@ def _exchanged(path: str, uid: int, method: str, question: str, seconds: float) 
     return bytes(found)
 
 
+def _status(answer: bytes) -> int | None:
+    """None where the answer does not begin as HTTP's do."""
+    found = re.match(rb"HTTP/1\.[01] ([0-9]{3})[ \r]", answer)
+    return int(found.group(1)) if found else None
+
+
 def _body(answer: bytes) -> Any:
     head, _, body = answer.partition(b"\r\n\r\n")
-    words = head.split(None, 2)
-    if len(words) < 2 or words[1] != b"200":
+    if _status(answer) != 200:
         raise NodeError(f"the daemon answered {short(head[:100].decode('latin-1'))}")
     if b"chunked" in head.lower():
         body = _unchunked(body)

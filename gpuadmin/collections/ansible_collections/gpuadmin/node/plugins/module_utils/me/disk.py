@@ -114,7 +114,7 @@ def _part(title: str, held: Mapping[str, Any], remark: str, language: str) -> li
 
 def _files(one: Mapping[str, Any], language: str) -> str:
     number, word = f"{one['inodes']:,}", _WORDS[language]["files"]
-    return f"{number}{word}" if language == "ko" else f"{number} {word}"
+    return f"{number}{word}" if language == "ko" else "1 file" if number == "1" else f"{number} {word}"
 
 
 def _plain(path: str) -> str:

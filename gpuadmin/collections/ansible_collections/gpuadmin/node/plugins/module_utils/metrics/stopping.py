@@ -29,6 +29,7 @@ from .running import seconds_since_boot
 
 SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
+CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
 UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
 
 
@@ -189,12 +190,7 @@ class Stopper:
                 # by now the number may be another's; from here on the handle is of whoever is looked at
                 if identify(pid, self._owners, self._places.proc) == seen.processes[pid]:
                     handles[pid] = handle
-            for container in {seen.processes[pid].container for pid in handles} - {""}:
-                try:
-                    path = f"/run/user/{target.uid}/docker.sock"
-                    self._stop(path, target.uid, container, self._patience, self._patience + 5.0)
-                except (NodeError, OSError):
-                    continue  # their daemon does not answer, or says something odd: its processes are known anyway
+            self._end_containers(target, {seen.processes[pid].container for pid in handles} - {""})
             for number in (signal.SIGTERM, signal.SIGKILL):
                 left = [handle for handle in handles.values() if not _ended(handle)]
                 for handle in left:
@@ -206,6 +202,18 @@ class Stopper:
                 while any(not _ended(handle) for handle in left) and time.monotonic() < end:
                     time.sleep(0.05)  # several handles are waited for
             return sum(not _ended(handle) for handle in handles.values())
+
+    def _end_containers(self, target: Target, containers: Collection[str]) -> None:
+        """Ask their daemon for so long in all: others wait for their turn, and its processes are known anyway."""
+        path, end = f"/run/user/{target.uid}/docker.sock", time.monotonic() + CONTAINERS
+        for container in sorted(containers):
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            try:
+                self._stop(path, target.uid, container, self._patience, min(self._patience + 5.0, left))
+            except (NodeError, OSError):
+                continue  # their daemon does not answer, or says something odd
 
 
 def _of(target: Target, seen: Seen) -> set[int]:
@@ -219,7 +227,9 @@ def _of(target: Target, seen: Seen) -> set[int]:
 
 def _ended(handle: int) -> bool:
     """pidfd_open(2): it can be read from when its process has ended."""
-    return bool(select.select([handle], [], [], 0)[0])
+    asked = select.poll()  # select(2) takes no number above 1023, and somebody may have more processes than that
+    asked.register(handle, select.POLLIN)
+    return bool(asked.poll(0))
 
 
 def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
