@@ -21,7 +21,7 @@ ENTRIES = list(where.everything())
 #: clear-leftovers does on the storage host is tested on a loop device (tests/hostile/test_verbs.py).
 ELSEWHERE = {
     "init", "check", "trust", "schema", "completion", "runs", "lab", "notify", "import-applications", "clear-leftovers",
-    "usage", "idle",  # against a real Prometheus, in tests/unit/monitoring
+    "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
@@ -94,7 +94,7 @@ def test_every_verb_has_a_test_on_virtual_machines() -> None:
         for verb in verbs_of(test, module)
     }
     assert set(VERBS) - on_machines - ELSEWHERE == set()
-    others = {"lab", "runs", "check", "top", "free", "usage", "idle", "dashboard"}
+    others = {"lab", "runs", "check", "top", "free", "usage", "dashboard"}
     assert not ELSEWHERE & on_machines - others, "those are words of other meanings, too"
 
 

@@ -1,0 +1,173 @@
+"""Who holds a GPU without using it: seen, told, and ended; and whose files fill a node. Told to themselves as well.
+
+An hour of the policy has a few seconds here, and the collector's counters are added to; the rest is as on a site. There
+is no driver (tests/fake_nvml), and mails are files.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import fake_nvml
+from tests.e2e import fake_driver
+from tests.e2e.cluster import PATIENCE, Cluster
+from tests.e2e.fake_driver import FIRST
+from tests.e2e.test_accounts import MAKE_IMAGE
+from tests.e2e.test_monitoring import asked, watched, within
+
+__all__ = ["watched"]
+pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
+HOUR = 30  # seconds
+#: gpuadmin, with shorter hours for who was told when. What Prometheus is asked for are real ones.
+SOONER = f"from gpuadmin.monitoring import policy; policy.HOUR = {HOUR}.0; from gpuadmin.cli import main; main()"
+POLICY = "metrics: {idle_hours: 1, idle_notice_hours: 1, idle_stop: true, idle_exempt: [junho], "
+HOLD = "exec /bin/sleep 100000 3</dev/nvidia0 4</dev/nvidia-uvm"
+TRAIN = f"docker run -d --name train --user 1000 --device nvidia.com/gpu=0 tiny /bin/sh -c '{HOLD}'"
+#: As if everybody had held what they hold for more than an hour. The service is away for less than its looks may be.
+HELD_LONG = """
+import json
+path = "/var/lib/gpuadmin/metrics/counters.json"
+found = json.load(open(path))
+for use in found["uses"]:
+    use[2] += 4000
+    use[3] += 4000
+json.dump(found, open(path, "w"))
+"""
+
+
+def background(cluster: Cluster, name: str, command: str) -> int:
+    """A process of somebody's on node1 that outlives their session; its id."""
+    line = f"setsid /bin/sh -c {shlex.quote(command)} >/dev/null 2>&1 </dev/null & echo $!"
+    return int(cluster.person(name, "node1", line))
+
+
+def running(cluster: Cluster, *pids: int) -> list[bool]:
+    lines = cluster.admin("node1", "; ".join(f"test -e /proc/{pid}/exe && echo yes || echo no" for pid in pids))
+    return [line == "yes" for line in lines.split()]
+
+
+def act(cluster: Cluster, mails: Path, *arguments: str) -> dict[str, Any]:
+    """What `gpuadmin idle --act` says it does, or has done."""
+    line = [sys.executable, "-c", SOONER, "idle", "--site", str(cluster.site), "--act", "--mail-dir", str(mails)]
+    done = subprocess.run(
+        [*line, "--json", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)["result"]
+    return found
+
+
+def policy(found: dict[str, Any]) -> dict[str, str]:
+    """What is done about whom."""
+    return {step["row"]["user"]: step["what"] for step in found["steps"]}
+
+
+def held(cluster: Cluster) -> set[tuple[str, str]]:
+    """Who holds the first GPU of node1, as the node itself says: user, container."""
+    devices = cluster.gpuadmin("top", "--local")["result"]["nodes"]["node1"]["devices"]
+    return {(one["user"], one["container"]) for device in devices if device["uuid"] == FIRST
+            for one in device["holders"] or ()}  # fmt: skip
+
+
+@pytest.fixture
+def gpus(watched: Cluster) -> Cluster:
+    """The cluster with minji and junho, who have addresses; a policy that spares junho; and GPUs on node1."""
+    settings, users = watched.site / "gpuadmin.yml", watched.site / "users.yml"
+    settings.write_text(settings.read_text().replace("metrics: {", POLICY))
+    (watched.site / "mails.jsonl").unlink(missing_ok=True)  # of a session that went before
+    watched.add("junho")
+    registry = yaml.safe_load(users.read_text())
+    for user in registry["users"]:
+        user["email"] = f"{user['name']}@example.org"
+    users.write_text(yaml.safe_dump(registry))
+    fake_driver.install(watched, "node1")
+    idle = fake_nvml.TWO.read_text()
+    for pid, memory in ((4343, 1073741824), (4242, 4294967296)):
+        idle = idle.replace(f"[process]\npid = {pid}\nmemory = {memory}\n", "")
+    fake_driver.describe(watched, "node1", idle)
+    watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
+    fake_driver.refreshed(watched, "node1")
+    return watched
+
+
+@pytest.mark.story("top", "idle")
+def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluster, tmp_path: Path) -> None:
+    mails = tmp_path / "mails"
+    hers, other = background(gpus, "minji", HOLD), background(gpus, "minji", "exec sleep 100001")
+    exempt = background(gpus, "junho", HOLD)
+    gpus.person("minji", "node1", f"{MAKE_IMAGE} && {TRAIN}")
+    inside = int(gpus.person("minji", "node1", "docker inspect --format '{{.State.Pid}}' train"))
+    everybody = {("minji", ""), ("minji", "train"), ("junho", "")}
+    within(300, lambda: held(gpus) == everybody)
+    said = gpus.person("minji", "node1", "gpuadmin-me --language en")
+    assert "0 NVIDIA H100 80GB HBM3" in said
+    assert "train" in said
+    assert "junho" not in said
+
+    counted = "gpuadmin_gpu_measured_seconds_total > 0"
+    within(300, lambda: {one["user"] for one in asked(gpus, counted)} == {"minji", "junho"})
+    gpus.admin(
+        "node1",
+        f"systemctl stop gpuadmin-metrics-mapper; python3 -c {shlex.quote(HELD_LONG)}; "
+        "systemctl start gpuadmin-metrics-mapper",
+    )
+    known = {"minji": "tell", "junho": "exempt"}
+    within(600, lambda: {one["user"]: one["policy"] for one in gpus.gpuadmin("idle")["result"]["idle"]} == known)
+    # a check tells nobody, and remembers nothing
+    within(300, lambda: policy(act(gpus, mails, "--check")) == {"minji": "tell", "junho": "nothing"})
+    assert not (gpus.site / "mails.jsonl").exists()
+    assert not mails.exists()
+    with gpus.session("minji", "node1"):
+        assert policy(act(gpus, mails, "--yes"))["minji"] == "tell"
+    (mail,) = mails.glob("*.eml")
+    assert "minji@example.org" in mail.read_text()
+    assert running(gpus, hers, other, inside, exempt) == [True] * 4
+
+    # the notice is over
+    what = within(300, lambda: (found := act(gpus, mails, "--check"))["stopped"] and found)
+    (would,) = what["stopped"]["node1"]
+    assert (would["user"], would["status"], would["processes"]) == ("minji", "would stop", 2)
+    assert running(gpus, hers, other, inside, exempt) == [True] * 4, "a check ends nothing"
+    (done,) = act(gpus, mails, "--yes")["stopped"]["node1"]
+    assert (done["user"], done["uuid"], done["status"]) == ("minji", FIRST, "stopped"), done
+    assert running(gpus, hers, other, inside, exempt) == [False, True, False, True]
+    within(300, lambda: held(gpus) == {("junho", "")})
+    again = act(gpus, mails, "--yes")
+    assert (again["stopped"], len(list(mails.glob("*.eml")))) == ({}, 1), "nothing is left to do"
+    assert running(gpus, other, exempt) == [True, True]
+
+
+@pytest.mark.story("disk")
+def test_whose_files_fill_a_disk_is_told_admins_and_each_person_theirs(watched: Cluster) -> None:
+    watched.add("junho")
+    watched.person("minji", "node1", "mkdir data && head -c 3000000 /dev/urandom >data/hers")
+    watched.person("junho", "node1", "mkdir secret && head -c 2000000 /dev/urandom >secret/his && chmod 700 .")
+    watched.person("minji", "node1", MAKE_IMAGE)
+    for host in ("storage1", "node1"):
+        watched.admin(host, "sync; systemctl start gpuadmin-disk-usage")
+    found = watched.gpuadmin("disk")["result"]
+    homes = {name: places["homes"] for name, places in found["hosts"]["storage1"]["people"].items()}
+    assert 3_000_000 <= homes["minji"]["bytes"] < 50_000_000
+    assert 2_000_000 <= homes["junho"]["bytes"] < 50_000_000
+    assert found["hosts"]["node1"]["people"]["minji"]["docker"]["bytes"] > 0
+    (hers,) = [one for host in watched.gpuadmin("disk", "minji")["result"]["hosts"].values() for one in [host["people"]]
+               if "homes" in one.get("minji", {})]  # fmt: skip
+    assert list(hers) == ["minji"]
+    assert any(one["path"].endswith("/data") for one in hers["minji"]["homes"]["largest"])
+
+    for name, own, others in (("minji", "data", ("secret", "junho")), ("junho", "secret", ("/data", "minji"))):
+        said = watched.person(name, "node1", "gpuadmin-me disk --language en")
+        assert f"/home/{name}/{own}" in said
+        assert "Docker on this node" in said
+        assert [other for other in others if other in said] == []
+    refused = watched.ssh("junho", "node1", "cat /var/lib/gpuadmin/disk-of-people/minji.json")
+    assert "Permission denied" in refused.stderr
