@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Record
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
@@ -39,6 +40,7 @@ class Site:
         self.cluster = cluster
         self.idle: dict[tuple[str, str], int] = {(FIRST, "alice"): SINCE}
         self.asked: list[str] = []
+        self.names = Names(alive=lambda uid: False)
 
     def text(self) -> str:
         name = "gpuadmin_gpu_unused_since_timestamp_seconds"
@@ -54,7 +56,7 @@ class Site:
         owners = Owners(
             str(self.cluster.at / "subuid"), NAMES.get, lambda name: (known[name],) * 2 if name in known else None
         )
-        return Stopper(self.cluster.places, owners, self.text, self.stop, patience=2).run(
+        return Stopper(self.cluster.places, owners, self.text, self.stop, patience=2, names=self.names).run(
             targets or (Target("alice", ALICE, FIRST, SINCE, NOTIFIED),), check=check
         )
 
@@ -298,6 +300,22 @@ def test_a_container_is_stopped_by_its_person_s_daemon(site: Site, monkeypatch: 
         assert (found.status, found.containers) == ("stopped", ["ab" * 6])
         assert site.asked == [f"{ALICE} ab"]
         assert not alive(pid), "whatever the daemon did"
+
+
+def test_a_container_without_a_cgroup_of_its_own_is_stopped_by_the_daemon_too(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process alone, ended, would be started again by the daemon."""
+    real = package.identify
+    monkeypatch.setattr(package, "identify", lambda *given: replace(real(*given), namespace="pid:[7]"))
+    monkeypatch.setattr(site.names, "_alive", lambda uid: True)
+    learned = {ALICE: {"pid:[7]": "cd" * 32}}
+    monkeypatch.setattr(site.names, "_learn", lambda *given: bool(site.names._spaces.update(learned)) or True)
+    with site.cluster.process(ALICE, *GPU) as pid:
+        (found,) = site.run()
+        assert (found.status, found.containers) == ("stopped", ["cd" * 6])
+        assert site.asked == [f"{ALICE} cd"]
+        assert not alive(pid)
 
 
 def test_a_daemon_that_says_nothing_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,16 +45,20 @@ class Names:
         self.silent: set[int] = set()
 
     def of(self, process: Process, host: str) -> str:
-        """A process's container, by its name, or else the beginning of its id; empty where it is in none.
+        """A process's container, by its name, or else the beginning of its id; empty where it is in none."""
+        found = self.ident(process, host)
+        return "" if process.uid is None else self._names.get(process.uid, {}).get(found, found[:SHORT])
+
+    def ident(self, process: Process, host: str) -> str:
+        """The id of a process's container; empty where it is in none.
 
         ``host``: the host's own namespace of pids. Without a cgroup of its own, a container has a namespace.
         """
         if process.uid is None:
             return ""
-        found = process.container
-        if not found and process.namespace != host:
-            found = self._spaces.get(process.uid, {}).get(process.namespace, "")
-        return self._names.get(process.uid, {}).get(found, found[:SHORT])
+        if process.container or process.namespace == host:
+            return process.container
+        return self._spaces.get(process.uid, {}).get(process.namespace, "")
 
     def learn(self, processes: Iterable[Process], host: str) -> None:
         """Ask the daemons of those whose containers have no name yet."""

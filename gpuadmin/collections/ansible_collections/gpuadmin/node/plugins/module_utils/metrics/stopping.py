@@ -12,13 +12,14 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..diagnosis import docker
 from ..errors import NodeError
 from ..monitoring.samples import of_text
 from . import measured
+from .containers import Names
 from .devices import UVM, Key, Scanner, nodes
 from .holding import holdings, pids_of
 from .mapper import LATE, Places, caps_of
@@ -74,8 +75,10 @@ class Stopper:
         text: Callable[[], str] = measured.measured,
         stop: Callable[[str, int, str, int, float], None] = docker.stop,
         patience: int = PATIENCE,
+        names: Names | None = None,
     ) -> None:
         self._places, self._owners = places or Places(), owners or Owners()
+        self._names = Names(proc=self._places.proc) if names is None else names
         self._text, self._stop, self._patience = text, stop, patience
 
     def run(self, targets: Sequence[Target], *, check: bool) -> list[Outcome]:
@@ -138,8 +141,12 @@ class Stopper:
         return Seen(processes, {pid: frozenset(uuids) for pid, uuids in devices.items()}, scanner.incomplete)
 
     def _identified(self, record: Record, held: Mapping[int, frozenset[Key]]) -> dict[int, Process]:
+        """By pid; each with its container, which only the daemon knows where it has no cgroup of its own."""
         found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in pids_of(record.devices, held))
-        return {pid: process for pid, process in found if process is not None}
+        processes = {pid: process for pid, process in found if process is not None}
+        host = os.readlink(f"{self._places.proc}/self/ns/pid")
+        self._names.learn(processes.values(), host)
+        return {pid: replace(one, container=self._names.ident(one, host)) for pid, one in processes.items()}
 
     def _decided(self, target: Target, agreed: Iterable[Target], seen: Seen) -> Outcome:
         """What would be ended for a target: nothing that holds another GPU as well, which may be in use."""
@@ -188,7 +195,8 @@ class Stopper:
                     continue  # it has ended
                 stack.callback(os.close, handle)
                 # by now the number may be another's; from here on the handle is of whoever is looked at
-                if identify(pid, self._owners, self._places.proc) == seen.processes[pid]:
+                now, then = identify(pid, self._owners, self._places.proc), seen.processes[pid]
+                if now is not None and replace(now, container=now.container or then.container) == then:
                     handles[pid] = handle
             self._end_containers(target, {seen.processes[pid].container for pid in handles} - {""})
             for number in (signal.SIGTERM, signal.SIGKILL):
