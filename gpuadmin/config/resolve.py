@@ -40,7 +40,16 @@ def hosts(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     def of(host: Any) -> dict[str, Any]:
         # host_vars/ and group_vars/ count as well, so Ansible is asked rather than the inventory line
         known = variables.get_vars(host=host, include_hostvars=False, use_cache=False)
-        return {name: known[name] for name in names if name in known}
+        found = {name: known[name] for name in names if name in known}
+        for name, value in found.items():
+            try:
+                str(value)
+            except Exception:  # a vault's value says what is wrong with it by errors without a common base
+                raise ConfigError(
+                    f"inventory: {host.name}: {name}: a vault that cannot be read here",
+                    hint="how a host is reached has to be plain text; keep passwords in the vault",
+                ) from None
+        return found
 
     with _in_words(folder):
         return [

@@ -63,3 +63,12 @@ def test_an_inventory(tmp_path: Path) -> None:
     (folder / "hosts.yml").write_text(hosts.replace("8", "eight"))
     with pytest.raises(ConfigError, match="inventory: node1: gpus 'eight' is no number"):
         load_inventory(tmp_path)
+
+
+def test_an_address_in_a_vault_is_an_error_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "inventory"
+    (folder / "host_vars").mkdir(parents=True)
+    (folder / "hosts.yml").write_text("all: {children: {gpu: {hosts: {node1: {}}}}}\n")
+    (folder / "host_vars/node1.yml").write_text("ansible_host: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\n")
+    with pytest.raises(ConfigError, match="inventory: node1: ansible_host: a vault that cannot be read here"):
+        load_inventory(tmp_path)
