@@ -58,10 +58,18 @@ def test_its_answer_is_unknown_and_it_did_not_fail() -> None:
 PLAYBOOKS = sorted(content_path("playbooks").glob("*.yml"))
 
 
+def groups_named(playbook: Path) -> list[str]:
+    """The groups of each play, of playbooks that it imports, too."""
+    found: list[str] = []
+    for play in yaml.safe_load(playbook.read_text()):
+        other = play.get("ansible.builtin.import_playbook")
+        found += groups_named(playbook.with_name(other)) if other else [play["hosts"]]
+    return found
+
+
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.stem)
 def test_all_plays_of_a_playbook_are_for_the_same_groups_of_a_site(playbook: Path) -> None:
     """If no host of a play answers, the next play is not begun: docs/decisions/0011. So each has all of the hosts."""
-    plays = yaml.safe_load(playbook.read_text())
-    assert len({play.get("hosts") or play["ansible.builtin.import_playbook"] for play in plays}) == 1
+    assert len(set(groups_named(playbook))) == 1
     assert set(groups_of(playbook.stem)) <= set(GROUPS)
     assert groups_of(playbook)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -50,6 +50,8 @@ def test_both_readers_say_the_same_of_a_value(scalar: str) -> None:
 
 
 @given(st.text("0123456789-+.:_eExXob TZinfa~", min_size=1, max_size=12))
+@example(".0_")
+@example("._0")
 def test_both_readers_say_the_same_of_odd_values(scalar: str) -> None:
     text = f"a: {scalar}\n"
     try:

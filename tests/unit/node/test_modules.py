@@ -79,6 +79,8 @@ def test_node_code_is_plain_standard_library() -> None:
     paths = sorted((PLUGINS / "module_utils").rglob("*.py"))
     assert len(paths) > 50, "this is where it lies"
     for path in paths:
+        # the role dashboard installs what its pages need beside it, on the monitor host alone (decision 112)
+        there = {"jinja2", "starlette", "uvicorn"} if path.parent.name == "dashboard" else set()
         tree = ast.parse(path.read_text(), feature_version=(3, 9))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and not node.level:
@@ -87,7 +89,7 @@ def test_node_code_is_plain_standard_library() -> None:
                 names = [alias.name for alias in node.names]
             else:
                 continue
-            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), path
+            assert all(name.split(".")[0] in there | sys.stdlib_module_names for name in names), path
 
 
 def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
