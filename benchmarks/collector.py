@@ -108,8 +108,8 @@ def run(at: Path, passes: int, *, alone: bool) -> dict[str, float]:
             other.map()
         text = (at / "mapper" / mapper.TEXT).read_text()
         assert text.count("gpuadmin_gpu_processes{") == GPUS, text
-        assert one._kept is not None
-        child = one._kept._child or 0
+        assert one._resident is not None
+        child = one._resident._child or 0
         sys.addaudithook(lambda event, _: forks.append(event) if event in ("os.fork", "subprocess.Popen") else None)
         begun = processor_seconds(child)
         samples, maps, spawned = [], [], []
