@@ -72,7 +72,7 @@ class Remembered:
         path = self.folder.parent / "runs" / FILE
         try:
             text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins})
-        except (TypeError, ValueError):  # a day, a vault: what JSON cannot say is not kept
+        except (TypeError, ValueError):  # a day: what JSON cannot say is not kept
             return
         if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:
             return

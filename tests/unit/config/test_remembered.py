@@ -174,7 +174,7 @@ def test_what_a_plugin_of_this_machine_says_is_never_remembered(
         assert fresh(site) == f"10.0.0.{number}"
 
 
-@pytest.mark.parametrize("value", ["2026-01-01", "!vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162"])
+@pytest.mark.parametrize("value", ["2026-01-01", "2026-01-01 10:00:00"])
 def test_what_json_cannot_say_is_not_kept(site: Path, value: str) -> None:
     (site / "inventory/host_vars").mkdir()
     (site / "inventory/host_vars/nas1.yml").write_text(f"gpuadmin_address: {value}\n")
