@@ -91,7 +91,9 @@ def _start(function: Callable[[Task], Result], task: Task, seconds: float) -> _R
 def _child(answer: multiprocessing.connection.Connection, function: Callable[[Task], Result], task: Task) -> None:
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it holds the locks that its parent holds
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    with open("/proc/self/statm", encoding="ascii") as stream:  # what it has from its parent is not its own doing
+        most = MEMORY + int(stream.read().split()[0]) * resource.getpagesize()
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     try:
         outcome: tuple[str, object] = ("result", function(task))

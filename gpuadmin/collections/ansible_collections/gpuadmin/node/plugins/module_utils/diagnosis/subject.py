@@ -98,7 +98,9 @@ def confine() -> None:
     One that hangs in the kernel keeps no connection open.
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    with open("/proc/self/statm", encoding="ascii") as stream:  # what it has from its parent is not its own doing
+        most = MEMORY + int(stream.read().split()[0]) * resource.getpagesize()
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
