@@ -141,6 +141,7 @@ def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluste
     assert (done["user"], done["uuid"], done["status"]) == ("minji", FIRST, "stopped"), done
     assert running(gpus, hers, other, inside, exempt) == [False, True, False, True]
     within(300, lambda: held(gpus) == {("junho", "")})
+    within(300, lambda: act(gpus, mails, "--check")["stopped"] == {})  # Prometheus hears of it a moment later
     again = act(gpus, mails, "--yes")
     assert (again["stopped"], len(list(mails.glob("*.eml")))) == ({}, 1), "nothing is left to do"
     assert running(gpus, other, exempt) == [True, True]

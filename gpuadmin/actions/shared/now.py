@@ -134,10 +134,10 @@ def _memory_in_short(device: Device) -> str:
 
 def age(seconds: float) -> str:
     """Seconds as people read them at a glance: `3 min`, `5 h`, `2 d`."""
-    for unit, span in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * span or (unit == "min" and seconds >= 60):
-            return f"{seconds / span:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+    for unit, span, most in (("s", 1, 60), ("min", 60, 120), ("h", 3600, 48)):
+        if round(seconds / span) < most:  # as it is shown: never `60 s` or `120 min`
+            return f"{max(seconds, 0) / span:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
 
 
 def _bar(ratio: float, width: int = 8) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import multiprocessing
 import os
 import time
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.each import Failed, each
+from ansible_collections.gpuadmin.node.plugins.module_utils.each import MEMORY, Failed, each
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 
@@ -59,3 +60,17 @@ def test_who_stops_asking_leaves_no_process() -> None:
     assert len(set(multiprocessing.active_children()) - before) == 2
     running.close()
     assert set(multiprocessing.active_children()) == before
+
+
+def reserve(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # linux/mman.h: MAP_NORESERVE
+
+
+def test_what_the_parent_had_is_not_counted() -> None:
+    """A parent with a large address space leaves its children as much as any other does."""
+    tasks = [MEMORY // 2, MEMORY + (1 << 30)]
+    with reserve(MEMORY + (1 << 30)):
+        done = dict(each(lambda size: len(reserve(size)), tasks, 1, 50))
+    assert done[tasks[0]] == tasks[0]
+    assert isinstance(done[tasks[1]], Failed)
+    assert "Cannot allocate memory" in done[tasks[1]].why

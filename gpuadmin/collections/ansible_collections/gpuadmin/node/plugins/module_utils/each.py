@@ -90,11 +90,7 @@ def _start(function: Callable[[Task], Result], task: Task, seconds: float) -> _R
 
 def _child(answer: multiprocessing.connection.Connection, function: Callable[[Task], Result], task: Task) -> None:
     ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it holds the locks that its parent holds
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    with open("/proc/self/statm", encoding="ascii") as stream:  # what it has from its parent is not its own doing
-        most = MEMORY + int(stream.read().split()[0]) * resource.getpagesize()
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    bound_memory(MEMORY)
     try:
         outcome: tuple[str, object] = ("result", function(task))
     except OSError as error:
@@ -107,6 +103,16 @@ def _child(answer: multiprocessing.connection.Connection, function: Callable[[Ta
     except Exception as error:  # the others go on, whatever it is
         outcome = ("failed", f"{type(error).__name__}: {error}")
     answer.send(outcome)
+
+
+def bound_memory(most: int) -> None:
+    """From here on this process may take ``most`` more bytes of address space; what it has from its parent is not its
+    own doing, and what it gives back of that it may take again.
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as stream:  # proc(5): the first number is all of it, in pages
+        most += int(stream.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _result(one: _Running[Task], ready: bool, seconds: float, setting: str) -> Any:

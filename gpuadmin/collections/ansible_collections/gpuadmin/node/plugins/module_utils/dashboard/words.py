@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 
 _LONGEST = 200  # characters of a name; a container's may have more
-_UNITS: Mapping[str, tuple[str, ...]] = {"en": ("d", "h", "min", "s"), "ko": ("일", "시간", "분", "초")}
+_UNITS: Mapping[str, tuple[str, ...]] = {"en": ("s", "min", "h", "d"), "ko": ("초", "분", "시간", "일")}
 
 
 def name(text: str) -> str:
@@ -22,12 +22,12 @@ def name(text: str) -> str:
 
 def age(seconds: float, language: str = "en") -> str:
     """Seconds as people read them at a glance: `3 min`, `5 h`, `2 d`; in Korean `3분`."""
-    units = _UNITS[language]
     gap = "" if language == "ko" else " "
-    for unit, span in zip(units, (86400, 3600, 60)):
-        if seconds >= (60 if span == 60 else 2 * span):
-            return f"{seconds / span:.0f}{gap}{unit}"
-    return f"{max(seconds, 0):.0f}{gap}{units[3]}"
+    *units, days = _UNITS[language]
+    for unit, (span, most) in zip(units, ((1, 60), (60, 120), (3600, 48))):
+        if round(seconds / span) < most:  # as it is shown: never `60 s` or `120 min`
+            return f"{max(seconds, 0) / span:.0f}{gap}{unit}"
+    return f"{seconds / 86400:.0f}{gap}{days}"
 
 
 def percent(ratio: float | None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..causes.cause import Person
+from ..each import bound_memory
 from ..errors import NodeError
 from ..fields import CONTROL, quoted, valid_name, whole_number
 from ..paths import STATE
@@ -97,11 +97,7 @@ def confine() -> None:
 
     One that hangs in the kernel keeps no connection open.
     """
-    _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm", encoding="ascii") as stream:  # what it has from its parent is not its own doing
-        most = MEMORY + int(stream.read().split()[0]) * resource.getpagesize()
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    bound_memory(MEMORY)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)

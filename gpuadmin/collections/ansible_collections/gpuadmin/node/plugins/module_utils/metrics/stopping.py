@@ -31,6 +31,7 @@ from .running import seconds_since_boot
 SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
+AFTERWARDS = 2.0  # seconds in which what starts anew by itself has opened the GPU again
 UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
 
 
@@ -168,9 +169,12 @@ class Stopper:
     def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
         """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
+        if not wanted:
+            return
         held = {target: self._end_one(target, seen) for target in wanted}
+        time.sleep(AFTERWARDS)
         try:
-            after = self._look() if wanted else seen
+            after = self._look()
         except (NodeError, OSError) as error:
             for target in wanted:  # what was ended is told as ended, whatever is not known by now
                 found[target].status = "kept" if held[target] else "stopped"
