@@ -31,7 +31,7 @@ from .running import seconds_since_boot
 SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
-AFTERWARDS = 2.0  # seconds in which what starts anew by itself has opened the GPU again
+AFTERWARDS = 2.0  # seconds in which what is begun again by itself has opened the GPU
 UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
 
 
