@@ -29,8 +29,8 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted, listed
 
-#: node → what its module is given
-Jobs = dict[str, dict[str, list[dict[str, Any]]]]
+#: node → what its module is given of one kind: messages to tell, or holds to stop
+Items = dict[str, list[dict[str, Any]]]
 
 
 def show_idle(options: Options, *, hours: int | None) -> int:
@@ -81,9 +81,9 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         session.begun()
         session.result = {**mails_document(()), **result}
         deliveries = [] if post is None or not notices.letters else post.send(notices.letters, session.console)
-        jobs = _jobs_with(session, found, rules, deliveries, stops)
+        jobs = _jobs(stops, _messages(session, found, rules, deliveries))
         run = session.run("idle", list(jobs), {"gpuadmin_idle": jobs}, check=False)
-        after = Answers.of(run.hosts, [host for host in jobs if jobs[host]["stop"]], "idle")
+        after = Answers.of(run.hosts, list(stops), "idle")
         bad = [one for one in deliveries if not one.good]
         if deliveries:
             session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
@@ -111,29 +111,39 @@ def _rules(session: Session) -> Rules:
     return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people)
 
 
-def _stops(session: Session, found: Sequence[Step]) -> Jobs:
+def _uids(session: Session) -> dict[str, int]:
+    """Of all who have one."""
+    return {user.name: user.uid for user in session.site.registry.registry.users if user.uid is not None}
+
+
+def _jobs(stops: Items, messages: Items) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Both kinds, as each node's module is given them."""
+    return {host: {"tell": messages.get(host, []), "stop": stops.get(host, [])} for host in {**stops, **messages}}
+
+
+def _stops(session: Session, found: Sequence[Step]) -> Items:
     """What each node is asked to end."""
-    uids = {user.name: user.uid for user in session.site.registry.registry.users}
-    jobs: Jobs = {}
+    uids = _uids(session)
+    stops: Items = {}
     for step in found:
-        if step.what == "stop" and uids[step.row.user] is not None:
+        if step.what == "stop" and step.row.user in uids:
             target = {
                 "user": step.row.user, "uid": uids[step.row.user], "uuid": step.row.uuid,
                 "since": int(step.row.unused or 0), "notified": int(step.notified or 0),
             }  # fmt: skip
-            jobs.setdefault(step.row.node, {"tell": [], "stop": []})["stop"].append(target)
-    return jobs
+            stops.setdefault(step.row.node, []).append(target)
+    return stops
 
 
-def _looked(session: Session, stops: Jobs) -> Answers:
+def _looked(session: Session, stops: Items) -> Answers:
     """What the nodes say of what they are to end, before anybody is asked."""
     if not stops:
         return Answers()
-    run = session.look("idle", list(stops), {"gpuadmin_idle": stops})
+    run = session.look("idle", list(stops), {"gpuadmin_idle": _jobs(stops, {})})
     return Answers.of(run.hosts, list(stops), "idle")
 
 
-def _agreed(stops: Jobs, answers: Answers) -> Jobs:
+def _agreed(stops: Items, answers: Answers) -> Items:
     """Of what is to end, that which the nodes would end; who did not answer is asked the next time."""
     ready = {
         (host, one["user"], one["uuid"])
@@ -141,30 +151,24 @@ def _agreed(stops: Jobs, answers: Answers) -> Jobs:
         for one in answer["stopped"]
         if one["status"] == "would stop"
     }
-    jobs: Jobs = {}
-    for host, given in stops.items():
-        agreed = [one for one in given["stop"] if (host, one["user"], one["uuid"]) in ready]
-        if agreed:
-            jobs[host] = {"tell": [], "stop": agreed}
-    return jobs
+    agreed = {
+        host: [one for one in given if (host, one["user"], one["uuid"]) in ready] for host, given in stops.items()
+    }
+    return {host: given for host, given in agreed.items() if given}
 
 
-def _jobs_with(
-    session: Session, found: Sequence[Step], rules: Rules, deliveries: Sequence[Delivery], stops: Jobs
-) -> Jobs:  # fmt: skip
-    """What each node is given: messages on terminals for those whose mail went out just now, and what is to end."""
-    uids = {user.name: user.uid for user in session.site.registry.registry.users}
+def _messages(session: Session, found: Sequence[Step], rules: Rules, deliveries: Sequence[Delivery]) -> Items:
+    """What each node shows on terminals, to those whose mail went out just now."""
+    uids = _uids(session)
     sent = {key for one in deliveries if one.good for key in one.letter.keys}
-    jobs: Jobs = {host: {"tell": [], "stop": list(one["stop"])} for host, one in stops.items()}
     mine: dict[tuple[str, str], list[Step]] = {}
     for step in found:
-        if step.what == "tell" and key_of(step.row, rules) in sent:
+        if step.what == "tell" and key_of(step.row, rules) in sent and step.row.user in uids:
             mine.setdefault((step.row.node, step.row.user), []).append(step)
+    messages: Items = {}
     for (node, user), theirs in mine.items():
-        if uids[user] is not None:
-            message = {"uid": uids[user], "message": terminal_words(theirs, rules)}
-            jobs.setdefault(node, {"tell": [], "stop": []})["tell"].append(message)
-    return jobs
+        messages.setdefault(node, []).append({"uid": uids[user], "message": terminal_words(theirs, rules)})
+    return messages
 
 
 def _plan(

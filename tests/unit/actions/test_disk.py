@@ -6,6 +6,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.actions.test_verbs import Ansible, Cli, ansible
 
@@ -16,15 +18,17 @@ def held(size: int, inodes: int = 1234, **other: Any) -> dict[str, Any]:
     return {"bytes": size, "inodes": inodes, "when": time.time() - 7300, "partial": False, "largest": [], **other}
 
 
-MINJI = {"homes": held(5_000_000_000, largest=[{"path": "/srv/homes/minji/\x1b]0;x", "bytes": 4, "inodes": 2}])}
-STORAGE = {
-    "places": [{"name": "homes", "path": "/srv/homes", "by_owner": False}],
-    "people": {
-        "minji": MINJI,
-        "jiho": {"homes": held(7_000_000_000, partial=True)},
-    },
-}
-NODE = {"places": [], "people": {"minji": {"docker": held(6_000_000_000)}}}
+@pytest.fixture
+def minji() -> dict[str, Any]:
+    return {"homes": held(5_000_000_000, largest=[{"path": "/srv/homes/minji/\x1b]0;x", "bytes": 4, "inodes": 2}])}
+
+
+@pytest.fixture
+def storage(minji: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "places": [{"name": "homes", "path": "/srv/homes", "by_owner": False}],
+        "people": {"minji": minji, "jiho": {"homes": held(7_000_000_000, partial=True)}},
+    }
 
 
 def answered(ansible: Ansible, **reports: Any) -> None:
@@ -33,8 +37,9 @@ def answered(ansible: Ansible, **reports: Any) -> None:
     ansible.answer = RunResult({"node1": gone, "node2": gone, "storage1": gone, **hosts})
 
 
-def test_whose_it_is(ansible: Ansible, cli: Cli) -> None:
-    answered(ansible, storage1=STORAGE, node1=NODE)
+def test_whose_it_is(ansible: Ansible, cli: Cli, storage: dict[str, Any]) -> None:
+    node = {"places": [], "people": {"minji": {"docker": held(6_000_000_000)}}}
+    answered(ansible, storage1=storage, node1=node)
     code, out, err = cli("disk")
     assert code == 4, err
     (invocation,) = ansible.asked
@@ -50,8 +55,8 @@ def test_whose_it_is(ansible: Ansible, cli: Cli) -> None:
     assert "node2: unknown: does not answer (timed out)" in out
 
 
-def test_one_persons_directories(ansible: Ansible, cli: Cli) -> None:
-    answered(ansible, storage1={"places": [], "people": {"minji": MINJI}})
+def test_one_persons_directories(ansible: Ansible, cli: Cli, minji: dict[str, Any]) -> None:
+    answered(ansible, storage1={"places": [], "people": {"minji": minji}})
     _code, out, _err = cli("disk", "minji")
     (invocation,) = ansible.asked
     assert invocation.variables["gpuadmin_disk_names"] == ["minji"]
@@ -64,8 +69,8 @@ def test_nobody_of_that_name(ansible: Ansible, cli: Cli) -> None:
     assert "No files of nobody1 were found" in cli("disk", "nobody1")[1]
 
 
-def test_for_programs(ansible: Ansible, cli: Cli) -> None:
-    answered(ansible, storage1=STORAGE)
+def test_for_programs(ansible: Ansible, cli: Cli, storage: dict[str, Any]) -> None:
+    answered(ansible, storage1=storage)
     found = json.loads(cli("disk", "--json")[1])["result"]
     assert found["hosts"]["storage1"]["people"]["jiho"]["homes"]["bytes"] == 7_000_000_000
     assert set(found["unknown"]) == {"node1", "node2"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.actions.idle import _jobs_with
+from gpuadmin.actions.idle import _jobs, _messages
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.idling import plan_idle, terminal_words
 from gpuadmin.mail.ledger import Ledger, State
@@ -141,7 +141,8 @@ def test_terminals_say_what_a_mail_said() -> None:
     letter: Any = SimpleNamespace(keys=(key_of(ROW, RULES),))
 
     def tells(*deliveries: Any) -> Any:
-        return {node: len(given["tell"]) for node, given in _jobs_with(session, found, RULES, deliveries, {}).items()}
+        jobs = _jobs({}, _messages(session, found, RULES, deliveries))
+        return {node: len(given["tell"]) for node, given in jobs.items()}
 
     assert tells() == {}
     assert tells(SimpleNamespace(letter=letter, good=False)) == {}

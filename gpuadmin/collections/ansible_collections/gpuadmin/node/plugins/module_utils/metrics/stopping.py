@@ -172,7 +172,7 @@ class Stopper:
         if not wanted:
             return
         held = {target: self._end_one(target, seen) for target in wanted}
-        time.sleep(AFTERWARDS)
+        time.sleep(AFTERWARDS)  # so that what starts again by itself has the GPU open when the host looks
         try:
             after = self._look()
         except (NodeError, OSError) as error:
