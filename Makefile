@@ -13,10 +13,9 @@ PYTEST := $(BIN)/python -m pytest
 UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
-# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/where.py). Beside
-# the virtual cluster, which mostly waits for one guest, a second process does what needs none.
-TWO_LANES := -n 2 --dist loadgroup --no-loadscope-reorder
-# The lab takes longest: what needs no lab runs beside it, and gives way to it.
+# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/where.py). The
+# virtual cluster takes longest, and mostly waits for one guest: all else runs beside it, one after the other.
+LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e
 LAB_LOG := .cache/lab-tests.log
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -33,9 +32,11 @@ demo: $(READY) system-demo ## a virtual cluster: accounts and a container, image
 
 .PHONY: test
 test: $(READY) system-test ## checks, unit, contract, install; roles and verbs on the lab
-	@mkdir -p .cache; echo "The lab's tests run beside the others; what they print follows at the end ($(LAB_LOG))."
-	@$(PYTEST) -v --durations=15 $(TWO_LANES) -m "lab and not slow$(NOT_ROOT)" tests/e2e >$(LAB_LOG) 2>&1 & lab=$$!; failed=0; \
-	nice -n 5 $(MAKE) --no-print-directory lint test-fast || failed=1; \
+	@mkdir -p .cache; echo "Tests on virtual machines run beside the others; what they print follows at the end ($(LAB_LOG))."
+	@$(LAB) --lane virtual >$(LAB_LOG) 2>&1 & lab=$$!; failed=0; \
+	nice -n 5 $(MAKE) --no-print-directory lint || failed=1; \
+	$(LAB) --lane light || failed=1; \
+	nice -n 5 $(MAKE) --no-print-directory test-fast || failed=1; \
 	tail -n +1 -f --pid=$$lab $(LAB_LOG); wait $$lab || failed=1; exit $$failed
 
 .PHONY: test-all
