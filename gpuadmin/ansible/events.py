@@ -125,6 +125,7 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> s
     return f"{message} ({task})" if task else message
 
 
+_CUT = "the ssh connection was cut"
 _SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"
     (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
@@ -139,14 +140,23 @@ _SSH_REASONS = (
     (r"Permission denied", "refuses our login (permission denied)"),
     (
         r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",
-        "the ssh connection was cut",
+        _CUT,
     ),
 )
+
+
+#: What a host printed before it ended the connection: the words of its /etc/nologin (pam_nologin(8)), or a banner.
+_LAST_WORDS = re.compile(
+    r"\A(?:Failed to connect to the host via ssh:)?\s*(?P<words>\S.*?)\s*^Connection closed by .*\Z", re.S | re.M
+)
+_LONGEST_WORDS = 120
 
 
 def unreachable_message(message: str) -> str:
     """Given ssh's complaint, return it in plain words; an unknown one stays as ssh printed it."""
     for pattern, reason in _SSH_REASONS:
         if re.search(pattern, message):
-            return reason
+            said = _LAST_WORDS.match(message) if reason == _CUT else None
+            words = re.sub(r"\s+", " ", said["words"])[:_LONGEST_WORDS] if said else ""
+            return f"{reason}; the host said: {words}" if words else reason
     return re.sub(r"\s+", " ", message).strip()[:_LONGEST_MESSAGE] or "unreachable"

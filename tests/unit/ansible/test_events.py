@@ -131,6 +131,8 @@ UNREACHABLE = {
     "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@ Host key verification failed.": "not the pinned one",
     "No ED25519 host key is known for x and you have requested strict checking. Host key verification failed.": "trust",
     "ssh: connect to host x port 22: No route to host": "over the network",
+    "Failed to connect to the host via ssh: not now\n\nConnection closed by 10.0.0.1 port 22": "the host said: not now",
+    "Failed to connect to the host via ssh: Connection closed by 10.0.0.1 port 22": "was cut",
     "something new": "something new",
     "": "unreachable",
 }
@@ -139,6 +141,16 @@ UNREACHABLE = {
 @pytest.mark.parametrize(("message", "words"), UNREACHABLE.items())
 def test_unreachable_in_words(message: str, words: str) -> None:
     assert words in unreachable_message(message)
+
+
+def test_what_a_host_says_before_it_ends_the_connection_is_told_in_short() -> None:
+    words = "maintenance\r\n until Monday " + "x" * 200
+    message = unreachable_message(
+        f"Failed to connect to the host via ssh: {words}\r\nConnection closed by 10.0.0.1 port 22"
+    )
+    assert message.startswith("the ssh connection was cut; the host said: maintenance until Monday xxx")
+    assert len(message) < 200
+    assert unreachable_message("Connection closed by 10.0.0.1 port 22") == "the ssh connection was cut"
 
 
 def test_a_host_key_that_is_not_known_yet_is_told_from_one_that_differs() -> None:

@@ -86,6 +86,11 @@ def _(broken: Broken) -> None:
     broken.write("etc/nologin", "maintenance until Monday\n")
 
 
+@fault("the same, where gpuadmin does not log in as root")
+def _(broken: Broken) -> None:
+    broken.silent = {NODE: "the ssh connection was cut; the host said: maintenance until Monday"}
+
+
 @fault("a shutdown is planned, and /run/nologin is there")
 def _(broken: Broken) -> None:
     broken.write("run/nologin", "System is going down. Unprivileged users are not permitted to log in anymore.\n")
