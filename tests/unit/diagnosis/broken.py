@@ -111,14 +111,16 @@ class Broken:
 
             self.clean.append(end)
 
-    def container(self, **state: Any) -> None:
-        """Have a container that ended: its State, as Docker's API has it."""
-        identity = "0123456789ab" + "0" * 52
+    def container(self, architecture: str = "amd64", **state: Any) -> None:
+        """Have a container that ended: its State, as Docker's API has it, and what its image is for."""
+        identity, image = "0123456789ab" + "0" * 52, "sha256:" + "1" * 64
         self.daemon(
             {
+                f"/images/{image}/json": {"Architecture": architecture},
                 "/containers/json": [{"Id": identity}],
                 f"/containers/{identity}/json": {
                     "Name": "/train",
+                    "Image": image,
                     "State": {"FinishedAt": "2026-11-23T01:00:00Z"} | state,
                 },
             }

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import docker
@@ -110,6 +111,31 @@ def test_a_daemon_that_does_not_run_is_not_started(directory: Path) -> None:
 def test_an_end_is_plain_whatever_was_answered(answer: object) -> None:
     found = docker.end_of(answer)
     assert (found["code"], found["oom"]) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("machine", "image", "emulated", "found"),
+    [
+        ("x86_64", {"Architecture": "arm64"}, "", ["arm64", "amd64"]),
+        ("aarch64", {"Architecture": "amd64"}, "qemu-aarch64", ["amd64", "arm64"]),
+        ("x86_64", {"Architecture": "arm64"}, "qemu-aarch64", None),
+        ("x86_64", {"Architecture": "amd64"}, "", None),
+        ("loongarch64", {"Architecture": "amd64"}, "", None),
+        ("x86_64", {"Architecture": "\x1b]0;"}, "", None),
+        ("x86_64", {"Architecture": ["arm64"]}, "", None),
+        ("x86_64", [], "", None),
+        ("x86_64", None, "", None),
+    ],
+)
+def test_an_image_for_another_processor(
+    directory: Path, monkeypatch: pytest.MonkeyPatch,
+    machine: str, image: object, emulated: str, found: list[str] | None,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine=machine))
+    place = directory / "proc/sys/fs/binfmt_misc"
+    place.mkdir(parents=True)
+    (place / (emulated or "status")).touch()
+    assert docker._other_processor(Subject(root=str(directory)), image) == found
 
 
 def test_a_name_says_nothing_to_a_shell() -> None:

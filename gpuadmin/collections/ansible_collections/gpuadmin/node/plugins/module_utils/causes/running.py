@@ -100,9 +100,10 @@ def containers(person: Person, facts: Facts) -> Iterator[Cause]:
         if one["oom"]:
             code, cause = "container-oom", f"{which} was killed: out of memory"
             remedy = f"{name} needs a higher --memory, or smaller batches"
-        elif "exec format error" in error:
-            code, cause = "container-architecture", f"{which} is of another processor: its image does not run here"
-            remedy = f"{name}: docker pull --platform linux/amd64 IMAGE"
+        elif one["other"]:
+            theirs, here = one["other"]
+            code, cause = "container-architecture", f"{which} is for another processor: its image is {theirs}"
+            remedy = f"{name}: docker pull --platform linux/{here} IMAGE"
         elif "cdi device" in error or "nvidia.com/gpu" in error:
             code, cause = "container-gpu", f"{which} got no GPU: {one['error']}"
             remedy = "gpuadmin diagnose --host HOSTS; gpuadmin list-gpus --limit HOSTS"
@@ -112,7 +113,7 @@ def containers(person: Person, facts: Facts) -> Iterator[Cause]:
         elif one["code"] == 137:
             code, cause = "container-killed", f"{which} was killed (SIGKILL): by memory of the node, or by docker stop"
             remedy = "gpuadmin diagnose --host HOSTS"
-        yield Cause(code, cause, remedy, (line,), (one["name"], str(one["code"])))
+        yield Cause(code, cause, remedy, (line,), (one["name"], str(one["code"]), *(one["other"] or ())))
 
 
 def gpus(person: Person | None, facts: Facts) -> Iterator[Cause]:

@@ -29,6 +29,10 @@ MOST_CONTAINERS = 5
 SINCE = "-1day"
 ENDED = '["created","exited","dead","restarting"]'  # one whose program is missing was created, and never ran
 COMPLAINT = re.compile(r"level=(?:error|fatal)|failed|error|cannot|denied|no space|not found", re.IGNORECASE)
+#: What Docker calls a processor, by the kernel's name of it (uname(2)); of others nothing is said.
+ARCHITECTURES = {
+    "x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x", "riscv64": "riscv64",
+}  # fmt: skip
 HARMLESS = re.compile(r"level=(?:info|debug|warning)")  # a daemon says "error" of what it does without
 
 
@@ -117,7 +121,11 @@ def containers(subject: Subject) -> dict[str, Any]:
         identity = one.get("Id") if isinstance(one, dict) else None
         if not isinstance(identity, str) or not re.fullmatch(r"[0-9a-f]{12,64}", identity):
             continue
-        ended.append(end_of(ask(path, uid, f"/containers/{identity}/json")))
+        answer = ask(path, uid, f"/containers/{identity}/json")
+        end = end_of(answer)
+        if end["code"]:  # the program's own complaint is in its log, which is nobody else's to read
+            end["other"] = _other_processor(subject, _image(path, uid, answer))
+        ended.append(end)
         if len(ended) == MOST_CONTAINERS:
             break
     running = ask(path, uid, "/containers/json")
@@ -141,7 +149,30 @@ def end_of(found: object) -> dict[str, Any]:
         "oom": state.get("OOMKilled") is True,
         "error": short(state.get("Error") or "", 200),
         "finished": short(state.get("FinishedAt") or "", 40),
+        "other": None,
     }
+
+
+def _image(path: str, uid: int, container: object) -> object:
+    """What the daemon says of a container's image; None: it has no such image any more."""
+    name = container.get("Image") if isinstance(container, dict) else None
+    if not isinstance(name, str) or not re.fullmatch(r"sha256:[0-9a-f]{64}", name):
+        return None
+    try:
+        return ask(path, uid, f"/images/{name}/json")
+    except NodeError:
+        return None
+
+
+def _other_processor(subject: Subject, image: object) -> list[str] | None:
+    """The processor that an image is for, and this host's, where the one does not run the other's programs."""
+    theirs = image.get("Architecture") if isinstance(image, dict) else None
+    kernels = {name: kernel for kernel, name in ARCHITECTURES.items()}
+    here = ARCHITECTURES.get(os.uname().machine)
+    if not isinstance(theirs, str) or theirs not in kernels or here is None or theirs == here:
+        return None
+    emulated = os.path.exists(subject.path(f"proc/sys/fs/binfmt_misc/qemu-{kernels[theirs]}"))
+    return None if emulated else [theirs, here]
 
 
 @contextmanager

@@ -131,8 +131,8 @@ CAUSES: Mapping[str, Text] = {
         ),
     ),
     "container-architecture": Text(
-        ("docker pull --platform linux/amd64 IMAGE", "the image of your container {0} is for another processor"),
-        ("docker pull --platform linux/amd64 IMAGE", "컨테이너 {0}의 이미지는 다른 CPU용입니다"),
+        ("docker pull --platform linux/{3} IMAGE", "the image of your container {0} is for another processor ({2})"),
+        ("docker pull --platform linux/{3} IMAGE", "컨테이너 {0}의 이미지는 다른 CPU용입니다({2})"),
     ),
     "container-program": Text(
         ("Look at the command after the image's name", "the image of your container {0} has no such program"),
