@@ -147,7 +147,7 @@ _SSH_REASONS = (
 
 #: What a host printed before it ended the connection: the words of its /etc/nologin (pam_nologin(8)), or a banner.
 _LAST_WORDS = re.compile(
-    r"\A(?:Failed to connect to the host via ssh:)?\s*(?P<words>\S.*?)\s*^Connection closed by .*\Z", re.S | re.M
+    r"\A(?:.*?(?:via|over) ssh:)?\s*(?P<words>\S.*?)\s*^Connection closed by .*\Z", re.DOTALL | re.MULTILINE
 )
 _LONGEST_WORDS = 120
 

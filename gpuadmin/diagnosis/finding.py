@@ -30,9 +30,9 @@ _STOPS = (
     "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "gpu-lost", "gpu-kernels", "gpu-cdi", "gpu-full", "container-oom", "container-gpu", "container-killed",
-    "container-architecture", "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial",
-    "homes-slow", "refused-key",
+    "gpu-lost", "gpu-cdi", "gpu-full", "container-oom", "container-gpu", "container-killed", "container-architecture",
+    "container-program", "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "gpu-kernels",  # what does not work now comes before what will not after a boot
 )  # fmt: skip
 _NOTES = (
     "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",

@@ -8,6 +8,7 @@ cgroups bound neither memory nor processes, and its clock, memory and kernel are
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pytest
 from tests import fake_nvml
 from tests.e2e import fake_driver
 from tests.e2e.cluster import Cluster
+from tests.e2e.test_diagnose import OPEN
 from tests.unit.diagnosis.test_faults import row
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -145,7 +147,7 @@ def minji(provisioned: Cluster) -> Cluster:
     provisioned.restore("provisioned")
     provisioned.empty()
     provisioned.add("minji")
-    provisioned.admin(NODE, "btrfs property set -ts / ro false")
+    provisioned.admin(NODE, OPEN)
     return provisioned
 
 
@@ -166,7 +168,6 @@ GPUS: dict[str, tuple[str, str, str]] = {
     "a GPU has memory errors that ECC could not correct": (
         fake_nvml.described(("ecc_uncorrected", "3"), gpu=0), "true", "true",
     ),
-    "the GPU driver hangs": (fake_nvml.described(("fault.nvmlDeviceGetCount", "hang")), "true", "true"),
     "no names of GPUs for containers (CDI)": (
         fake_nvml.TWO.read_text(), "rm /run/cdi/nvidia.yaml", "systemctl start gpuadmin-gpu-devices.service",
     ),
@@ -178,8 +179,11 @@ GPUS: dict[str, tuple[str, str, str]] = {
 
 @pytest.fixture(scope="module")
 def driven(minji: Cluster) -> Cluster:
-    """The node with two GPUs, as far as a library can say so, and their names for containers."""
+    """The node with two GPUs, as far as a library can say so, and their names for containers. Its kernel is another
+    machine's, and has no module of the driver: there is none.
+    """
     fake_driver.install(minji, NODE)
+    minji.admin(NODE, f"{OPEN}; rm -r /usr/lib/modules")
     assert fake_driver.refreshed(minji, NODE)
     return minji
 
@@ -202,7 +206,10 @@ def test_the_first_line_of_a_gpu_s_fault(driven: Cluster, words: str) -> None:
 def test_a_host_that_lets_only_root_in_says_why(minji: Cluster) -> None:
     """The lab's admin is not root, as bootstrap makes them: what PAM says to them is all that there is."""
     page, _todo = row("the same, where gpuadmin does not log in as root")
-    minji.admin(NODE, "echo maintenance until Monday >/etc/nologin; systemd-run --on-active=60 rm /etc/nologin")
+    later = "systemd-run --on-active=60 rm /etc/nologin"
+    kept = "systemd-run --on-active=1 loginctl terminate-user gpuadmin"  # who has come in stays in
+    minji.admin(NODE, f"{OPEN} && {later} && {kept} && echo maintenance until Monday >/etc/nologin")
+    time.sleep(4)  # until it has ended the connection that gpuadmin keeps
     assert first_line(minji, code=4) == page
-    minji.wait(lambda: minji.ssh("admin", NODE, "true"))
+    minji.wait(lambda: minji.ssh("admin", NODE, "echo it lets in"))
     assert first_line(minji).startswith(f"nothing is wrong on {NODE}")

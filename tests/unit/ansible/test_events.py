@@ -132,6 +132,8 @@ UNREACHABLE = {
     "No ED25519 host key is known for x and you have requested strict checking. Host key verification failed.": "trust",
     "ssh: connect to host x port 22: No route to host": "over the network",
     "Failed to connect to the host via ssh: not now\n\nConnection closed by 10.0.0.1 port 22": "the host said: not now",
+    'Task failed: Data could not be sent to remote host "x". Make sure this host can be reached over ssh: not now\n'
+    "Connection closed by 10.0.0.1 port 22": "cut; the host said: not now",
     "Failed to connect to the host via ssh: Connection closed by 10.0.0.1 port 22": "was cut",
     "something new": "something new",
     "": "unreachable",
