@@ -16,7 +16,7 @@ from dataclasses import replace
 from .. import btrfs, mounts
 from ..budget import unlimited
 from ..descend import Entry
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import packing
 from ..purge import purge
@@ -42,7 +42,7 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
                 _into_place(request, plan, place)
             return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
     except OSError as error:
-        raise NodeError(f"nothing was restored: {error}") from error
+        raise NodeError(f"nothing was restored: {in_words(error)}") from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from functools import partial
 from ..btrfs import SUBVOLUME_INODE, generation_of, newest_generation, open_directory, subvolume_of
 from ..budget import Budget
 from ..each import Failed, each
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from .changes import changed
 from .records import Found, Place, Record, Records
@@ -164,7 +164,7 @@ def round_of(
             names = directories(place)
             same = unchanged(place, names, records) if names else set()
         except (NodeError, OSError) as error:
-            yield Done(place.path, str(error), place_failed=True)
+            yield Done(place.path, in_words(error), place_failed=True)
             continue
         for gone in [key for key in records if key[0] == place.path and key[1] not in names]:
             del records[gone]

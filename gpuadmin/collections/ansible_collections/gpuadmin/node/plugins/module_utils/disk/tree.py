@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ..budget import Budget
 from ..descend import Entry, same_mount, walk
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 
 DEEPEST = 4  # levels of directories of which a size of their own is kept
 MOST = 20  # directories of one person
@@ -87,7 +87,7 @@ def measure(
                 continue
             found.count(entry.facts)
     except (NodeError, OSError) as error:
-        found.problem = str(error)
+        found.problem = in_words(error)
     return found.result()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import background, btrfs, mounts
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 from ..files import flocked, make_directory, sync_directory, sync_filesystem
 from ..lookup import Lookup, system_lookup
@@ -257,7 +257,7 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     try:
         background.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
     except (NodeError, OSError) as error:  # the others' homes are archived all the same
-        return str(error)
+        return in_words(error)
     left = os.path.lexists(os.path.join(request.root, name)) or archiving.rests(request.root, name)
     return "the home is still there; run this again" if left else None
 
@@ -306,4 +306,4 @@ def converge(
                 plan.homes[name].status, plan.homes[name].problem = "conflict", problem
         return plan
     except (OSError, shutil.Error) as error:
-        raise NodeError(str(error)) from error
+        raise NodeError(in_words(error)) from error

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..errors import in_words
+
 try:
     from ..holders import holder_of
 except ImportError:  # this file alone
@@ -308,7 +310,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             print(close_left_open(options.root, state=options.state, run=options.run))
     except (RootError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {in_words(error)}", file=sys.stderr)
         return 1
     return 0
 
