@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..errors import in_words
-
 try:
     from ..holders import holder_of
 except ImportError:  # this file alone
@@ -310,7 +308,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             print(close_left_open(options.root, state=options.state, run=options.run))
     except (RootError, OSError) as error:
-        print(f"Error: {in_words(error)}", file=sys.stderr)
+        where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        print(f"Error: {where}{getattr(error, 'strerror', None) or error}", file=sys.stderr)
         return 1
     return 0
 
