@@ -103,6 +103,7 @@ TESTED_BY = {
     "backups/pour.py": ("unit/node/backups/test_receiving.py", "bounds of what a sender may send"),
     "backups/pruning.py": ("unit/node/backups/test_receiving.py", "of what a sender has sent"),
     "backups/received.py": ("unit/node/backups/test_receiving.py", "what a sender tells of a set"),
+    "backups/restored.py": ("unit/node/backups/test_restore.py", "what a restore has made is compared by it"),
     "backups/restore_plan.py": (
         "unit/node/backups/test_transfer.py",
         "where a backup is: here or elsewhere",
@@ -125,6 +126,7 @@ TESTED_BY = {
     "diagnosis/sessions.py": ("unit/node/diagnosis/test_host.py", "what the kernel counts of a person on a host"),
     "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given, and bounded by"),
     "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),
+    "homes/creating.py": ("unit/node/homes/test_directories.py", "what was decided there is made by it"),
     "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
     "images/chain_door.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
