@@ -6,8 +6,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.now import age, plain_table
+from gpuadmin.actions.shared.prometheus import monitor_of
 from gpuadmin.answers import Answers
+from gpuadmin.config.load import Site
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -34,6 +37,7 @@ class Row(NamedTuple):
 def show_disk(options: Options, name: str | None) -> int:
     """Ask the hosts once. `name`: only that person, with their largest directories. Returns the exit code."""
     with opened("disk", options, changes=False) as session:
+        monitor_of(session.site, instead=None)  # without one no host measures: said once, not by each of them
         asked = session.some("storage", "gpu")
         builder = PlanBuilder("Show whose files fill the disks")
         builder.add_all(asked, ["read what was measured"])
@@ -41,6 +45,8 @@ def show_disk(options: Options, name: str | None) -> int:
         run = session.run("disk", None, {"gpuadmin_disk_names": [name] if name else []}, check=True, quiet=True)
         answers = Answers.of(run.hosts, asked, "disk")
         hosts = {host: answers.known[host] for host in asked if host in answers.known}
+        if name is not None and not answers.unknown and not any(rows(hosts)):
+            _require_registered(session.site, name)
         return report(
             session,
             run,
@@ -66,6 +72,12 @@ def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], nam
         console.print("+: more than that, it could not be counted to the end.")
     for host, why in unknown.items():
         console.print(f"{host}: unknown: {why}")
+
+
+def _require_registered(site: Site, name: str) -> None:
+    """Of whom no host has a file. Raises ConfigError where there is no such person; a directory may know others."""
+    if site.settings.accounts.source == "registry" and name not in {one.name for one in site.registry.registry.retired}:
+        known(site.registry, [name])
 
 
 def rows(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Row]:

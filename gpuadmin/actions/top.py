@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from rich.live import Live
 
 from gpuadmin.actions.shared.now import document, screen, show_screen
-from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.actions.shared.prometheus import Prometheus, monitor_of
 from gpuadmin.answers import Answers
 from gpuadmin.display import make_console
 from gpuadmin.errors import GpuadminError
@@ -31,6 +31,7 @@ def top(options: Options, *, once: bool, user: str | None, local: bool, every: i
     with opened("top", options, changes=False) as session:
         names = session.some("gpu")
         if local:
+            monitor_of(session.site)  # without one no node has a collector: said once, not by each of them
             return _local(session, names, user)
         with Prometheus(session.site) as prometheus:
             if options.json or once or not sys.stdout.isatty():

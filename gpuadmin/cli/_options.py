@@ -56,29 +56,41 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+_LIMIT = click.option(
+    "--limit",
+    metavar="PATTERN",
+    shell_complete=pattern(),
+    help="Only these hosts: names, groups, or an Ansible pattern.",
+)
+#: What reaches Ansible alone.
+_ANSIBLE = (
+    click.option("-v", "--verbose", count=True, help="Say more; twice or more for Ansible's own details."),
+    click.option("--ask-pass", is_flag=True, help="Ask for the ssh password."),
+    click.option("--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
+)
+
+
+def require_no_passwords(options: Options, unless: str) -> None:
+    """Where a verb asks Prometheus, ssh itself asks for what it needs. Raises UsageError. `unless`: an option."""
+    if options.ask_pass or options.ask_become_pass:
+        raise click.UsageError(f"--ask-pass and --ask-become-pass go with {unless}; without it ssh asks by itself")
+
+
 def run_options(
-    *, changes: bool = True, check: str | None = None
+    *, changes: bool = True, check: str | None = None, limit: bool = True, playbook: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of every verb that runs a playbook; they arrive as one `options` argument.
+    """The options of every verb that works on hosts; they arrive as one `options` argument.
 
     `changes`: whether the verb can change something; the others take --check and --yes too, so that a script can
     give every verb the same options, but do not show them. `check`: what --check does, where a verb has its own sense
-    for it; it is then shown.
+    for it; it is then shown. `limit`, `playbook`: False for a verb that has its hosts without --limit, or that runs no
+    playbook: it refuses what would have no effect.
     """
     decorators: list[Callable[..., Any]] = [
         site_option,
-        click.option(
-            "--limit",
-            metavar="PATTERN",
-            shell_complete=pattern(),
-            help="Only these hosts: names, groups, or an Ansible pattern.",
-        ),
+        *([_LIMIT] if limit else []),
         json_option,
-        click.option("-v", "--verbose", count=True, help="Say more; twice or more for Ansible's own details."),
-        click.option("--ask-pass", is_flag=True, help="Ask for the ssh password."),
-        click.option("--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
-    ]
-    decorators += [
+        *(_ANSIBLE if playbook else []),
         click.option(
             "--check",
             is_flag=True,
@@ -92,11 +104,11 @@ def run_options(
         @functools.wraps(function)
         def wrapper(
             site: str | None,
-            limit: str | None,
             as_json: bool,
-            verbose: int,
-            ask_pass: bool,
-            ask_become_pass: bool,
+            limit: str | None = None,
+            verbose: int = 0,
+            ask_pass: bool = False,
+            ask_become_pass: bool = False,
             check: bool = False,
             yes: bool = False,
             **arguments: Any,

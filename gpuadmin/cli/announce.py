@@ -51,6 +51,10 @@ def command(
     texts = {"ko": ko, "en": en}
     if sum((show, back is not None, ko is not None or en is not None)) != 1:
         raise click.UsageError("give the texts (--ko, --en), or --list, or --take-back ID")
+    if (show or back is not None) and (begin or until or on or no_mail or mail != MailOptions()):
+        raise click.UsageError("--list and --take-back mail nobody and take no days or nodes: leave those options out")
+    if show and (options.limit or options.ask_pass or options.ask_become_pass):
+        raise click.UsageError("--list asks no host: leave --limit and the passwords out")
     if show:
         return list_announcements(options)
     if back is not None:

@@ -24,7 +24,7 @@ from gpuadmin.options import Options
 @click.option("--shell", is_flag=True, help="Open a shell in the new root; the image is built when it ends with 0.")
 @click.option("--full", is_flag=True, help="Send the whole image as well, for nodes that hold none of its parents.")
 @click.option("--no-trial", is_flag=True, help="Do not boot the golden node into it first.")
-@run_options()
+@run_options(limit=False)
 def command(
     name: str | None,
     upgrade: bool,

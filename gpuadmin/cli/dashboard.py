@@ -9,7 +9,9 @@ from gpuadmin.options import Options
 
 
 @click.command("dashboard")
-@run_options(changes=False, check="Only look whether it answers, and with which certificate.")
+@run_options(
+    changes=False, check="Only look whether it answers, and with which certificate.", limit=False, playbook=False
+)
 @click.option("--open", "browser", is_flag=True, help="Open it in this machine's browser, too.")
 @click.option(
     "--port",

@@ -9,7 +9,7 @@ from gpuadmin.options import Options
 
 
 @click.command("free")
-@run_options(changes=False)
+@run_options(changes=False, playbook=False)
 @click.option(
     "--gpus", type=WholeNumber(1, 64), default=1, show_default=True, metavar="N", help="How many on one node."
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuadmin.cli._options import WholeNumber, mail_options, run_options
+from gpuadmin.cli._options import WholeNumber, mail_options, require_no_passwords, run_options
 from gpuadmin.options import MailOptions, Options
 
 
@@ -28,4 +28,6 @@ def command(options: Options, mail: MailOptions, hours: int | None, act: bool) -
         raise click.UsageError("--act goes by metrics.idle_hours: leave --hours out")
     if not act and (options.check or options.yes or mail != MailOptions()):
         raise click.UsageError("without --act nothing is told or ended: give it, or leave the other options out")
+    if not act:
+        require_no_passwords(options, "--act")
     return act_on_idle(options, mail) if act else show_idle(options, hours=hours)

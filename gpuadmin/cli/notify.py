@@ -40,5 +40,7 @@ def command(
         raise click.UsageError("--install-timer and --remove-timer: one of the two")
     options = Options(site=site, check=check, yes=yes, json=as_json)
     if install_timer or remove_timer:
+        if mail != MailOptions() or as_json:
+            raise click.UsageError("a timer is for notify alone: leave --preview, --mail-dir, --again and --json out")
         return notify_timer(options, install=install_timer)
     return notify(options, mail)

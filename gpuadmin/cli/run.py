@@ -11,7 +11,7 @@ from gpuadmin.options import Options
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("hosts")
 @click.argument("words", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
-@run_options()
+@run_options(changes=False, check="Only look which hosts can be reached; run nothing.")
 def command(options: Options, hosts: str, words: tuple[str, ...]) -> int:
     """Run a command as root on hosts, all at once, and show what each answers.
 

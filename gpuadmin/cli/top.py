@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuadmin.cli._complete import people
-from gpuadmin.cli._options import WholeNumber, run_options
+from gpuadmin.cli._options import WholeNumber, require_no_passwords, run_options
 from gpuadmin.options import Options
 
 
@@ -23,4 +23,6 @@ def command(options: Options, once: bool, user: str | None, local: bool, every: 
     """
     from gpuadmin.actions.top import top
 
+    if not local:
+        require_no_passwords(options, "--local")
     return top(options, once=once, user=user, local=local, every=every)

@@ -9,7 +9,7 @@ from gpuadmin.options import Options
 
 
 @click.command("usage")
-@run_options(changes=False)
+@run_options(changes=False, playbook=False)
 @click.option(
     "--since", "days", type=WholeNumber(1, 3650), default=30, show_default=True, metavar="DAYS", help="The last days."
 )

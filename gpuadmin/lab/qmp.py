@@ -38,7 +38,8 @@ class Qmp:
         try:
             self._socket = connect(directory, "qmp.sock", limit)
         except OSError as error:
-            raise GpuadminError(f"QEMU does not answer at {directory / 'qmp.sock'}: {error}") from error
+            why = error.strerror or error
+            raise GpuadminError(f"QEMU does not answer at {directory / 'qmp.sock'}: {why}") from error
         self._reader = self._socket.makefile("r", encoding="utf-8")
         self._read()
         self.command("qmp_capabilities")

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.contract.scripts import load
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _runner() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts/mutants.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-runner = _runner()
-MUTANTS = runner.read_lists()
+lists, runs, runner = (load(name) for name in ("mutant_lists", "mutant_runs", "mutants"))
+MUTANTS = lists.read_lists()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.label)
 def test_what_is_taken_out_is_there_once_and_its_tests_exist(mutant: object) -> None:
     """So that a list cannot fall behind the code unnoticed."""
-    assert runner.problems(mutant) == []
+    assert lists.problems(mutant) == []
 
 
 def test_no_two_have_one_name() -> None:
@@ -68,7 +55,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def mutant(test: str, **more: str) -> object:
     fields = {"subject": "s", "name": "n", "file": "gpuadmin/__init__.py", "find": "if value < 0:", "replace": "if 0:"}
-    return runner.Mutant(**{**fields, **more}, tests=(f"test_{test}.py",))
+    return lists.Mutant(**{**fields, **more}, tests=(f"test_{test}.py",))
 
 
 @pytest.mark.parametrize(
@@ -80,12 +67,12 @@ def mutant(test: str, **more: str) -> object:
 )  # fmt: skip
 def test_what_becomes_of_a_mutant(tree: Path, test: str, kind: str) -> None:
     """Killed only by a test that ran and failed; what could not be run kills nothing."""
-    runner.check_isolation(tree)
+    runs.check_isolation(tree)
     source = tree / "gpuadmin/__init__.py"
     one = mutant(test)
-    assert runner.problems(one, tree) == []
-    source.write_text(runner.mutated(one, source.read_text()))
-    verdict = runner.judge(one, runner.run_tests(tree, one.tests, 5.0 if test == "hanging" else 60.0))
+    assert lists.problems(one, tree) == []
+    source.write_text(lists.mutated(one, source.read_text()))
+    verdict = runner.judge(one, runs.run_tests(tree, one.tests, 5.0 if test == "hanging" else 60.0))
     assert verdict.kind == kind
     assert ("hung" in verdict.why) == (test == "hanging")
 
@@ -94,7 +81,7 @@ def test_what_becomes_of_a_mutant(tree: Path, test: str, kind: str) -> None:
     ("test", "green"), [("guarded", True), ("skipped", False), ("broken", False), ("empty", False)]
 )
 def test_what_is_no_base_to_judge_by(tree: Path, test: str, green: bool) -> None:
-    assert (runner.not_green(runner.run_tests(tree, [f"test_{test}.py"], 60.0)) == "") is green
+    assert (runner.not_green(runs.run_tests(tree, [f"test_{test}.py"], 60.0)) == "") is green
 
 
 def test_many_that_ran_together_are_told_apart(tree: Path) -> None:
@@ -103,14 +90,14 @@ def test_many_that_ran_together_are_told_apart(tree: Path) -> None:
         "def test_two(n): assert n == 1\n\ndef test_three(): pass\n"
     )
     asked = ["test_guarded.py", "test_many.py::test_one", "test_many.py::test_two", "test_many.py", "test_skipped.py"]
-    whole = runner.run_tests(tree, asked, 60.0, all_of_them=True)
-    found = runner.outcomes_of(tree / runner.REPORT, asked)
+    whole = runs.run_tests(tree, asked, 60.0, all_of_them=True)
+    found = runs.outcomes_of(tree / runs.REPORT, asked)
     assert (whole.code, whole.red) == (1, 1)
     assert {test: one.passed for test, one in found.items()} == {
         "test_guarded.py": 1, "test_many.py::test_one": 1, "test_skipped.py": 0,
     }  # fmt: skip
     assert runner.not_green(found["test_skipped.py"])
-    assert runner.outcomes_of(tree / "none.xml", asked) == {}
+    assert runs.outcomes_of(tree / "none.xml", asked) == {}
 
 
 @pytest.mark.parametrize(
@@ -124,12 +111,12 @@ def test_many_that_ran_together_are_told_apart(tree: Path) -> None:
     ],
 )
 def test_an_entry_that_fits_nothing_is_said(tree: Path, more: dict[str, str], words: str) -> None:
-    assert any(words in problem for problem in runner.problems(mutant("guarded", **more), tree))
+    assert any(words in problem for problem in lists.problems(mutant("guarded", **more), tree))
 
 
 def test_a_test_that_is_not_there_is_said(tree: Path) -> None:
-    one = runner.Mutant("s", "n", "gpuadmin/__init__.py", "if value < 0:", "if 0:", ("test_guarded.py::test_other",))
-    assert runner.problems(one, tree) == ["there is no test_other in test_guarded.py"]
+    one = lists.Mutant("s", "n", "gpuadmin/__init__.py", "if value < 0:", "if 0:", ("test_guarded.py::test_other",))
+    assert lists.problems(one, tree) == ["there is no test_other in test_guarded.py"]
 
 
 def test_a_copy_holds_what_is_not_committed_and_nothing_that_git_ignores(tmp_path: Path) -> None:
@@ -141,9 +128,9 @@ def test_a_copy_holds_what_is_not_committed_and_nothing_that_git_ignores(tmp_pat
     (root / ".gitignore").write_text("ignored\n")
     quiet = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
     for line in (("init", "-q"), ("add", "tracked", "gone", ".gitignore")):
-        runner.subprocess.run(("git", *line), cwd=root, check=True, env=quiet)
+        runs.subprocess.run(("git", *line), cwd=root, check=True, env=quiet)
     (root / "gone").unlink()
     (root / "tracked").write_text("2")
-    runner.copy_tree(root, place)
+    runs.copy_tree(root, place)
     assert sorted(path.name for path in place.iterdir()) == [".gitignore", "new", "tracked"]
     assert (place / "tracked").read_text() == "2"

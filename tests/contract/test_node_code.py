@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,32 @@ def test_who_does(words: str) -> None:
     assert {name for name, text in sources().items() if words in text} == WORDS[words]
 
 
+def bare(source: str) -> list[int]:
+    """The lines where an error of the system is made text by str(): `[Errno 13] Permission denied: '/x'`."""
+
+    def is_of_the_system(handler: ast.ExceptHandler) -> bool:
+        found = {node.id for node in ast.walk(handler.type or handler) if isinstance(node, ast.Name)}
+        kinds = [getattr(builtins, one, None) for one in found]
+        return any(isinstance(kind, type) and issubclass(kind, OSError) for kind in kinds)
+
+    lines = []
+    for handler in ast.walk(ast.parse(source)):
+        if not isinstance(handler, ast.ExceptHandler) or handler.name is None or not is_of_the_system(handler):
+            continue
+        for node in (one for statement in handler.body for one in ast.walk(statement)):
+            made = node.args if isinstance(node, ast.Call) and ast.unparse(node.func) == "str" else []
+            made = [node.value] if isinstance(node, ast.FormattedValue) else made
+            lines += [one.lineno for one in made if isinstance(one, ast.Name) and one.id == handler.name]
+    return lines
+
+
+def test_errors_of_the_system_are_told_in_words() -> None:
+    """errors.in_words: a number is for nobody, and people read what root's code says (gpuadmin-me)."""
+    assert bare("try: pass\nexcept (ValueError, OSError) as error: x = str(error)") == [2]
+    assert bare("try: pass\nexcept PermissionError as why: x = f'no: {why}'") == [2]
+    assert {name: found for name, text in sources().items() if (found := bare(text))} == {}
+
+
 #: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
 TESTED_BY = {
     "accounts/docker.py": ("unit/node/accounts/test_compute.py", "a part of the decision on accounts"),
@@ -76,6 +103,7 @@ TESTED_BY = {
     "backups/pour.py": ("unit/node/backups/test_receiving.py", "bounds of what a sender may send"),
     "backups/pruning.py": ("unit/node/backups/test_receiving.py", "of what a sender has sent"),
     "backups/received.py": ("unit/node/backups/test_receiving.py", "what a sender tells of a set"),
+    "backups/restored.py": ("unit/node/backups/test_restore.py", "what a restore has made is compared by it"),
     "backups/restore_plan.py": (
         "unit/node/backups/test_transfer.py",
         "where a backup is: here or elsewhere",
@@ -97,8 +125,8 @@ TESTED_BY = {
     "diagnosis/home.py": ("unit/node/diagnosis/test_host.py", "a home is on what its host has mounted"),
     "diagnosis/sessions.py": ("unit/node/diagnosis/test_host.py", "what the kernel counts of a person on a host"),
     "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given, and bounded by"),
-    "errors.py": ("unit/node/test_answer.py", "one class without code"),
     "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),
+    "homes/creating.py": ("unit/node/homes/test_directories.py", "what was decided there is made by it"),
     "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
     "images/chain_door.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),

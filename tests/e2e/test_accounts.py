@@ -8,6 +8,7 @@ from datetime import date, timedelta
 import pytest
 
 from tests.e2e.cluster import Cluster
+from tests.e2e.monitored import monitor_host
 from tests.where import BOOT
 
 pytestmark = pytest.mark.lab
@@ -156,7 +157,8 @@ def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     gpus = cluster.gpuadmin("list-gpus")["result"]["nodes"]["node1"]
     assert (gpus["answering"], gpus["broken"]) == (0, [])
     measure_disks(cluster)
-    found = cluster.gpuadmin("disk", "minji", "--limit", "node1")["result"]["hosts"]["node1"]["people"]["minji"]
+    with monitor_host(cluster):
+        found = cluster.gpuadmin("disk", "minji", "--limit", "node1")["result"]["hosts"]["node1"]["people"]["minji"]
     assert found["docker"]["inodes"] >= 1
     assert found["scratch"]["bytes"] >= 5_000_000
     assert [one["path"] for one in found["scratch"]["largest"]] == ["/local/minji"]

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster import Cluster
+from tests.e2e.monitored import monitored
 
 pytestmark = pytest.mark.lab
 STATE = "showing"
-MONITOR = "monitor: {hosts: {storage1: {}}}\n"
 #: What a browser does that has a link: look, press the button, read; with the dashboard's authority and no other.
 BROWSER = """
 import http.cookiejar, json, ssl, sys, urllib.error, urllib.parse, urllib.request
@@ -35,17 +35,7 @@ print(json.dumps([ask(link), ask(f"https://{parts.netloc}/enter", form), ask(f"h
 @pytest.fixture
 def showing(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with storage1 as its monitor host, and minji and junho on it."""
-    monitor = cluster.site / "inventory/monitor.yml"
-    monitor.write_text(MONITOR)
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text().partition("\nmetrics: ")[0]  # a session that was killed may have left it
-    settings.write_text(before)
-    try:
-        if STATE in cluster.saved_states():
-            cluster.restore(STATE)
-        else:
-            cluster.gpuadmin("provision", "--yes")
-            cluster.lab("save", STATE)
+    with monitored(cluster, STATE):
         cluster.add("minji")
         cluster.add("junho")
         authority = cluster.admin("storage1", "cat /etc/gpuadmin/dashboard-authority.pem")
@@ -54,9 +44,6 @@ def showing(cluster: Cluster) -> Iterator[Cluster]:
                 encoded = base64.b64encode(text.encode()).decode()
                 cluster.admin(node, f"echo {encoded} | base64 -d > /tmp/{name}")
         yield cluster
-    finally:
-        settings.write_text(before)
-        monitor.unlink()
 
 
 def link(cluster: Cluster, name: str, node: str) -> str:

@@ -25,6 +25,7 @@ from tests import fake_nvml
 from tests.e2e import fake_driver
 from tests.e2e.cluster import REPOSITORY, Cluster
 from tests.e2e.fake_driver import FIRST, MIG
+from tests.e2e.monitored import monitored
 from tests.e2e.test_accounts import MAKE_IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
@@ -34,7 +35,6 @@ SETTINGS = f"""
 mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
 metrics: {{interval: {INTERVAL}, mail_to: [admins@example.org]}}
 """
-MONITOR = "monitor: {hosts: {storage1: {}}}\n"
 #: She holds the first GPU as a program does that uses it: by its device and by the one for unified memory.
 TRAIN = (
     "docker run -d --name train --user 1000 --device nvidia.com/gpu=0 tiny "
@@ -105,21 +105,9 @@ def _no_cache(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 @pytest.fixture
 def watched(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
-    settings, monitor = cluster.site / "gpuadmin.yml", cluster.site / "inventory/monitor.yml"
-    before = settings.read_text().partition("\nmail: ")[0]  # a session that was killed may have left it
-    settings.write_text(f"{before}\n{SETTINGS.lstrip()}")
-    monitor.write_text(MONITOR)
-    try:
-        if STATE in cluster.saved_states():
-            cluster.restore(STATE)
-        else:
-            cluster.gpuadmin("provision", "--yes")
-            cluster.lab("save", STATE)
+    with monitored(cluster, STATE, SETTINGS):
         cluster.add("minji")
         yield cluster
-    finally:
-        settings.write_text(before)
-        monitor.unlink()
 
 
 def top(cluster: Cluster) -> dict[str, Any]:

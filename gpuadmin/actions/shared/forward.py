@@ -85,7 +85,7 @@ class Forward:
                 hint="gpuadmin provision writes the site's own; is something else on metrics.dashboard.port?",
             ) from None
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(str(error) or type(error).__name__) from None
+            raise self._unreachable(getattr(error, "strerror", None) or str(error) or type(error).__name__) from None
         finally:
             connection.close()
         if answer.status != 200:

@@ -115,13 +115,13 @@ class Prometheus:
         return output
 
 
-def monitor_of(site: Site) -> Host:
-    """The host that watches all others. Raises ConfigError where there is none."""
+def monitor_of(site: Site, instead: str | None = "gpuadmin list-gpus asks the nodes themselves") -> Host:
+    """The host that watches all others. Raises ConfigError where there is none; `instead`: what works without one."""
     hosts = site.inventory.group("monitor")
     if not hosts:
         raise ConfigError(
             "this site has no monitor host, so nothing is measured all the time",
-            hint="put a host (it may be the storage host) into the group monitor, then gpuadmin provision; "
-            "gpuadmin list-gpus asks the nodes themselves",
+            hint="put a host (it may be the storage host) into the group monitor in inventory/hosts.yml, "
+            "then gpuadmin provision" + (f"; {instead}" if instead else ""),
         )
     return hosts[0]

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+from tests.unit.actions.test_verbs import Ansible, Cli
+from tests.unit.actions.test_verbs import ansible as bare
 
-__all__ = ["ansible"]
+__all__ = ["bare"]
+EMPTY: dict[str, Any] = {"places": [], "people": {}}
+
+
+def inventory(ansible: Ansible) -> Path:
+    assert ansible.site is not None
+    return ansible.site / "inventory"
+
+
+@pytest.fixture
+def ansible(bare: Ansible) -> Ansible:
+    """With a monitor host, without which nothing is measured."""
+    (inventory(bare) / "monitor.yml").write_text("monitor:\n  hosts:\n    storage1:\n")
+    return bare
 
 
 def held(size: int, inodes: int = 1234, **other: Any) -> dict[str, Any]:
@@ -65,8 +80,53 @@ def test_one_persons_directories(ansible: Ansible, cli: Cli, minji: dict[str, An
 
 
 def test_nobody_of_that_name(ansible: Ansible, cli: Cli) -> None:
-    answered(ansible, storage1={"places": [], "people": {}})
-    assert "No files of nobody1 were found" in cli("disk", "nobody1")[1]
+    answered(ansible, storage1=EMPTY, node1=EMPTY, node2=EMPTY)
+    code, out, err = cli("disk", "minij")
+    assert (code, out) == (2, "")
+    assert "Error: not registered: 'minij'\nHint: did you mean 'minji'?" in err
+    assert json.loads(cli("disk", "minij", "--json")[1])["result"]["error"] == "not registered: 'minij'"
+
+
+@pytest.mark.parametrize("name", ["minji", "old"])
+def test_who_is_known_and_has_nothing(ansible: Ansible, cli: Cli, name: str) -> None:
+    answered(ansible, storage1=EMPTY, node1=EMPTY, node2=EMPTY)
+    code, out, err = cli("disk", name)
+    assert code == 0, err
+    assert f"No files of {name} were found, or nothing was measured yet" in out
+
+
+@pytest.mark.parametrize("name", ["visitor", "(unknown)"])
+def test_who_is_in_no_list_and_has_files(ansible: Ansible, cli: Cli, name: str) -> None:
+    with_files = {"places": [], "people": {name: {"homes": held(5_000_000_000)}}}
+    answered(ansible, storage1=with_files, node1=EMPTY, node2=EMPTY)
+    code, out, err = cli("disk", name)
+    assert code == 0, err
+    assert name in out
+
+
+def test_who_may_have_files_on_a_host_that_is_away(ansible: Ansible, cli: Cli) -> None:
+    answered(ansible, storage1=EMPTY)
+    code, out, _err = cli("disk", "visitor")
+    assert code == 4
+    assert "node1: unknown: does not answer" in out
+
+
+def test_a_directory_may_know_others(ansible: Ansible, cli: Cli) -> None:
+    settings = inventory(ansible).parent / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
+    answered(ansible, storage1=EMPTY, node1=EMPTY, node2=EMPTY)
+    code, out, err = cli("disk", "visitor")
+    assert code == 0, err
+    assert "No files of visitor" in out
+
+
+@pytest.mark.parametrize("arguments", [("disk",), ("disk", "minji"), ("top", "--local")])
+def test_without_a_monitor_no_host_is_asked(bare: Ansible, cli: Cli, arguments: tuple[str, ...]) -> None:
+    code, _out, err = cli(*arguments)
+    assert code == 2
+    assert err.count("no monitor host") == 1
+    assert "into the group monitor in inventory/hosts.yml, then gpuadmin provision" in err
+    assert not bare.asked
 
 
 def test_for_programs(ansible: Ansible, cli: Cli, storage: dict[str, Any]) -> None:

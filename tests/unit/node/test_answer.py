@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.report import Reports, UserReport
 
 
@@ -54,6 +54,6 @@ def test_an_error_is_a_sentence_and_a_report(error: Exception) -> None:
 
     module = Module()
     give(module, broken, key="homes")
-    report = {"problems": [str(error)]}
+    report = {"problems": [in_words(error)]}
     expected = {"operations": [], "report": report, "each": {"homes": "{}"}, "invocation": {}}
-    assert module.done == [(str(error), expected)]
+    assert module.done == [(in_words(error), expected)]

@@ -167,7 +167,7 @@ def test_without_systemd_it_is_done_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"command": ["/nonexistent/program"]}, "No such file or directory: '/nonexistent/program'"),
+        ({"command": ["/nonexistent/program"]}, "/nonexistent/program: No such file or directory"),
         ({}, "KeyError: 'command'"),
     ],
 )

@@ -22,18 +22,21 @@ def job(task: str) -> str:
         raise ZeroDivisionError("oops")
     if task == "takes long":
         time.sleep(60)  # longer than the deadline
+    if task == "is forbidden":
+        raise PermissionError(errno.EACCES, "Permission denied", "/home/minji")
     if task == "takes memory":
         raise MemoryError
     return task.upper()
 
 
 def test_whatever_one_does_the_others_have_results() -> None:
-    tasks = ["a", "dies", "refuses", "is broken", "takes memory", "b"]
+    tasks = ["a", "dies", "refuses", "is broken", "takes memory", "is forbidden", "b"]
     done = dict(each(job, tasks, 2, 50))
     assert (done["a"], done["b"]) == ("A", "B")
     assert done["dies"] == Failed("its process was ended (status 7)")
     assert done["refuses"] == Failed("there is no such home")
     assert done["is broken"] == Failed("ZeroDivisionError: oops")
+    assert done["is forbidden"] == Failed("/home/minji: Permission denied"), "people read it: gpuadmin-me"
     assert done["takes memory"] == Failed("takes more than 6 GiB of memory")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.command import OWN, SETTINGS, TEXT, Where, main, report
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import NOBODY
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
 
@@ -183,3 +184,18 @@ def test_what_an_admin_is_told(host: Host) -> None:
     assert everybody["places"] == [{"name": "homes", "path": str(host.homes), "by_owner": False}]
     assert set(everybody["people"]) <= {"(unknown)", me, "minji", "jiho"}
     assert report(host.where.state, host.where.records, ["nobody-there"])["people"] == {}
+
+
+def test_subordinate_ids_are_one_person(host: Host) -> None:
+    """Each would have a share of its own otherwise, and 65,536 of them leave no room for other people."""
+    local = host.at / "local"
+    local.mkdir()
+    for number, uid in enumerate((100_001, 100_002, 100_003, 4_000_000, 4_000_001)):
+        (local / f"f{number}").write_bytes(b"x")
+        os.chown(local / f"f{number}", uid, uid)
+    host.say(host.homes, local)
+    assert host.main() == 0
+    assert host.values()['gpuadmin_user_disk_inodes{user="jiho",place="scratch"}'] == 3
+    assert host.values()['gpuadmin_user_disk_inodes{user="(unknown)",place="scratch"}'] == 2
+    (found,) = (one for one in json.loads(Path(host.where.records).read_text())["records"] if one[0] == str(local))
+    assert set(found[2]["people"]) == {"0", "20002", str(NOBODY)}

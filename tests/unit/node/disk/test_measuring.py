@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import measuring as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories, measured, round_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
@@ -229,3 +230,23 @@ def test_who_has_subvolumes_of_their_own_is_always_walked(storage: Storage) -> N
 def test_a_link_is_not_measured(plain: Place) -> None:
     with pytest.raises(OSError, match=r"directory|links"):
         measured(package.Task(plain, "link"), lambda path: False, 5)
+
+
+@pytest.mark.root
+def test_who_fills_a_disk_of_many_keeps_nobody_else_from_being_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, uid, count in (("a", 1 << 31, 50), ("b", 20002, 3)):
+        (tmp_path / "local" / name).mkdir(parents=True)
+        os.chown(tmp_path / "local" / name, uid, 0)
+        for number in range(count):
+            (tmp_path / "local" / name / f"f{number}").write_bytes(b"x")
+            os.chown(tmp_path / "local" / name / f"f{number}", uid, 0)
+    monkeypatch.setattr(package, "ENTRIES", 20)
+    place, records = Place("scratch", str(tmp_path / "local"), by_owner=True), Records()
+    (done,) = round_of([place], records, 60, lambda: 0.0, lambda uid: 20001 if uid >= 1 << 31 else uid)
+    assert (done.problem, done.place_failed) == ("uid 20001: more than 20 entries", False)
+    found = people([place], records, {20001: "minji", 20002: "jiho"}.get)
+    assert {name: (one.partial, one.inodes) for (name, _place), one in found.items()} == {
+        "minji": (True, 20), "jiho": (False, 4), "(unknown)": (False, 1),
+    }  # fmt: skip

@@ -7,20 +7,25 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import budget as budgets
+from ansible_collections.gpuadmin.node.plugins.module_utils import descend
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import shares as limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import tree as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import Shares
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.tree import ALL, Tree, measure
 
 from tests.unit.node.storage import mounted
 
 
-def measured(at: Path, entries: float = 1e6, **how: bool) -> Tree:
+def measured(at: Path, entries: float = 1e6, shares: Shares | None = None) -> Tree:
     top = open_directory(str(at))
     try:
-        return measure(top, Budget(60, entries), **how)
+        return measure(top, Budget(60, entries), shares=shares)
     finally:
         os.close(top)
 
@@ -72,13 +77,99 @@ def test_so_many_are_kept(tmp_path: Path) -> None:
 def test_each_file_is_its_owners(home: Path) -> None:
     os.chown(home / "data/set/one", 20001, 20001)
     os.chown(home / "a", 20002, 20002)
-    found = measured(home, by_owner=True)
+    found = measured(home, shares=Shares())
     assert found.people[20001].size.bytes == (home / "data/set/one").stat().st_blocks * 512
     assert [path for path, _, _ in found.people[20001].largest] == ["data/set", "data"] or [
         path for path, _, _ in found.people[20001].largest
     ] == ["data", "data/set"]
     assert found.people[20002].size.inodes == 1
     assert sum(one.size.bytes for one in found.people.values()) == du(home)
+
+
+MINJI, JIHO = 20001, 20002
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """One disk for all: minji has much, and comes first by the order of names; jiho has a little, in three places."""
+    for name, uid, count in (("a-minji", MINJI, 300), ("shared", 0, 0), ("z-jiho/runs", JIHO, 3)):
+        (tmp_path / "local" / name).mkdir(parents=True)
+        for number in range(count):
+            (tmp_path / "local" / name / f"f{number}").write_bytes(b"x" * 5000)
+            os.chown(tmp_path / "local" / name / f"f{number}", uid, uid)
+        os.chown(tmp_path / "local" / name, uid, uid)
+    os.chown(tmp_path / "local/z-jiho", JIHO, JIHO)
+    for name, uid in (("shared/0-minji", MINJI), ("shared/1-jiho", JIHO), ("zz-jiho", JIHO)):
+        (tmp_path / "local" / name).write_bytes(b"x" * 5000)
+        os.chown(tmp_path / "local" / name, uid, uid)
+    return tmp_path / "local"
+
+
+def problems(found: Tree) -> dict[int, str]:
+    return {uid: used.problem for uid, used in found.people.items() if used.problem}
+
+
+@pytest.mark.root
+def test_who_has_very_much_is_counted_in_part_and_the_others_wholly(scratch: Path) -> None:
+    whole = measured(scratch, shares=Shares()).people
+    found = measured(scratch, shares=Shares(entries=100))
+    assert found.problem == ""
+    assert problems(found) == {MINJI: "more than 100 entries"}
+    assert found.people[MINJI].size.inodes == 100
+    assert found.people[JIHO] == whole[JIHO]
+    assert whole[JIHO].size.inodes == 7
+    assert found.people[0] == whole[0]
+
+
+@pytest.mark.root
+def test_whose_files_take_long_is_counted_in_part(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    found = measured(scratch, shares=Shares(seconds=50))
+    assert problems(found) == {MINJI: "takes longer than 50 seconds"}
+    assert found.people[JIHO].size.inodes == 7
+
+
+@pytest.mark.root
+def test_a_directory_of_whoever_has_too_much_is_left_at_once(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = descend._facts, []
+
+    def facts(entry: descend.Entry, skip: descend.Skip | None) -> os.stat_result | None:
+        asked.append(entry.path)
+        return real(entry, skip)
+
+    monkeypatch.setattr(descend, "_facts", facts)
+    measured(scratch, shares=Shares(entries=100))
+    assert sum(path.startswith(b"a-minji/") for path in asked) < 110
+
+
+@pytest.mark.root
+def test_subordinate_ids_are_their_persons(scratch: Path) -> None:
+    for number in range(200):
+        os.chown(scratch / f"a-minji/f{number}", 1 << 31 | number, 0)
+    found = measured(scratch, shares=Shares(lambda uid: MINJI if uid >= 1 << 31 else uid, entries=100))
+    assert set(found.people) == {0, MINJI, JIHO}
+    assert problems(found) == {MINJI: "more than 100 entries"}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("what", ["names", "links", "path"])
+def test_what_cannot_be_held_is_its_owners_part(scratch: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    if what == "links":
+        for number in range(30):
+            os.link(scratch / f"a-minji/f{number}", scratch / f"a-minji/g{number}")
+        monkeypatch.setattr(limits, "LINKS", 10)
+    elif what == "names":
+        monkeypatch.setattr(budgets, "MEMORY", 3000)
+    else:
+        (scratch / "a-minji/deep" / ("d" * 200)).mkdir(parents=True)
+        os.chown(scratch / "a-minji/deep", MINJI, MINJI)
+        os.chown(scratch / "a-minji/deep" / ("d" * 200), MINJI, MINJI)
+        monkeypatch.setattr(budgets, "PATH", 150)
+    found = measured(scratch, shares=Shares())
+    assert found.problem == ""
+    assert set(problems(found)) == {MINJI}
+    assert found.people[JIHO].size.inodes == 7
 
 
 def test_what_is_another_place_is_left_out(home: Path) -> None:
@@ -93,7 +184,7 @@ def test_what_is_too_much_is_measured_in_part(home: Path, monkeypatch: pytest.Mo
     assert "more than 3 entries" in found.problem
     assert 0 < found.people[ALL].size.bytes < du(home)
     monkeypatch.setattr(package, "MOST_PEOPLE", 0)
-    assert "uids" in measured(home, by_owner=True).problem
+    assert "more than 0 people" in measured(home, shares=Shares()).problem
 
 
 def test_a_tree_of_any_depth(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import creating, directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import (
     Entry,
     Request,
@@ -134,7 +134,7 @@ def test_a_home_that_appears_while_others_are_made_is_not_replaced(
     """A rename would replace a directory that is empty."""
     root = tmp_path / "homes"
     root.mkdir()
-    monkeypatch.setattr(directories, "sync_filesystem", lambda path: (root / "minji").mkdir())
+    monkeypatch.setattr(creating, "sync_filesystem", lambda path: (root / "minji").mkdir())
     request = directories.Request(str(root), [{"name": "minji", "uid": 20001}], skeleton=str(tmp_path / "none"))
     with pytest.raises(NodeError, match="just appeared"):
         directories.converge(request, mountinfo=mounted_at(root), lock=str(tmp_path / "lock"))

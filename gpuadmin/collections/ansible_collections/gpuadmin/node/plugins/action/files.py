@@ -13,6 +13,7 @@ from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.gpuadmin.node.plugins.action import kept
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import SOURCE
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import in_words
 
 Render = Callable[[Path], str]
 
@@ -72,7 +73,7 @@ class ActionModule(kept.ActionModule):
         try:
             expanded = [expand(one, render) for one in checked.validated_parameters["source"]]
         except (OSError, ValueError) as error:
-            raise AnsibleActionFail(str(error)) from error
+            raise AnsibleActionFail(in_words(error)) from error
         found = [one for directories, _files in expanded for one in directories]
         arguments["directories"] = [*(arguments.get("directories") or []), *found]
         arguments["files"] = [one for _directories, files in expanded for one in files] + [

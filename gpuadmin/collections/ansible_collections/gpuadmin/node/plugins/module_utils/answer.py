@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .errors import NodeError
+from .errors import NodeError, in_words
 
 
 class Module(Protocol):
@@ -55,8 +55,8 @@ def give(module: Module, answer: Callable[[], Answer], *, key: str | None = None
     try:
         done = answer()
     except (NodeError, OSError) as error:
-        report: dict[str, object] = {"problems": [str(error)]}
-        module.fail_json(msg=str(error), operations=[], report=report, **_each(key, {}), invocation={})
+        report: dict[str, object] = {"problems": [in_words(error)]}
+        module.fail_json(msg=in_words(error), operations=[], report=report, **_each(key, {}), invocation={})
         return
     changed = bool(done.operations) if done.changed is None else done.changed
     result: dict[str, object] = {

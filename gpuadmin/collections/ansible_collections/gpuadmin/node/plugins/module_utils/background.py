@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import NodeError
+from .errors import NodeError, in_words
 from .files import flocked, read_bytes, write_atomic
 from .paths import RUN
 from .run import Runner, run_command
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
         problem = str(error)
     except Exception as error:  # whatever it is, the run that waits must hear of it
         traceback.print_exc()
-        problem = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        problem = in_words(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
     if problem is not None:
         print(f"Error: {problem}", file=sys.stderr)
     _write(place, RESULT, {"start": request.get("start"), "value": value, "problem": problem})

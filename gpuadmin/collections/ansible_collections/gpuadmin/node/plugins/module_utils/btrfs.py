@@ -11,17 +11,16 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from .btrfs_tree import FIRST_INODE, children
 from .errors import NodeError
 from .run import run
 
-SUBVOLUME_INODE = 256  # linux/btrfs_tree.h: BTRFS_FIRST_FREE_OBJECTID
 # In a snapshot a nested subvolume is an empty directory with this inode: BTRFS_EMPTY_SUBVOL_DIR_OBJECTID
 PLACEHOLDER_INODE = 2
+SUBVOLUME_INODE = FIRST_INODE  # of the root of every subvolume
 
 # linux/btrfs.h and linux/fs.h
 _GET_SUBVOL_INFO = 0x81F8943C
-_GET_SUBVOL_ROOTREF = 0xD000943D
-_INO_LOOKUP_USER = 0xD000943E
 _SUBVOL_SETFLAGS = 0x4008941A
 _SUBVOL_CREATE = 0x5000940E
 _FS_INFO, _FS_GENERATION = 0x8400941F, 2
@@ -29,10 +28,7 @@ _GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602
 _IMMUTABLE_OR_APPEND = 0x10 | 0x20
 _INFO = struct.Struct("=Q256sQQQQ16s16s16s")
 _READ_ONLY = 1
-_TREE_SEARCH = 0xD0009411
 _SNAP_CREATE_V2, _SNAP_READ_ONLY = 0x50009417, 2
-# linux/btrfs_tree.h
-_ROOT_TREE, _INODE_REF, _ROOT_BACKREF, _MOST = 1, 12, 144, (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -50,15 +46,22 @@ def _uuid(raw: bytes) -> str:
     return str(uuid.UUID(bytes=raw)) if any(raw) else ""
 
 
+def _asked(handle: int, question: int, buffer: array.array[int]) -> bool:
+    """Whether the file system of an open file knows this question; the answer is in the buffer then. Raises OSError."""
+    try:
+        fcntl.ioctl(handle, question, buffer, True)
+    except OSError as error:
+        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
+            return False
+        raise
+    return True
+
+
 def subvolume_of(handle: int) -> Subvolume | None:
     """The subvolume that an open file or directory is in; None where that is no btrfs."""
     buffer = array.array("B", bytes(504))
-    try:
-        fcntl.ioctl(handle, _GET_SUBVOL_INFO, buffer, True)
-    except OSError as error:
-        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
-            return None
-        raise
+    if not _asked(handle, _GET_SUBVOL_INFO, buffer):
+        return None
     tree, _name, _parent, _directory, _generation, flags, own, parent, received = _INFO.unpack_from(buffer)
     return Subvolume(tree, bool(flags & _READ_ONLY), _uuid(own), _uuid(parent), _uuid(received))
 
@@ -69,12 +72,8 @@ def generation_of(handle: int) -> int | None:
     None where that is no btrfs.
     """
     buffer = array.array("B", bytes(504))
-    try:
-        fcntl.ioctl(handle, _GET_SUBVOL_INFO, buffer, True)
-    except OSError as error:
-        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
-            return None
-        raise
+    if not _asked(handle, _GET_SUBVOL_INFO, buffer):
+        return None
     return int(_INFO.unpack_from(buffer)[4])
 
 
@@ -84,12 +83,8 @@ def newest_generation(handle: int) -> int | None:
     None where that is no btrfs, or its kernel (before 5.10) does not say.
     """
     buffer = array.array("B", struct.pack("=48xQ", _FS_GENERATION) + bytes(1024 - 56))
-    try:
-        fcntl.ioctl(handle, _FS_INFO, buffer, True)
-    except OSError as error:
-        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
-            return None
-        raise
+    if not _asked(handle, _FS_INFO, buffer):
+        return None
     flags, generation = struct.unpack_from("=48xQQ", buffer)
     return int(generation) if flags & _FS_GENERATION else None
 
@@ -168,7 +163,7 @@ def _children_of(path: str, at: int) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     try:
-        return sorted(_children(handle)) if os.fstat(handle).st_ino == SUBVOLUME_INODE else []
+        return sorted(children(handle)) if os.fstat(handle).st_ino == SUBVOLUME_INODE else []
     finally:
         os.close(handle)
 
@@ -204,76 +199,6 @@ def open_deep(path: str | bytes, at: int) -> int:
                 os.close(handle)
             handle = inner
     return handle
-
-
-def _children(handle: int) -> Iterator[str]:
-    smallest = 0
-    while True:
-        buffer = array.array("B", struct.pack("=Q", smallest) + bytes(4088))
-        more = False
-        try:
-            fcntl.ioctl(handle, _GET_SUBVOL_ROOTREF, buffer, True)
-        except OSError as error:
-            if error.errno != errno.EOVERFLOW:
-                raise
-            more = True
-        count = buffer[8 + 255 * 16]
-        for number in range(count):
-            tree, directory = struct.unpack_from("=QQ", buffer, 8 + 16 * number)
-            try:
-                yield os.fsdecode(_path(handle, tree, directory))
-            except FileNotFoundError:
-                continue  # deleted since it was counted
-        if not more:
-            return
-        (smallest,) = struct.unpack_from("=Q", buffer, 0)
-
-
-def _path(handle: int, tree: int, directory: int) -> bytes:
-    buffer = array.array("B", struct.pack("=QQ", directory, tree) + bytes(4080))
-    try:
-        fcntl.ioctl(handle, _INO_LOOKUP_USER, buffer, True)
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        return _long_path(handle, tree, directory)
-    raw = buffer.tobytes()
-    name, above = raw[16:272].split(b"\0", 1)[0], raw[272:].split(b"\0", 1)[0]
-    return above.rstrip(b"/") + b"/" + name if above.strip(b"/") else name
-
-
-def _long_path(handle: int, tree: int, directory: int) -> bytes:
-    """The same for a path that the kernel has no room for: the names that the trees hold, one by one, upwards."""
-    (reference,) = _search(handle, _ROOT_TREE, (tree, _ROOT_BACKREF, 0), (tree, _ROOT_BACKREF, _MOST))[:1] or (b"",)
-    if len(reference) < 18:
-        raise FileNotFoundError(errno.ENOENT, "the subvolume is gone")
-    parts = [reference[18 : 18 + struct.unpack_from("=H", reference, 16)[0]]]
-    while directory != SUBVOLUME_INODE:
-        found = _search(handle, 0, (directory, _INODE_REF, 0), (directory, _INODE_REF, _MOST), offsets=True)
-        if not found:
-            raise FileNotFoundError(errno.ENOENT, "a directory above the subvolume is gone")
-        above, reference = struct.unpack_from("=Q", found[0])[0], found[0][8:]
-        parts.append(reference[10 : 10 + struct.unpack_from("=H", reference, 8)[0]])
-        directory = above
-    return b"/".join(reversed(parts))
-
-
-def _search(
-    handle: int, tree: int, first: tuple[int, int, int], last: tuple[int, int, int], *, offsets: bool = False
-) -> list[bytes]:
-    """The first item of a tree between two keys (none, or one), with ``offsets`` behind its key's offset.
-
-    ``tree``: 0 for the subvolume that ``handle`` is in. linux/btrfs.h: struct btrfs_ioctl_search_key, _header.
-    """
-    key = struct.pack("=QQQQQQQIIII32x", tree, first[0], last[0], first[2], last[2], 0, _MOST, first[1], last[1], 1, 0)
-    buffer = array.array("B", key + bytes(4096 - len(key)))
-    fcntl.ioctl(handle, _TREE_SEARCH, buffer, True)
-    raw = buffer.tobytes()
-    (count,) = struct.unpack_from("=I", raw, 64)
-    if not count:
-        return []
-    _transid, _object, offset, _kind, length = struct.unpack_from("=QQQII", raw, 104)
-    return [(struct.pack("=Q", offset) if offsets else b"") + raw[136 : 136 + length]]
 
 
 def create(path: str) -> None:
@@ -338,12 +263,8 @@ def make_movable(handle: int) -> None:
 def clear_flags(handle: int) -> bool:
     """Take chattr's +i and +a from an open file or directory. Returns whether there was anything to take."""
     buffer = array.array("B", bytes(8))
-    try:
-        fcntl.ioctl(handle, _GETFLAGS, buffer, True)
-    except OSError as error:
-        if error.errno in (errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP):
-            return False
-        raise
+    if not _asked(handle, _GETFLAGS, buffer):
+        return False
     (flags,) = struct.unpack_from("=L", buffer)
     if not flags & _IMMUTABLE_OR_APPEND:
         return False

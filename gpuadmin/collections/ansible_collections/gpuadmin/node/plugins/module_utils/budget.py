@@ -23,6 +23,10 @@ class OverBudget(NodeError):
     """More than an honest home holds or needs."""
 
 
+class TooMuchAtOnce(OverBudget):
+    """One directory or path is too large to be held; what else there is may still be looked at."""
+
+
 class Budget:
     """What is left of a budget that begins now. ``seconds`` may be infinite, and so may ``entries``.
 
@@ -56,7 +60,7 @@ class Budget:
         """One more entry."""
         self.check()
         if len(path) > PATH:
-            raise OverBudget(f"holds a path of more than {PATH} bytes")
+            raise TooMuchAtOnce(f"holds a path of more than {PATH} bytes")
         self._left -= 1 + len(path) // 1024
         if self._left < 0:
             raise OverBudget(f"holds more than {self.entries} entries" + self._hint("home_entries"))
@@ -68,15 +72,20 @@ class Budget:
         """Hold names until each is let go."""
         held = []
         for name in found:
-            self.hold(name)
             held.append(name)
+            try:
+                self.hold(name)
+            except TooMuchAtOnce:
+                for one in held:
+                    self.release(one)
+                raise
         self.check()
         return held
 
     def hold(self, name: bytes) -> None:
         self._room -= len(name) + _OBJECT
         if self._room < 0:
-            raise OverBudget(f"holds more names at once than fit into {MEMORY >> 20} MiB")
+            raise TooMuchAtOnce(f"holds more names at once than fit into {MEMORY >> 20} MiB")
 
     def release(self, name: bytes) -> None:
         self._room += len(name) + _OBJECT

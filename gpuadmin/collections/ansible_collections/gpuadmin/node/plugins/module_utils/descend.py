@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from .btrfs import PLACEHOLDER_INODE, open_directory, subvolume_of
-from .budget import Budget
+from .budget import Budget, TooMuchAtOnce
 from .errors import NodeError
 
 
@@ -82,6 +82,7 @@ def walk(
     budget: Budget | None = None,
     skip: Skip | None = None,
     again: bool = False,
+    enough: Callable[[os.stat_result], bool] | None = None,
 ) -> Generator[Entry, None, None]:
     """Everything below the directory ``top`` (which stays open), each directory's names in the order of their bytes.
 
@@ -91,7 +92,8 @@ def walk(
     with ``skip`` it is given to that, and the walk goes on.
 
     ``again``: for who only looks, with ``skip``. What cannot be looked at (a person's own FUSE) is skipped as well, and
-    where the way up leads elsewhere, the walk goes on from the top: what was moved away is given up.
+    where the way up leads elsewhere, the walk goes on from the top: what was moved away is given up. So is a directory
+    or a path that is too large to be held. ``enough(facts of a directory)``: whether the rest of it is left out.
     """
     here = os.dup(top)
     try:
@@ -100,6 +102,8 @@ def walk(
         above = b""
         while True:
             level = levels[-1]
+            if level.names and enough is not None and enough(level.facts):
+                _forget(level, budget)
             if level.names:
                 name = level.names.pop()
                 if budget is not None:
@@ -108,8 +112,8 @@ def walk(
                 if found is None:
                     continue
                 entry = Entry(above + name, name, here, found)
-                if budget is not None:
-                    budget.spend(entry.path)
+                if budget is not None and not _spent(entry, budget, skip if again else None):
+                    continue
                 yield entry
                 inner = _inner(entry, level.facts, enter, skip) if entry.is_directory else None
                 if inner is None:
@@ -117,7 +121,7 @@ def walk(
                 os.close(here)
                 here = inner
                 above = entry.path + b"/"
-                levels.append(_Level(name, _names(here, budget), os.fstat(here)))
+                levels.append(_Level(name, _held(entry, here, budget, skip if again else None), os.fstat(here)))
                 continue
             done = levels.pop()
             if not levels:
@@ -138,6 +142,36 @@ def walk(
                 yield Entry(path, done.name, here, done.facts, leaving=True)
     finally:
         os.close(here)
+
+
+def _forget(level: _Level, budget: Budget | None) -> None:
+    while level.names:
+        name = level.names.pop()
+        if budget is not None:
+            budget.release(name)
+
+
+def _spent(entry: Entry, budget: Budget, skip: Skip | None) -> bool:
+    """Whether an entry is still within the budget. Raises OverBudget; what is too large alone is skipped."""
+    try:
+        budget.spend(entry.path)
+    except TooMuchAtOnce as error:
+        if skip is None:
+            raise
+        skip(entry, str(error))
+        return False
+    return True
+
+
+def _held(entry: Entry, handle: int, budget: Budget | None, skip: Skip | None) -> list[bytes]:
+    """The names in a directory that was entered; none where they are too many to be held, and it is skipped."""
+    try:
+        return _names(handle, budget)
+    except TooMuchAtOnce as error:
+        if skip is None:
+            raise
+        skip(entry, str(error))
+        return []
 
 
 def _facts(entry: Entry, skip: Skip | None) -> os.stat_result | None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .errors import NodeError
+from .errors import NodeError, in_words
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -95,7 +95,7 @@ def _child(answer: multiprocessing.connection.Connection, function: Callable[[Ta
         outcome: tuple[str, object] = ("result", function(task))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        outcome = ("full", (error.errno, error.strerror)) if full else ("failed", str(error))
+        outcome = ("full", (error.errno, error.strerror)) if full else ("failed", in_words(error))
     except NodeError as error:
         outcome = ("failed", str(error))
     except MemoryError:

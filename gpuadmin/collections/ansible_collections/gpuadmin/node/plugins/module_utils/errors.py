@@ -1,7 +1,22 @@
-"""The one error of the node-side code: a sentence that an admin can act on."""
+"""The one error of the node-side code: a sentence that an admin can act on; and those of the system, in words."""
 
 from __future__ import annotations
+
+import os
 
 
 class NodeError(Exception):
     """Nothing further can be done; ``str(error)`` says why, in words."""
+
+
+def in_words(error: BaseException) -> str:
+    """Given an error, return its sentence: of the system's own `/home/minji: Permission denied`, without its number.
+
+    A path that holds what no terminal should be shown is quoted, as Python does it.
+    """
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    if not isinstance(error.filename, (str, bytes)):  # none, or a descriptor
+        return error.strerror
+    path = os.fsdecode(error.filename)
+    return f"{path if path.isprintable() else repr(path)}: {error.strerror}"

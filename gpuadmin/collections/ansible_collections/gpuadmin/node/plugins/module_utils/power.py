@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .errors import NodeError
+from .errors import NodeError, in_words
 from .logins import occupants
 from .mounts import below, parse_mountinfo, read_mountinfo
 from .run import Runner, failure, look, run_command
@@ -37,7 +37,7 @@ def collect(
         try:
             return look()
         except (NodeError, OSError, ValueError) as error:
-            unknown[name] = str(error)
+            unknown[name] = in_words(error)
             return None
 
     def people() -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from . import btrfs, extents
 from .budget import unlimited
 from .descend import Entry, same_mount, walk
-from .errors import NodeError
+from .errors import NodeError, in_words
 from .lookup import owner
 
 MOST_REASONS = 10
@@ -203,7 +203,7 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
         finally:
             os.close(handle)
     except (NodeError, OSError) as error:  # somebody moves things about in it: what is left of it stays, others go on
-        done.keep(name, f"was left in part: {error}")
+        done.keep(name, f"was left in part: {in_words(error)}")
         return done
     _unlink(Entry(name, name, at, facts), done, directory=True)
     return done

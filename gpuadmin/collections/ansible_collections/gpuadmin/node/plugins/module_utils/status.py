@@ -12,7 +12,7 @@ from typing import Any
 
 from .backups import backup_set
 from .each import Failed, each
-from .errors import NodeError
+from .errors import NodeError, in_words
 from .gpus import pci
 from .images.mounting import mounted
 from .images.observe import observe
@@ -51,7 +51,7 @@ def collect(
         try:
             return parts[name]()
         except (OSError, ValueError) as error:  # a full disk, too, is no end of the whole
-            raise NodeError(str(error)) from None
+            raise NodeError(in_words(error)) from None
 
     unknown: dict[str, str] = {}
     found: dict[str, Any] = {"disks": {}}

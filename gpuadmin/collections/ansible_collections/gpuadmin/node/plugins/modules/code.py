@@ -60,7 +60,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import kept
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 
 ARGUMENTS = {
     "digest": {"type": "str"},
@@ -85,7 +85,7 @@ def main() -> None:
         if given["link"] and not missing and not module.check_mode:
             kept.link(digest, state)
     except (NodeError, OSError, ValueError, zlib.error) as error:
-        module.fail_json(msg=str(error), operations=[], invocation={})
+        module.fail_json(msg=in_words(error), operations=[], invocation={})
         return
     module.exit_json(changed=bool(operations), operations=operations, missing=missing, invocation={})
 

@@ -48,6 +48,7 @@ operations:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.answering import answer
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import in_words
 
 ARGUMENTS = {"line": {"type": "str", "required": True}}
 
@@ -62,7 +63,7 @@ def main() -> None:
     try:
         answered = answer(line)
     except OSError as error:
-        module.fail_json(msg=str(error), operations=[], report={})
+        module.fail_json(msg=in_words(error), operations=[], report={})
         return
     report = {"command": answered}
     if answered["status"] != 0:

@@ -97,7 +97,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STA
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.collect import collect
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import parse, person
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 
 ARGUMENTS = {
     "person": {
@@ -129,7 +129,7 @@ def main() -> None:
         facts = collect(parse({**module.params, "name": raw.get("name"), "uid": raw.get("uid")}))
         causes = judge(facts, person(raw))
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), report={"problems": [str(error)]})
+        module.fail_json(msg=in_words(error), report={"problems": [in_words(error)]})
         return
     module.exit_json(changed=False, report={"diagnosis": {**facts, "causes": [one.document() for one in causes]}})
 

@@ -46,7 +46,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.command import report
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import in_state
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 
 ARGUMENTS = {
     "names": {"type": "list", "elements": "str", "default": []},
@@ -60,7 +60,7 @@ def main() -> None:
     try:
         found = report(state, in_state(state), module.params["names"])
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
         return
     module.exit_json(changed=False, report={"disk": found})
 

@@ -44,7 +44,7 @@ report:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.docker_restart import restart
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 
 ARGUMENTS = {
     "name": {"type": "str", "required": True},
@@ -57,7 +57,7 @@ def main() -> None:
     try:
         done = restart(module.params["name"], module.params["uid"], check=module.check_mode)
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), report={"problems": [str(error)]})
+        module.fail_json(msg=in_words(error), report={"problems": [in_words(error)]})
         return
     module.exit_json(changed=done["changed"], report={"docker_restart": done["words"]})
 

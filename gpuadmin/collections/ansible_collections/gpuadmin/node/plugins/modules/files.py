@@ -180,7 +180,7 @@ paths:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import SOURCE
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     Directory,
@@ -251,7 +251,7 @@ def main() -> None:
             execute(steps)
             run_after(given["after"])
     except (NodeError, RootError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[])
+        module.fail_json(msg=in_words(error), operations=[])
         return
     module.exit_json(
         changed=bool(steps.operations),

@@ -50,7 +50,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
 
@@ -66,7 +66,7 @@ def main() -> None:
     try:
         seen = look(seconds=module.params["seconds"])
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
         return
     verdict = judge(seen, Expected(module.params["expected"], module.params["model"]))
     report = {**seen.as_dict(), "answering": verdict.answering, "broken": verdict.broken, "worse": verdict.worse}

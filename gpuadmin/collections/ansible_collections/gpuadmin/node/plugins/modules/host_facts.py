@@ -71,7 +71,7 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
     Mount,
@@ -158,7 +158,7 @@ def main() -> None:
     try:
         found = facts(module.params["paths"])
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
         return
     module.exit_json(changed=False, ansible_facts={"gpuadmin": found})
 

@@ -84,7 +84,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 
@@ -112,7 +112,7 @@ def main() -> None:
         try:
             found = stopping.report(module.params["stop"], check=module.check_mode)
         except (NodeError, OSError, ValueError) as error:
-            module.fail_json(msg=str(error))
+            module.fail_json(msg=in_words(error))
             return
     done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]
     module.exit_json(changed=bool(done), report={"idle": {**found, "terminals": notified}})

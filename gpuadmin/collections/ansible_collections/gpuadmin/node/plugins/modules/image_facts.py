@@ -39,7 +39,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting import mounted
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import observe
@@ -58,7 +58,7 @@ def main() -> None:
         with mounted(places, settings, store=None):
             report = observe(places, settings, manifest)
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
         return
     there = sorted({*report["people"], *report["gpu_work"]})
     module.exit_json(changed=False, progress=f"waits for {', '.join(there)}", report={"node": report})

@@ -119,7 +119,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
 
 ARGUMENTS = {
@@ -165,7 +165,7 @@ def main() -> None:
         result = background.attend(job, f"{given['run_id']} {given['action']}", given["wait"])
         progress = "" if result else background.progress(job)
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[])
+        module.fail_json(msg=in_words(error), operations=[])
         return
     if result is None:
         module.exit_json(changed=False, finished=False, progress=progress)

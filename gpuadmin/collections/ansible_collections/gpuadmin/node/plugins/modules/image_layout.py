@@ -86,7 +86,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import layout
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.mounting import mounted
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import (
@@ -131,7 +131,7 @@ def main() -> None:
             with mounted(places, settings, store=None):
                 found = layout.prepare(places, settings, check=module.check_mode)
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
         return
     report = {"layout": {"problems": found.problems, **found.facts}}
     if found.problems:

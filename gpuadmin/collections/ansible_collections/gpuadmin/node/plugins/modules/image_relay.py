@@ -54,7 +54,7 @@ remarks:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import LINK, UNIT
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 
@@ -76,7 +76,7 @@ def main() -> None:
             if link.previous is not None:
                 relay.start(module.params["name"], link, places, module.params["code"], module.params["python"])
         except (NodeError, OSError) as error:
-            remarks.append(f"the image comes from the store and not along the chain: {error}")
+            remarks.append(f"the image comes from the store and not along the chain: {in_words(error)}")
     module.exit_json(changed=False, remarks=remarks)
 
 

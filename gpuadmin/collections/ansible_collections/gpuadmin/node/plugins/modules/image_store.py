@@ -62,7 +62,7 @@ import shutil
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import digest, load
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import check_name
@@ -134,7 +134,7 @@ def main() -> None:
             "verified": {name: verify(path, name, module.params["signers"]) for name in module.params["verify"]},
         }
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), operations=operations)
+        module.fail_json(msg=in_words(error), operations=operations)
         return
     module.exit_json(changed=bool(operations), operations=operations, report=report)
 

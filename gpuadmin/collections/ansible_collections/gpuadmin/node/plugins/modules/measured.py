@@ -32,7 +32,7 @@ report:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.measured import report
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     try:
         module.exit_json(changed=False, report=report())
     except (NodeError, OSError, ValueError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
 
 
 if __name__ == "__main__":

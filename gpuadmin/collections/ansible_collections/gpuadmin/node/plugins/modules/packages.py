@@ -61,7 +61,7 @@ from dataclasses import dataclass
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import close_session, open_session
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
@@ -170,7 +170,7 @@ def main() -> None:
             if result.status != 0:
                 raise NodeError(f"{' '.join(missing)} could not be installed: {last_words(result.output)}")
     except (NodeError, RootError, OSError) as error:
-        module.fail_json(msg=str(error), operations=[])
+        module.fail_json(msg=in_words(error), operations=[])
         return
     module.exit_json(
         changed=bool(missing),

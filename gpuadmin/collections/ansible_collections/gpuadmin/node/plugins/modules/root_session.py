@@ -61,7 +61,7 @@ session:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import RootError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.session import UNIT, close_session, open_session
 
@@ -82,7 +82,7 @@ def main() -> None:
         wanted_open = module.params["state"] == "open"
         session = open_session(module.params["lease"]) if wanted_open else close_session()
     except (NodeError, RootError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=in_words(error))
         return
     module.exit_json(changed=False, session=session)
 

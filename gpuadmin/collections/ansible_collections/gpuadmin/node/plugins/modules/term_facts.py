@@ -61,7 +61,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import PEOPLE
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 
 ARGUMENTS = {
@@ -89,7 +89,7 @@ def main() -> None:
             names=given["names"],
         )
     except (NodeError, OSError) as error:
-        module.fail_json(msg=str(error), report={"problems": [str(error)]})
+        module.fail_json(msg=in_words(error), report={"problems": [in_words(error)]})
         return
     module.exit_json(changed=False, report={"facts": facts, "problems": []})
 

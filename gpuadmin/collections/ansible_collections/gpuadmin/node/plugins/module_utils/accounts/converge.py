@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from .. import mounts
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, write_atomic
 from ..lookup import Lookup, system_lookup
 from ..paths import STATE
@@ -255,7 +255,7 @@ def converge(
                         save(state, plan.desired)
             return outcome
     except (RootError, OSError) as error:
-        raise NodeError(str(error)) from error
+        raise NodeError(in_words(error)) from error
 
 
 def boot_request(desired: DesiredState) -> Request | None:

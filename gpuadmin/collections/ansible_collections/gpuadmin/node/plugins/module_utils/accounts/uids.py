@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import LOGIN, STAMP, quoted, valid_name, whole_number
 from ..files import flocked, read_bytes, write_atomic
 from ..paths import STATE
@@ -115,4 +115,4 @@ def keep(
                 write_atomic(path(root, state), text.encode() + b"\n", mode=0o600)
             return Known(after, seen, "; ".join(carried) or None)
     except (NodeError, OSError) as error:
-        return Known(None, seen, str(error))
+        return Known(None, seen, in_words(error))

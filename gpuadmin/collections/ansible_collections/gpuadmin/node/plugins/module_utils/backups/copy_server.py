@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from .. import btrfs
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import UUID, home_owner
 from ..files import flocked, write_atomic
 from . import backup_set, making, pruning, received, receiving
@@ -166,6 +166,6 @@ def main(directory: str, ordinary: int | None = None) -> int:
         if answer:  # after a stream nothing may follow
             print(answer)
     except (NodeError, OSError, ValueError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {in_words(error)}", file=sys.stderr)
         return 1
     return 0

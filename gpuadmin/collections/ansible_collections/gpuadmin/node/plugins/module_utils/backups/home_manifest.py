@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 
 FORM = 2
 _LONGEST = 1 << 24  # characters of a line: two paths of budget.PATH, escaped
@@ -77,7 +77,7 @@ def read(path: str) -> Iterator[Line]:
             while text := stream.readline(_LONGEST):
                 yield Line(*json.loads(text))
     except (EOFError, ValueError, TypeError, OSError, zlib.error) as error:
-        raise NodeError(f"{path} cannot be read: {error}") from error
+        raise NodeError(f"{path} cannot be read: {in_words(error)}") from error
 
 
 def total(found: Iterator[Line], write: Callable[[str], object] = lambda text: None) -> Total:

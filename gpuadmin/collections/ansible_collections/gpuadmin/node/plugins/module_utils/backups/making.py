@@ -12,7 +12,7 @@ from typing import Any
 from .. import btrfs, mounts
 from ..budget import ENTRIES, SECONDS
 from ..each import Failed, each
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
@@ -122,7 +122,7 @@ def create(request: Request, mountinfo: str | None = None) -> Backup:
             found = load(request.directory, request.name) or _make(request, holder)
             return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
         except OSError as error:
-            raise NodeError(f"the backup was not made: {error}") from error
+            raise NodeError(f"the backup was not made: {in_words(error)}") from error
 
 
 def _make(request: Request, holder: str) -> Backup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked
 from . import backup_set, received, retention
 
@@ -28,7 +28,7 @@ def prune(directory: str, days: int, ordinary: int, only: Sequence[str] | None =
                 backup_set.remove(directory, name)
                 gone.append(name)
             except (NodeError, OSError) as error:
-                problems.append(f"{name}: {error}")
+                problems.append(f"{name}: {in_words(error)}")
     if problems:
         raise NodeError(f"deleted {', '.join(gone) or 'none'}; not deleted: {'; '.join(problems)}")
     return gone

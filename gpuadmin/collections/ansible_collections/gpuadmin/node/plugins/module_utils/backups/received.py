@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import CONTROL, UUID, home_owner, quoted
 from ..files import read_bytes
 from . import backup_set, home_manifest
@@ -138,7 +138,7 @@ def check_lines(path: str) -> None:
                     raise NodeError(f"{path}: its lines are too long, or too many")
                 line = line if first < 0 else len(block) - last - 1
     except (OSError, EOFError, zlib.error) as error:
-        raise NodeError(f"{path} cannot be read: {error}") from error
+        raise NodeError(f"{path} cannot be read: {in_words(error)}") from error
 
 
 def check_contents(found: Backup, place: str) -> None:
@@ -155,7 +155,7 @@ def check_contents(found: Backup, place: str) -> None:
         try:
             total = home_manifest.total(home_manifest.read(here.manifest(name)))
         except (AttributeError, TypeError, ValueError, OSError, RecursionError) as error:
-            raise NodeError(f"the manifest of {name} cannot be read: {error}") from error
+            raise NodeError(f"the manifest of {name} cannot be read: {in_words(error)}") from error
         if any(getattr(home, what) != value for what, value in total.as_dict().items()):
             raise NodeError(f"the manifest of {name} is not the one that {found.name} tells of")
 

@@ -11,12 +11,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from .. import btrfs, mounts
 from ..budget import unlimited
 from ..descend import Entry
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import packing
 from ..purge import purge
@@ -25,6 +24,7 @@ from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier
 from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
+from .restored import verify
 
 COPY = "copy"
 
@@ -42,7 +42,7 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
                 _into_place(request, plan, place)
             return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
     except OSError as error:
-        raise NodeError(f"nothing was restored: {error}") from error
+        raise NodeError(f"nothing was restored: {in_words(error)}") from error
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def _copy(request: Request, backup: Backup, plan: Plan, place: int) -> home_mani
     try:
         owner = translated(request, home.uid)
         _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
-        found = _verify(request, backup, at, name, inner)
+        found = verify(request, backup, at, name, inner)
         if plan.folder is not None:
             facts = os.stat(backup_set.source(backup, request.user)[0])
             os.fchown(at, owner(facts.st_uid), owner(facts.st_gid))
@@ -232,69 +232,6 @@ def _copy_to(source: Entry, nested: dict[str, str], place: int, at: int, name: b
     finally:
         os.close(links)
         os.close(source.at)
-
-
-def _part(backup: Backup, user: str, inner: str) -> Iterator[home_manifest.Line]:
-    """The lines of a part of a home, as if it were a home; hard links to what lies outside are files there."""
-    if not inner:
-        yield from home_manifest.read(backup.manifest(user))
-        return
-    first: dict[str, str] = {}
-    wanted = _linked(backup, user, inner)
-    contents: dict[str, home_manifest.Line] = {}
-    for line in home_manifest.read(backup.manifest(user)):
-        if line.path in wanted:
-            contents[line.path] = line
-        if line.path == inner:
-            yield replace(contents[line.link] if line.kind == "h" else line, path=".")
-        elif line.path.startswith(inner + "/"):
-            path = line.path[len(inner) + 1 :]
-            if line.kind == "h" and not line.link.startswith(inner + "/"):
-                if line.link in first:
-                    yield replace(line, path=path, link=first[line.link])
-                else:
-                    first[line.link] = path
-                    yield replace(contents[line.link], path=path)
-            elif line.kind == "h":
-                yield replace(line, path=path, link=line.link[len(inner) + 1 :])
-            else:
-                yield replace(line, path=path)
-
-
-def _linked(backup: Backup, user: str, inner: str) -> set[str]:
-    """Files outside of a part that have a further name in it: only those have to be remembered."""
-    return {
-        line.link
-        for line in home_manifest.read(backup.manifest(user))
-        if line.kind == "h" and (line.path == inner or line.path.startswith(inner + "/"))
-    }
-
-
-def _verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -> home_manifest.Total:
-    """Compare what was restored with the manifest, whose ids are made those that they were to become."""
-    owner = translated(request, backup.homes[request.user].uid)
-
-    def wanted() -> Iterator[home_manifest.Line]:
-        for line in _part(backup, request.user, inner):
-            yield replace(line, uid=owner(line.uid), gid=owner(line.gid))
-
-    def there() -> Iterator[home_manifest.Line]:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-            reader = home_reader.Reader(budget=unlimited(), form=backup.format)
-            yield home_reader.single(at, name, ".", reader)
-            return
-        handle = btrfs.open_directory(name, at)
-        try:
-            yield from home_reader.lines(handle, budget=unlimited(), form=backup.format)
-        finally:
-            os.close(handle)
-
-    expected = home_manifest.total(wanted())
-    found = home_manifest.total(there())
-    if expected.checksum != found.checksum:
-        lines = home_manifest.compare(wanted(), there())
-        raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
-    return found
 
 
 def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 from .. import btrfs
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..homes import directories, trash
 from .backup_set import Backup, Home, now
@@ -92,7 +92,7 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
         except (NodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            problems[_key(name)] = f"holds a subvolume that cannot be saved: {error}"
+            problems[_key(name)] = f"holds a subvolume that cannot be saved: {in_words(error)}"
             continue
         made.setdefault(name, {})[rest] = where
     return made

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..budget import ENTRIES, SECONDS
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import read_bytes
 from ..text import counted
 from . import jobs, making, pruning
@@ -27,7 +27,7 @@ def main(state: str) -> int:
         settings = json.loads(data)
         make(settings)
     except (NodeError, OSError, ValueError, KeyError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {in_words(error)}", file=sys.stderr)
         return 1
     return 0
 

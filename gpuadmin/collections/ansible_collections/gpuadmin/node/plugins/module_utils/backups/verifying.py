@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .. import btrfs
 from ..budget import ENTRIES, SECONDS, Budget, OverBudget
 from ..descend import Entry, identity
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..purge import purge
 from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
@@ -70,7 +70,7 @@ def verify_home(task: Task) -> Found:
     except OverBudget as error:
         return Found(problem=f"{error}")
     except (NodeError, OSError) as error:
-        return Found((str(error),))
+        return Found((in_words(error),))
     if differences:
         return Found(tuple(differences))
     try:
@@ -81,7 +81,7 @@ def verify_home(task: Task) -> Found:
     except (NodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        return Found(problem=f"cannot be restored: {error}")
+        return Found(problem=f"cannot be restored: {in_words(error)}")
     return Found(problem=f"is not restored as it was: {', '.join(differences)}" if differences else None)
 
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import valid_name
 from ..monitoring import tokens
 from .entrance import Entrance
@@ -159,7 +159,7 @@ class Access:
         except tokens.TokenError as error:
             return self._refuse(request, str(error))
         except (Full, OSError, NodeError) as error:
-            print(f"no link is taken: {error}", flush=True)
+            print(f"no link is taken: {in_words(error)}", flush=True)
             return self._answer(503, problem="full")
         kind = tokens.ADMIN_SESSION if token.admin else tokens.SESSION
         key = tokens.signing_key(self._secret, kind, token.signer)
@@ -181,7 +181,7 @@ class Access:
                 until = token.at + self._entrance.session_seconds + tokens.SKEW
                 self._spent.spend(token.digest, f"session:{token.name}", until, self._clock())
             except (Full, OSError, NodeError) as error:
-                print(f"a session that was left is not remembered: {error}", flush=True)
+                print(f"a session that was left is not remembered: {in_words(error)}", flush=True)
         answer = RedirectResponse("/enter", status_code=303)
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
         return answer

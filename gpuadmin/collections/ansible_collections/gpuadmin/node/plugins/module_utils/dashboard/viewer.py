@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 
 _LARGEST = 4 * 1024 * 1024  # bytes
 _KINDS: Mapping[str, type] = {"tuple": list, "str": str, "int": int, "Literal": str}
@@ -88,4 +88,4 @@ def load_settings(path: str) -> Settings:
                 raise NodeError(f"{path} is no regular file")
             return settings_of(json.loads(stream.read(_LARGEST)))
     except (OSError, ValueError) as error:
-        raise NodeError(f"{path}: {error}") from None
+        raise NodeError(f"{path}: {in_words(error)}") from None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..each import Failed, each
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from . import account, docker, gpus, home, host, sessions
 from .subject import Subject, confine
 
@@ -79,5 +79,4 @@ def _look(name: str, *, wanted: Mapping[str, Part], subject: Subject) -> object:
     try:
         return wanted[name](subject)
     except OSError as error:  # a full disk, too, is what is asked about, and no end of the whole
-        where = f"{error.filename}: " if error.filename else ""
-        raise NodeError(f"{where}{error.strerror or error}") from None
+        raise NodeError(in_words(error)) from None

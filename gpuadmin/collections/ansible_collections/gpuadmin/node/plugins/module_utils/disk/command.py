@@ -24,6 +24,7 @@ from . import records as kept
 from .measuring import round_of
 from .people import People, people, samples
 from .records import Place
+from .shares import NOBODY
 
 SETTINGS = "disk-places.json"  # in the state directory, by the role node_metrics
 TEXT = "disk.prom"
@@ -84,7 +85,7 @@ def main(where: Where | None = None, owners: Owners | None = None, clock: Callab
     signal.signal(signal.SIGTERM, _end)
     began, saved, failed = time.monotonic(), time.monotonic(), False
     try:
-        for done in round_of(places, found, now=clock):
+        for done in round_of(places, found, now=clock, whose=person_of(whose)):
             if done.problem:
                 print(CONTROL.sub("?", f"{done.path}: {done.problem}"), file=sys.stderr)
             failed = failed or done.place_failed
@@ -120,6 +121,16 @@ def user_of(owners: Owners) -> Callable[[int], str | None]:
         return None if owner is None else owners.name(owner)
 
     return user
+
+
+def person_of(owners: Owners) -> Callable[[int], int]:
+    """The uid of whoever a uid belongs to; NOBODY for what is nobody's, so that it is one."""
+
+    def person(uid: int) -> int:
+        owner = owners.attribute([uid], None)
+        return NOBODY if owner is None else owner
+
+    return person
 
 
 def tell(

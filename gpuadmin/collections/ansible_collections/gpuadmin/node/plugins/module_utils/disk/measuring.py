@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,14 +12,16 @@ from functools import partial
 from ..btrfs import SUBVOLUME_INODE, generation_of, newest_generation, open_directory, subvolume_of
 from ..budget import Budget
 from ..each import Failed, each
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..text import listed
 from .changes import changed
 from .records import Found, Place, Record, Records
+from .shares import ENTRIES, SECONDS, Shares, alone
 from .tree import ALL, Tree, measure
 
-SECONDS = 7200.0  # for one directory
-ENTRIES = 20_000_000  # in one
+# SECONDS, ENTRIES: of one directory, or of one person where a place is divided by owner
+PLACE = 36_000.0  # seconds for a place that is divided by owner; the unit ends after twice that
 FRESH = 12 * 3600.0  # seconds
 MOST = 20_000  # directories of a place
 MEMORY = ("tmpfs", "ramfs")  # what is there is on no disk
@@ -125,7 +128,12 @@ def _identity(handle: int, facts: os.stat_result) -> int:
     return facts.st_ino if found is None else found.id
 
 
-def measured(task: Task, leave_out: Callable[[bytes], bool], seconds: float = SECONDS) -> Record:
+def measured(
+    task: Task,
+    leave_out: Callable[[bytes], bool],
+    seconds: float = SECONDS,
+    whose: Callable[[int], int] = alone,
+) -> Record:
     """Measure one directory. Raises NodeError or OSError where it cannot be looked at at all."""
     began = time.time()
     path = os.path.join(task.place.path, task.name)
@@ -134,8 +142,10 @@ def measured(task: Task, leave_out: Callable[[bytes], bool], seconds: float = SE
         facts = os.fstat(top)
         number = _identity(top, facts)
         generation = newest_generation(top) or 0
-        budget = Budget(seconds, ENTRIES, setting=False)
-        tree = measure(top, budget, by_owner=task.place.by_owner, leave_out=leave_out)
+        many = task.place.by_owner
+        budget = Budget(PLACE if many else seconds, math.inf if many else ENTRIES, setting=False)
+        shares = Shares(whose, seconds, ENTRIES) if many else None
+        tree = measure(top, budget, shares=shares, leave_out=leave_out)
     finally:
         os.close(top)
     return _record(tree, facts, began, number, 0 if tree.volumes else generation)
@@ -143,19 +153,24 @@ def measured(task: Task, leave_out: Callable[[bytes], bool], seconds: float = SE
 
 def _record(tree: Tree, facts: os.stat_result, began: float, number: int, generation: int) -> Record:
     people = {
-        str(facts.st_uid if uid == ALL else uid): Found(used.size.bytes, used.size.inodes, used.largest)
+        str(facts.st_uid if uid == ALL else uid): Found(used.size.bytes, used.size.inodes, used.largest, used.problem)
         for uid, used in tree.people.items()
     }
     return Record(people, began, began, number, generation, tree.problem)
 
 
 def round_of(
-    places: Sequence[Place], records: Records, seconds: float = SECONDS, now: Callable[[], float] = time.time
+    places: Sequence[Place],
+    records: Records,
+    seconds: float = SECONDS,
+    now: Callable[[], float] = time.time,
+    whose: Callable[[int], int] = alone,
 ) -> Iterator[Done]:
     """Bring ``records`` up to date; yield each directory when it is done, and each place that cannot be looked at.
 
     What is unchanged comes first, then what has waited longest; what was looked at in the last FRESH seconds is left as
-    it is, so that a round that was cut off goes on. Nobody's directory keeps another from being measured.
+    it is, so that a round that was cut off goes on. Nobody's directory keeps another from being measured, and nobody's
+    files in a place of many keep those of others from it. ``whose(uid)``: the uid of the person whose files those are.
     """
     others = [one.path for one in places]
     waiting: list[Task] = []
@@ -164,7 +179,7 @@ def round_of(
             names = directories(place)
             same = unchanged(place, names, records) if names else set()
         except (NodeError, OSError) as error:
-            yield Done(place.path, str(error), place_failed=True)
+            yield Done(place.path, in_words(error), place_failed=True)
             continue
         for gone in [key for key in records if key[0] == place.path and key[1] not in names]:
             del records[gone]
@@ -178,9 +193,11 @@ def round_of(
     waiting.sort(key=lambda task: records[_key(task)].began if _key(task) in records else 0.0)
 
     def look(task: Task) -> Record:
-        return measured(task, partial(_is_other, os.path.join(task.place.path, task.name), others), seconds)
+        return measured(task, partial(_is_other, os.path.join(task.place.path, task.name), others), seconds, whose)
 
-    for task, found in each(look, waiting, 1, seconds, grace=60.0):
+    for task in waiting:
+        limit = PLACE if task.place.by_owner else seconds
+        ((_task, found),) = each(look, [task], 1, limit, grace=60.0)
         path = os.path.join(task.place.path, task.name)
         if isinstance(found, Failed):
             if _key(task) in records:
@@ -188,7 +205,8 @@ def round_of(
             yield Done(path, found.why)
         else:
             records[_key(task)] = found
-            yield Done(path, found.problem)
+            theirs = [f"uid {uid}: {one.problem}" for uid, one in found.people.items() if one.problem]
+            yield Done(path, found.problem or listed(theirs))
 
 
 def _key(task: Task) -> tuple[str, str]:

@@ -46,7 +46,7 @@ def people(places: Sequence[Place], records: Records, user: Callable[[int], str 
             held.bytes += part.bytes
             held.inodes += part.inodes
             held.when = min(held.when, record.when)
-            held.partial = held.partial or bool(record.problem)
+            held.partial = held.partial or bool(record.problem or part.problem)
             own = [] if place.by_owner else [(path, part.bytes, part.inodes)]
             below = [(os.path.join(path, one[0]), int(one[1]), int(one[2])) for one in part.largest]
             held.largest = heapq.nlargest(MOST, [*held.largest, *own, *below], key=lambda one: one[1:])

@@ -33,11 +33,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Found:
-    """Of one person: bytes, inodes, and (path, bytes, inodes) of the largest directories, relative to what it is of."""
+    """Of one person: bytes, inodes, and (path, bytes, inodes) of the largest directories, relative to what it is of.
+
+    ``problem``: why theirs alone is only a part.
+    """
 
     bytes: int
     inodes: int
     largest: Sequence[Sequence[Any]] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def _record(one: Mapping[str, Any]) -> Record:
     people = {}
     for uid, of in one["people"].items():
         largest = [(str(path), int(size), int(inodes)) for path, size, inodes in of["largest"]]
-        people[str(int(uid))] = Found(int(of["bytes"]), int(of["inodes"]), largest)
+        people[str(int(uid))] = Found(int(of["bytes"]), int(of["inodes"]), largest, str(of.get("problem", "")))
     return Record(
         people, float(one["when"]), float(one["began"]), int(one["inode"]), int(one["generation"]), str(one["problem"])
     )

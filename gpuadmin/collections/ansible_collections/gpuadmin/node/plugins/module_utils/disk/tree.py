@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..budget import Budget
+from ..budget import Budget, TooMuchAtOnce
 from ..descend import Entry, same_mount, walk
-from ..errors import NodeError
+from ..errors import NodeError, in_words
+from .shares import Shares
 
 DEEPEST = 4  # levels of directories of which a size of their own is kept
 MOST = 20  # directories of one person
@@ -36,10 +37,14 @@ class Size:
 
 @dataclass
 class Used:
-    """One person's part. ``largest``: (path, bytes, inodes), the largest first; a size has what is below in it."""
+    """One person's part. ``largest``: (path, bytes, inodes), the largest first; a size has what is below in it.
+
+    ``problem``: why theirs alone is only a part, or empty.
+    """
 
     size: Size = field(default_factory=Size)
     largest: list[tuple[str, int, int]] = field(default_factory=list)
+    problem: str = ""
 
 
 @dataclass
@@ -55,30 +60,34 @@ class Tree:
 
 
 def measure(
-    top: int, budget: Budget, *, by_owner: bool = False, leave_out: Callable[[bytes], bool] = lambda path: False
+    top: int, budget: Budget, *, shares: Shares | None = None, leave_out: Callable[[bytes], bool] = lambda path: False
 ) -> Tree:
     """Measure what is below the open directory ``top``, and itself.
 
-    ``by_owner``: by the uid of each file. ``leave_out(path)``: directories that are not entered, and do not count.
-    A tree that exceeds the budget, or is moved about while it is looked at, is measured in part, and says so.
+    ``shares``: by the owner of each file, and who exceeds their share is measured in part. ``leave_out(path)``:
+    directories that are not entered, and do not count. A tree that exceeds the budget, or is moved about while it is
+    looked at, is measured in part, and says so; where there are shares, that is the owner's of what it happened to.
     """
-    found = _Sizes(by_owner)
+    found = _Sizes(shares)
     facts = os.fstat(top)
     found.count(facts)
 
     def enter(entry: Entry, parent: os.stat_result) -> bool:
+        if shares is not None and shares.over(entry.facts):
+            return False
         return not leave_out(entry.path) and same_mount(entry, parent)
 
-    def skipped(_entry: Entry, why: str) -> None:
-        found.problem = found.problem or f"something in it {why}"
+    def skipped(entry: Entry, why: str) -> None:
+        found.part(entry.facts, f"something in it {why}")
 
     try:
-        for entry in walk(top, enter, leaving=True, budget=budget, skip=skipped, again=True):
+        enough = None if shares is None else shares.over
+        for entry in walk(top, enter, leaving=True, budget=budget, skip=skipped, again=True, enough=enough):
             if entry.leaving:
                 found.leave(entry.path)
                 continue
             found.within(entry.path)
-            if entry.is_directory and leave_out(entry.path):
+            if (entry.is_directory and leave_out(entry.path)) or (shares and not shares.spend(entry.facts)):
                 continue
             if entry.is_directory:
                 found.enter(entry.path)
@@ -87,15 +96,15 @@ def measure(
                 continue
             found.count(entry.facts)
     except (NodeError, OSError) as error:
-        found.problem = str(error)
+        found.problem = in_words(error)
     return found.result()
 
 
 class _Sizes:
     """Sizes of the directories on the way down. Below DEEPEST all counts for the directory at that level."""
 
-    def __init__(self, by_owner: bool) -> None:
-        self._by_owner = by_owner
+    def __init__(self, shares: Shares | None) -> None:
+        self._shares = shares
         self._levels: list[tuple[bytes, dict[int, Size]]] = [(b"", {})]
         self._largest: dict[int, list[tuple[int, int, str]]] = {}
         self._seen: set[tuple[int, int]] = set()
@@ -129,19 +138,31 @@ class _Sizes:
                     heapq.heappop(largest)
 
     def first(self, facts: os.stat_result, budget: Budget) -> bool:
-        """Whether a file of several names is met for the first time. Raises OverBudget."""
+        """Whether a file of several names is met for the first time, as far as that can be remembered."""
         key = facts.st_dev, facts.st_ino
-        if key in self._seen:
+        if key in self._seen or (self._shares is not None and not self._shares.link(facts)):
             return False
-        budget.hold(_LINK)
+        try:
+            budget.hold(_LINK)
+        except TooMuchAtOnce as error:
+            budget.release(_LINK)
+            self.part(facts, str(error))
+            return False
         self._seen.add(key)
         return True
 
+    def part(self, facts: os.stat_result, why: str) -> None:
+        """More than is counted: of the owner of what it happened to, or of all."""
+        if self._shares is not None:
+            self._shares.part(facts, why)
+        else:
+            self.problem = self.problem or why
+
     def count(self, facts: os.stat_result) -> None:
-        uid = facts.st_uid if self._by_owner else ALL
+        uid = ALL if self._shares is None else self._shares.person(facts.st_uid)
         people = self._levels[-1][1]
         if uid not in people and len(people) >= MOST_PEOPLE:
-            self.problem = f"has files of more than {MOST_PEOPLE} uids"
+            self.problem = f"has files of more than {MOST_PEOPLE} people"
             return
         size = people.setdefault(uid, Size())
         size.bytes += facts.st_blocks * 512
@@ -151,7 +172,10 @@ class _Sizes:
         while len(self._levels) > 1:
             self._up()
         people = {}
-        for uid, size in self._levels[0][1].items():
+        problems = {} if self._shares is None else self._shares.problems
+        sizes = self._levels[0][1]
+        for uid in [*sizes, *(one for one in problems if one not in sizes)]:
             largest = sorted(self._largest.get(uid, ()), reverse=True)
-            people[uid] = Used(size, [(path, taken, inodes) for taken, inodes, path in largest])
+            paths = [(path, taken, inodes) for taken, inodes, path in largest]
+            people[uid] = Used(sizes.get(uid, Size()), paths, problems.get(uid, ""))
         return Tree(people, self.problem, self.volumes)

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import lock_directory, open_lock
 from ..paths import RUN
 
@@ -112,7 +112,7 @@ def outcome_of(function: Callable[[], Mapping[str, Any]]) -> bytes:
     try:
         outcome: dict[str, Any] = {"result": function()}
     except (NodeError, OSError) as error:
-        outcome = {"error": str(error)}
+        outcome = {"error": in_words(error)}
     except Exception as error:  # whatever a driver's answer made of it is this look's problem
         outcome = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(outcome).encode()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import read_bytes
 
 KIND = "nvidia.com/gpu"
@@ -59,7 +59,7 @@ def look(root: str = "/") -> Spec | None:
             return Spec(problem=_last_problem(root) or f"there is no /{SPEC}: {REFRESH}", others=others)
         spec = parse(data)
     except (NodeError, OSError) as error:
-        return Spec(problem=str(error), others=others)
+        return Spec(problem=in_words(error), others=others)
     nodes = device_nodes(spec)
     return Spec(names(spec), nodes, None, tuple(closed(nodes, root)), others)
 

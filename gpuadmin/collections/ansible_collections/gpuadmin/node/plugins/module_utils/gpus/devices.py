@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, write_atomic
 from ..run import LateError, run_command
 from . import cdi, nvml
@@ -115,7 +115,7 @@ def decide(where: Places, tool: str) -> Outcome:
     except LateError:
         return Outcome(problem=f"{tool} did not end in {TOOL_SECONDS:g} s", failed=True, unknown=True)
     except (NodeError, OSError) as error:
-        return Outcome(_reduced(where.root, names), f"{tool}: {error}", failed=True)
+        return Outcome(_reduced(where.root, names), f"{tool}: {in_words(error)}", failed=True)
     lack = names - cdi.names(spec)
     problem = f"{tool} does not name {', '.join(sorted(lack))}" if lack else None
     wrong = "; ".join([problem] if problem else cdi.closed(cdi.device_nodes(spec), where.root))

@@ -8,17 +8,17 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .. import background, btrfs, mounts
-from ..errors import NodeError
+from .. import background, mounts
+from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
-from ..files import flocked, make_directory, sync_directory, sync_filesystem
+from ..files import flocked
 from ..lookup import Lookup, system_lookup
 from ..paths import RUN
 from ..report import UserReport
 from ..run import Runner, run_command
 from . import archiving
+from .creating import NEW, create, make_root
 
-NEW = ".gpuadmin-new"
 LOCK = f"{RUN}/homes.lock"  # whoever makes, archives or wipes homes holds it
 
 
@@ -194,62 +194,6 @@ def _compute_archives(
             home.status = "absent"
 
 
-def _copy_skeleton(source: str, target: str, uid: int, gid: int) -> None:
-    """Copy files, directories and symlinks (as such) and give them away. Nobody else can enter ``target`` meanwhile."""
-    with os.scandir(source) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            path = os.path.join(target, entry.name)
-            mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
-            if entry.is_symlink():
-                os.symlink(os.readlink(entry.path), path)
-            elif entry.is_dir(follow_symlinks=False):
-                os.mkdir(path, 0o700)
-                _copy_skeleton(entry.path, path, uid, gid)
-                os.chmod(path, mode)
-            elif entry.is_file(follow_symlinks=False):
-                shutil.copyfile(entry.path, path, follow_symlinks=False)
-                os.chmod(path, mode & 0o777)
-            else:
-                continue
-            os.chown(path, uid, gid, follow_symlinks=False)
-
-
-def _make_root(path: str) -> None:
-    """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds homes and no more."""
-    parent = os.path.dirname(path)
-    if btrfs.subvolume(parent) is not None:
-        btrfs.create(path)
-        os.chmod(path, 0o755)
-        sync_directory(parent)
-    else:
-        make_directory(path, 0o755)
-
-
-def _create(request: Request, wanted: Sequence[tuple[str, int, int]]) -> None:
-    """Build all homes beside their names, sync once, rename them into place."""
-    for name, uid, gid in wanted:
-        temporary = f".{name}{NEW}"
-        path = os.path.join(request.root, temporary)
-        if os.path.lexists(path):  # left by a cut: nobody has ever seen it as a home
-            shutil.rmtree(path)
-        if request.subvolume:
-            btrfs.create(path)
-            os.chmod(path, 0o700)
-        else:
-            os.mkdir(path, 0o700)
-        if os.path.isdir(request.skeleton):
-            _copy_skeleton(request.skeleton, path, uid, gid)
-        os.chown(path, uid, gid, follow_symlinks=False)
-        os.chmod(path, 0o700)
-    sync_filesystem(request.root)
-    for name, _uid, _gid in wanted:
-        target = os.path.join(request.root, name)
-        if os.path.lexists(target):
-            raise NodeError(f"{target} has just appeared; nothing was replaced")
-        os.rename(os.path.join(request.root, f".{name}{NEW}"), target)
-    sync_directory(request.root)
-
-
 def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     """Archive a home in a unit of its own; return a problem or None."""
     where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory),
@@ -257,7 +201,7 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
     try:
         background.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
     except (NodeError, OSError) as error:  # the others' homes are archived all the same
-        return str(error)
+        return in_words(error)
     left = os.path.lexists(os.path.join(request.root, name)) or archiving.rests(request.root, name)
     return "the home is still there; run this again" if left else None
 
@@ -297,13 +241,13 @@ def converge(
             plan = observe()
             if plan.make_root:
                 os.makedirs(os.path.dirname(request.root), mode=0o755, exist_ok=True)
-                _make_root(request.root)
+                make_root(request.root)
             if plan.create:
-                _create(request, plan.create)
+                create(request.root, plan.create, request.skeleton, subvolume=request.subvolume)
         for name, uid in plan.archive:  # hours, perhaps: nobody's new home waits for it
             problem = _archive(request, name, uid, run)
             if problem:
                 plan.homes[name].status, plan.homes[name].problem = "conflict", problem
         return plan
     except (OSError, shutil.Error) as error:
-        raise NodeError(str(error)) from error
+        raise NodeError(in_words(error)) from error

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from .. import btrfs, mounts
 from ..descend import Entry
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import STAMP
 from ..files import sync_directory, sync_filesystem
 from ..purge import Judge, Purged, purge
@@ -195,7 +195,7 @@ def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> Non
                 raise NodeError(f"{part} cannot be read back: {_text(errors.read(300))}")
         except (NodeError, OSError) as error:
             tick()  # for what took too long, or filled the disk, nobody else is to blame
-            raise _not_the_same(path, str(error)) from error
+            raise _not_the_same(path, in_words(error)) from error
         finally:
             _end(process)
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..lookup import owner
 from .chain_key import Credentials
 
@@ -36,7 +36,7 @@ def listen(port: int) -> socket.socket:
         raise NodeError(
             f"port {port} is taken by {holder or 'somebody who does not listen'} on this node"
             if error.errno == errno.EADDRINUSE
-            else f"port {port}: {error}"
+            else f"port {port}: {in_words(error)}"
         ) from error
     return listener
 

@@ -15,7 +15,7 @@ import stat
 from dataclasses import dataclass
 from socket import socket
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import write_atomic
 from .places import Places
 
@@ -82,7 +82,7 @@ def load(places: Places) -> Credentials:
     except FileNotFoundError:
         raise NodeError("this node has no key of this push") from None
     except (OSError, ValueError) as error:
-        raise NodeError(f"{path} cannot be used: {error}") from error
+        raise NodeError(f"{path} cannot be used: {in_words(error)}") from error
 
 
 def _context(side: int, path: str, certificate: str) -> ssl.SSLContext:

@@ -11,7 +11,7 @@ import threading
 import time
 from ssl import SSLSocket
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from .chain_door import HANDSHAKE, dial
 from .chain_key import Credentials
 
@@ -76,7 +76,7 @@ class Follower:
                 if connection.recv(1) != DONE:
                     raise NodeError("it does not confirm that it has all of it")
         except (OSError, ValueError, NodeError) as error:
-            self.problem = f"{self._host} got {self.sent} of {self._size} bytes along the chain: {error}"
+            self.problem = f"{self._host} got {self.sent} of {self._size} bytes along the chain: {in_words(error)}"
 
     def _connect(self) -> SSLSocket:
         """Who answers without the key gets nothing, and is called again: it may be gone by then."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..run import run
 
 HEADER = b"# GRUB Environment Block\n"
@@ -46,7 +46,7 @@ def read(boot: str) -> dict[str, str]:
         with open(os.path.join(boot, "grubenv"), "rb") as stream:
             return parse(stream.read())
     except OSError as error:
-        raise NodeError(f"grubenv cannot be read: {error}") from error
+        raise NodeError(f"grubenv cannot be read: {in_words(error)}") from error
 
 
 def write(boot: str, **changes: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import UUID
 from ..run import run_command
 from .places import FORMAT, check_name
@@ -165,7 +165,7 @@ def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
     except FileNotFoundError:
         raise NodeError(f"the store has no complete image {name}: gpuadmin list-images shows what it has") from None
     except OSError as error:
-        raise NodeError(f"the image store cannot be read: {error}") from error
+        raise NodeError(f"the image store cannot be read: {in_words(error)}") from error
     if signers is not None:
         try:
             with open(path + ".sig", "rb") as stream:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from .. import btrfs
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import sync_directory, write_atomic
 from ..root import guard
 from ..run import run
@@ -164,7 +164,7 @@ def _send(
     except OSError as error:
         sender.kill()
         packer.kill()
-        raise NodeError(f"the image store does not take {os.path.basename(image)}: {error}") from error
+        raise NodeError(f"the image store does not take {os.path.basename(image)}: {in_words(error)}") from error
     noise = sender.stderr.read().decode("utf-8", "replace").strip()
     pump.join()
     if sender.wait() != 0 or packer.wait() != 0:

@@ -14,7 +14,7 @@ from socket import socket
 from ssl import SSLSocket
 
 from .. import unit
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from . import chain_key, records
 from .chain_door import HANDSHAKE, Door, listen
 from .chain_key import Credentials
@@ -73,8 +73,8 @@ def serve(places: Places, settings: ImageSettings) -> None:
             stream = full_stream(records.load_manifest(places, check_name(request.get("name")), settings))
             take(places, stream, link, credentials, listen(link.port))
     except (NodeError, OSError) as error:
-        tell(places, problem=str(error))
-        raise NodeError(str(error)) from error
+        tell(places, problem=in_words(error))
+        raise NodeError(in_words(error)) from error
 
 
 def take(

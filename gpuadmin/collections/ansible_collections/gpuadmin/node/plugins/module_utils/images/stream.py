@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import IO, Protocol
 
 from .. import btrfs, faults
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import sync_directory
 from ..root import guard
 from ..run import run
@@ -122,7 +122,7 @@ def _copy(
             raise NodeError(f"the disk is full: no room for the {size_words(stream.bytes)} of {manifest.name}; "
                             "make room in /local, or gpuadmin prune-images") from error  # fmt: skip
         raise NodeError(
-            f"the image store went away while {manifest.name} was fetched ({error}); run it again, it goes on"
+            f"the image store went away while {manifest.name} was fetched ({in_words(error)}); run it again, it goes on"
         ) from error
     if total.hexdigest() != stream.sha256:
         os.unlink(part)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from .. import faults
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import read_bytes, sync_filesystem
 from ..gpus import pci
 from ..root.guard import open_root
@@ -90,7 +90,7 @@ def run_checks(scripts: Sequence[str]) -> dict[str, str]:
                 output = (done.stdout + done.stderr).strip().splitlines()
                 failed[name] = output[-1] if output else f"status {done.returncode}"
         except (LateError, OSError) as error:
-            failed[name] = str(error)
+            failed[name] = in_words(error)
     return failed
 
 
@@ -139,7 +139,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
     try:
         prune_node(places)
     except (NodeError, OSError) as error:
-        print(f"pruning is left to the next time: {error}", file=sys.stderr)
+        print(f"pruning is left to the next time: {in_words(error)}", file=sys.stderr)
     faults.at("prune:after")
     return f"{running} is confirmed"
 
@@ -183,7 +183,7 @@ def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
         _finish(places, "failed", reason)
         sync_filesystem(places.state)
     except (NodeError, OSError) as error:  # a full disk: the confirmed root finds an attempt that did not come up
-        print(f"that could not be noted: {error}", file=sys.stderr, flush=True)
+        print(f"that could not be noted: {in_words(error)}", file=sys.stderr, flush=True)
     how = ("--force", "--force") if hard else ("--force",)
     print(run_command(("systemctl", *how, "reboot")).stderr, end="", file=sys.stderr, flush=True)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, sync_directory, sync_filesystem, write_atomic
 from ..paths import STATE
 from ..people import Person
@@ -121,7 +121,7 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
             if plan.operations:
                 sync_filesystem(host.path("var"))
     except OSError as error:
-        raise NodeError(str(error)) from error
+        raise NodeError(in_words(error)) from error
     if closed and login:
         for person in people:
             problem = way_in(person, host)
@@ -136,7 +136,7 @@ def _by_itself(plan: Plan, name: str) -> Iterator[None]:
     try:
         yield
     except (NodeError, OSError) as error:
-        plan.entries[name].status, plan.entries[name].problem = "conflict", str(error)
+        plan.entries[name].status, plan.entries[name].problem = "conflict", in_words(error)
 
 
 def _keep_older(target: str) -> None:

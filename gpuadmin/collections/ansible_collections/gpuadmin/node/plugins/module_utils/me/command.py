@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..diagnosis.subject import Subject, read_small
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from . import check, disk, overview, texts, web
 
 SETTINGS = "/etc/gpuadmin/me.json"
@@ -80,7 +80,7 @@ def load(path: str) -> dict[str, Any]:
     try:
         found = json.loads(read_small(path))
     except (OSError, ValueError) as error:
-        raise NodeError(f"{path} cannot be read ({error}): tell your admins") from None
+        raise NodeError(f"{path} cannot be read ({in_words(error)}): tell your admins") from None
     lacks = [key for key in KEYS if not isinstance(found, dict) or key not in found]
     if lacks:
         raise NodeError(f"{path} does not say {', '.join(lacks)}: tell your admins")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from .. import callers
 from ..diagnosis.subject import read_small
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 
 SOCKET = "/run/gpuadmin-web-link.sock"
 SETTINGS = "/etc/gpuadmin/web-links.json"
@@ -76,7 +76,7 @@ def load(path: str) -> Way:
         known = json.loads(read_small(path))
         return Way(int(known["minutes"]), str(known["forward"]), str(known["through"]), bool(known["direct"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NodeError(f"{path} cannot be read ({error}): tell your admins") from None
+        raise NodeError(f"{path} cannot be read ({in_words(error)}): tell your admins") from None
 
 
 def lines(link: str, name: str, way: Way, texts: Mapping[str, str]) -> list[str]:

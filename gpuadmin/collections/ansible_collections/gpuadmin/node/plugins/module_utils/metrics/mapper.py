@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..gpus.xid import LOG
 from ..images.places import Places as ImagePlaces
 from . import roots, slices
@@ -71,7 +71,7 @@ class Mapper:
         try:
             self._counters.load()
         except (NodeError, OSError) as error:
-            return str(error)
+            return in_words(error)
         return None
 
     def map(self) -> None:

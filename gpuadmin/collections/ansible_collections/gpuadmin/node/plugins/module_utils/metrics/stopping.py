@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..diagnosis import docker
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..monitoring.samples import of_text
 from . import measured
 from .containers import Names
@@ -178,7 +178,7 @@ class Stopper:
         except (NodeError, OSError) as error:
             for target in wanted:  # what was ended is told as ended, whatever is not known by now
                 found[target].status = "kept" if held[target] else "stopped"
-                found[target].why = f"whether anything else holds it is not known: {error}"
+                found[target].why = f"whether anything else holds it is not known: {in_words(error)}"
             return
         for target in wanted:
             left = len(_of(target, after))

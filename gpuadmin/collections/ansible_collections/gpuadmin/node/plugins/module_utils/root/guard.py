@@ -308,7 +308,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             print(close_left_open(options.root, state=options.state, run=options.run))
     except (RootError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        print(f"Error: {where}{getattr(error, 'strerror', None) or error}", file=sys.stderr)
         return 1
     return 0
 

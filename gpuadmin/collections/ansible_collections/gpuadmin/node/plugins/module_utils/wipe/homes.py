@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import Backup
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID, home_owner, quoted, whole_number
 from ..files import flocked, sync_filesystem
 from ..homes import directories
@@ -165,7 +165,7 @@ def converge(request: Request, *, check: bool = False, mountinfo: str | None = N
                 _move(request, plan, backup)
             return plan
     except OSError as error:
-        raise NodeError(str(error)) from error
+        raise NodeError(in_words(error)) from error
 
 
 def _private(path: str) -> None:
@@ -185,7 +185,7 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
             try:
                 problem = _move_or_delete(request, source, name, backup)
             except (OSError, NodeError) as error:
-                problem = f"could not be wiped: {error}"
+                problem = f"could not be wiped: {in_words(error)}"
             if problem:
                 plan.entries[name].status, plan.entries[name].problem = "conflict", problem
                 plan.entries[name].operations.clear()
@@ -238,7 +238,7 @@ def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
             return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
     except (OSError, NodeError) as error:
         done = Purged()
-        done.keep(os.fsencode(name), f"stays, wholly or in part: {error}")
+        done.keep(os.fsencode(name), f"stays, wholly or in part: {in_words(error)}")
         return done
 
 

@@ -16,7 +16,7 @@ from ..backups import backup_set
 from ..backups.backup_set import NAME
 from ..budget import Budget
 from ..descend import same_mount, walk
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import home_owner
 from ..files import flocked
 from ..homes import directories, packing
@@ -84,7 +84,7 @@ def observe(request: Request) -> list[Leftover]:
             entries, size = _count(path) if stat.S_ISDIR(facts.st_mode) else (1, facts.st_size)
             found.append(Leftover(backup, user, facts.st_uid, entries, size))
         except (NodeError, OSError) as error:
-            found.append(Leftover(backup, user, facts.st_uid, 0, 0, f"not counted: {error}"))
+            found.append(Leftover(backup, user, facts.st_uid, 0, 0, f"not counted: {in_words(error)}"))
     return found
 
 
@@ -114,7 +114,7 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
             deleted = _delete(request, one, archive)
         except (NodeError, OSError) as error:
             deleted.kept += 1
-            deleted.reasons.append(str(error))
+            deleted.reasons.append(in_words(error))
         done[one.name] = {"archive": archive, **deleted.as_dict()}
     return done
 

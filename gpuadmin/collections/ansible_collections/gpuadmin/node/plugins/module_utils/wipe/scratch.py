@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from .. import btrfs, mounts
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import quoted, whole_number
 from ..files import sync_filesystem
 from ..people import Person
@@ -217,7 +217,7 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
             finally:
                 os.close(handle)
         except (OSError, NodeError) as error:
-            problem = f"stays, wholly or in part: {error}"
+            problem = f"stays, wholly or in part: {in_words(error)}"
             continue
         total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed
         total.kept, total.reasons = done.kept, done.reasons

@@ -1,0 +1,70 @@
+"""Making homes, and the directory that they are in: under a temporary name first, so that a cut leaves no half home."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+
+from .. import btrfs
+from ..errors import NodeError
+from ..files import make_directory, sync_directory, sync_filesystem
+
+NEW = ".gpuadmin-new"
+
+
+def _copy_skeleton(source: str, target: str, uid: int, gid: int) -> None:
+    """Copy files, directories and symlinks (as such) and give them away. Nobody else can enter ``target`` meanwhile."""
+    with os.scandir(source) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            path = os.path.join(target, entry.name)
+            mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), path)
+            elif entry.is_dir(follow_symlinks=False):
+                os.mkdir(path, 0o700)
+                _copy_skeleton(entry.path, path, uid, gid)
+                os.chmod(path, mode)
+            elif entry.is_file(follow_symlinks=False):
+                shutil.copyfile(entry.path, path, follow_symlinks=False)
+                os.chmod(path, mode & 0o777)
+            else:
+                continue
+            os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def make_root(path: str) -> None:
+    """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds homes and no more."""
+    parent = os.path.dirname(path)
+    if btrfs.subvolume(parent) is not None:
+        btrfs.create(path)
+        os.chmod(path, 0o755)
+        sync_directory(parent)
+    else:
+        make_directory(path, 0o755)
+
+
+def create(root: str, wanted: Sequence[tuple[str, int, int]], skeleton: str, *, subvolume: bool) -> None:
+    """Build all homes (name, uid, gid) beside their names, sync once, rename them into place."""
+    for name, uid, gid in wanted:
+        temporary = f".{name}{NEW}"
+        path = os.path.join(root, temporary)
+        if os.path.lexists(path):  # left by a cut: nobody has ever seen it as a home
+            shutil.rmtree(path)
+        if subvolume:
+            btrfs.create(path)
+            os.chmod(path, 0o700)
+        else:
+            os.mkdir(path, 0o700)
+        if os.path.isdir(skeleton):
+            _copy_skeleton(skeleton, path, uid, gid)
+        os.chown(path, uid, gid, follow_symlinks=False)
+        os.chmod(path, 0o700)
+    sync_filesystem(root)
+    for name, _uid, _gid in wanted:
+        target = os.path.join(root, name)
+        if os.path.lexists(target):
+            raise NodeError(f"{target} has just appeared; nothing was replaced")
+        os.rename(os.path.join(root, f".{name}{NEW}"), target)
+    sync_directory(root)

@@ -1,0 +1,31 @@
+"""Errors of the system, in the words that admins and people are shown."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
+
+DENIED = (errno.EACCES, "Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(*DENIED, "/home/minji"), "/home/minji: Permission denied"),
+        (OSError(*DENIED, b"/home/minji"), "/home/minji: Permission denied"),
+        (OSError(*DENIED, os.fsdecode(b"/home/\xff")), "'/home/\\udcff': Permission denied"),
+        (OSError(*DENIED, "/home/\x1b[2J"), "'/home/\\x1b[2J': Permission denied"),
+        (OSError(*DENIED, 7), "Permission denied"),
+        (OSError(*DENIED), "Permission denied"),
+        (TimeoutError("timed out"), "timed out"),
+        (OSError(), "OSError"),
+        (NodeError("there is no such home"), "there is no such home"),
+        (ValueError("12 is no number"), "12 is no number"),
+    ],
+    ids=repr,
+)
+def test_in_words(error: Exception, words: str) -> None:
+    assert in_words(error) == words
