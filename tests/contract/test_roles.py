@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jinja2 import Environment
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -199,3 +200,13 @@ def test_facts_are_there_before_a_role_needs_them(path: Path) -> None:
         needing = [number for number, role in enumerate(order) if role != "node_state" and facts_used(role)]
         if needing:
             assert "node_state" in order[: needing[0]], order
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_check_says_that_a_host_is_switched_off_and_only_the_run_does_it(check: bool) -> None:
+    """Ansible skips a command in check mode: another task of that name says the change."""
+    tasks = [one for one in load(ROOT / "roles/power/tasks/main.yml") if one["name"] == "Switch it off"]
+    known = {"ansible_check_mode": check, "power_step": "switch", "power_action": "shutdown"}
+    (one,) = [task for task in tasks if Environment().compile_expression(task["when"])(**known)]
+    assert one["changed_when"] is True
+    assert ("ansible.builtin.command" in one) is not check

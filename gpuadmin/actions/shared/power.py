@@ -128,12 +128,12 @@ def _plan(session: Session, wish: Wish, decision: Decision, at: datetime | None)
         builder.add_all(step.hosts, [f"{number}. {step.does}"])
     for host, why in decision.refused.items():
         builder.warn(f"{host} is left out: {why}")
-    if at is not None:
+    if at is not None and decision.steps:
         builder.warn(
             "people are told now, and sent away at that time; this command waits here until then, "
             "and no other run can change the site meanwhile"
         )
-    if wish.when_idle:
+    if wish.when_idle and decision.steps:
         builder.warn(
             "people are told, and each node waits until nobody is on it, for a day at most; "
             "no other run can change the site meanwhile"

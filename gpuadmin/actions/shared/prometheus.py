@@ -88,7 +88,7 @@ class Prometheus:
         return UnreachableError(
             f"{name}: Prometheus does not answer: {one_line(reason)}",
             hint=f"gpuadmin status --limit {name}; on it, systemctl status prometheus; "
-            "not set up yet: gpuadmin provision",
+            "not set up yet: gpuadmin provision; gpuadmin top --local asks the nodes themselves",
         )
 
     def _close(self, patience: float = 2) -> str:

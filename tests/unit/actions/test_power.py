@@ -165,6 +165,14 @@ def test_who_is_left_out(cluster: Cluster, cli: Cli) -> None:
     assert "node1 is left out: in use by minji" in out
 
 
+@pytest.mark.parametrize("how", [["--at", "23:59"], ["--when-idle"]], ids=["at", "when idle"])
+def test_where_no_host_goes_nobody_is_told(cluster: Cluster, cli: Cli, how: list[str]) -> None:
+    cluster.reports.clear()
+    code, out, _ = cli("reboot", "all", *how, "--check")
+    assert code == 4
+    assert "people are told" not in out
+
+
 def test_check_and_no_confirmation(cluster: Cluster, cli: Cli) -> None:
     assert cli("shutdown", "all")[0] == 5
     assert cluster.asked == []

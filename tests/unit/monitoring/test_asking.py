@@ -171,7 +171,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     code, words = failed(site(tmp_path / "site", free_port()))
     assert code == 4
     assert "nas1: Prometheus does not answer: Connection refused" in words
-    assert "not set up yet: gpuadmin provision" in words
+    assert "not set up yet: gpuadmin provision; gpuadmin top --local asks the nodes themselves" in words
 
 
 def test_something_else_listens(tmp_path: Path) -> None:
