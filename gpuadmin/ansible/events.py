@@ -10,8 +10,6 @@ from typing import Any
 from gpuadmin.results import HostResult
 
 _LONGEST_MESSAGE = 600
-#: The task of sync-users.yml that finds who answers: nothing was asked of the host yet, so its answer is no result.
-KNOCK = "Find who answers"
 _ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
 
 
@@ -43,8 +41,6 @@ class Collector:
         elif kind in _ENDED:
             self._on_host(name, "skipped" if kind == "runner_on_skipped" else "done", "")
         match kind:
-            case "runner_on_ok" if _full_name(data) == KNOCK:
-                pass
             case "runner_on_ok":
                 self._gather(host, result)
                 if result.get("changed") and not host.bad:

@@ -12,7 +12,6 @@ import click
 import pytest
 import yaml
 
-from gpuadmin.ansible.events import KNOCK
 from gpuadmin.cli import VERBS, cli
 from gpuadmin.options import Options
 
@@ -138,12 +137,6 @@ def test_playbooks_hold_hosts_and_roles_and_nothing_else(path: Path) -> None:
             (action,) = set(task) & ROLE_TASKS
             assert set(task) <= {"name", "when", action}
             assert (ROOT / "roles" / task[action]["name"]).is_dir()
-
-
-def test_the_knock_on_hosts_is_known_by_its_name() -> None:
-    """Its answers are no results: gpuadmin/ansible/events.py passes over them."""
-    tasks = yaml.safe_load((ROOT / "roles/accounts/tasks/knock.yml").read_text())
-    assert [task["name"] for task in tasks if "ansible.builtin.raw" in task] == [KNOCK]
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)

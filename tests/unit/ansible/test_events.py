@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.events import KNOCK, Collector, failure_message, unreachable_message
+from gpuadmin.ansible.events import Collector, failure_message, unreachable_message
 from gpuadmin.errors import ExitCode
 from gpuadmin.results import HostResult, RunResult
 
@@ -25,11 +25,6 @@ def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
 
 TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "nothing to do": ([ok(), ok()], HostResult("ok")),
-    "that it answers is no result": ([("ok", "n", {"res": {}, "task": KNOCK})], HostResult()),
-    "that it does not answer is": (
-        [("unreachable", "n", {"res": {"msg": "Connection timed out"}, "task": KNOCK})],
-        HostResult("unreachable", [], "does not answer (timed out)"),
-    ),
     "all skipped": ([("skipped", "n", {})], HostResult("skipped")),
     "a change": ([ok(), ok(changed=True), ok()], HostResult("changed", ["Do it"])),
     "operations": (
