@@ -352,11 +352,3 @@ def test_a_form_is_bounded(service: Running, browser: httpx.Client) -> None:
 
 def test_what_the_cluster_is_called_is_text(browser: httpx.Client) -> None:
     assert "<b>" not in browser.get("/enter").text
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.5", "10.0.0.5"), ("fe80::1%eth0", "fe80::1"), ("", "")],
-)
-def test_an_address_is_compared_as_one(path: str, value: str) -> None:
-    assert access._address(path) == value

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from asyncio import sslproto
 from contextlib import suppress
 
 import uvicorn
@@ -19,6 +20,7 @@ from .app import application
 from .connections import Bounded
 from .entrance import SETTINGS, Entrance, load_entrance
 from .guard import Guard
+from .listener import Listener
 from .prometheus import Prometheus
 from .spent import Spent
 from .viewer import load_settings
@@ -26,6 +28,7 @@ from .viewer import load_settings
 FILES = "/usr/local/share/gpuadmin/dashboard"
 LOOKS = 30.0  # seconds between two looks at which code this host runs
 SECRET_BYTES = 32
+TLS_BUFFER = 16384  # bytes, which is the longest record (RFC 8446, 5.1)
 
 
 def main(settings: str = SETTINGS, files: str = FILES) -> int:
@@ -66,18 +69,22 @@ def configuration(guard: Guard, certificate: str, key: str) -> uvicorn.Config:
     )  # fmt: skip
 
 
-def listening(entrance: Entrance) -> socket.socket:
+def listening(entrance: Entrance) -> Listener:
     """The socket that people connect to: on one address, or on every one of both kinds. Raises OSError."""
     if entrance.listen:
         family = socket.AF_INET6 if ":" in entrance.listen else socket.AF_INET
-        return socket.create_server((entrance.listen, entrance.port), family=family, backlog=128)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", entrance.port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True)
-    return socket.create_server(("", entrance.port), backlog=128)
+        made = socket.create_server((entrance.listen, entrance.port), family=family, backlog=128)
+    elif socket.has_dualstack_ipv6():
+        made = socket.create_server(("", entrance.port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True)
+    else:
+        made = socket.create_server(("", entrance.port), backlog=128)
+    return Listener(made)
 
 
 async def serve(server: uvicorn.Server, listener: socket.socket) -> None:
     """Serve until a signal comes, or new code."""
+    # asyncio takes a quarter of a megabyte for each connection, and only the garbage collector gives it back
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
     ended = asyncio.ensure_future(_until_new_code(server))
     try:
         await server.serve(sockets=[listener])
