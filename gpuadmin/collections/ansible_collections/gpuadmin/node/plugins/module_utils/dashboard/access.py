@@ -154,7 +154,7 @@ class Access:
             token = self._link(text)
             # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
             until = token.at + self._entrance.link_seconds + tokens.SKEW
-            if not self._spent.spend(token.digest, token.signer, until, now):
+            if not self._spent.spend(token.digest, f"{token.signer}~{token.name}", until, now):
                 raise tokens.TokenError("spent")
         except tokens.TokenError as error:
             return self._refuse(request, str(error))
@@ -191,7 +191,10 @@ class Access:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = request.headers.get("origin")
-        return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+        try:
+            return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+        except ValueError:
+            return False  # not even an address
 
     def _refuse(self, request: Request, problem: str) -> Response:
         now = self._clock()

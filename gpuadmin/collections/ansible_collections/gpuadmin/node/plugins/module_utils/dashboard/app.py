@@ -41,7 +41,10 @@ class _Static(StaticFiles):
     """Files that a browser keeps, and asks for by their digest whether they have changed."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
-        answer = await super().get_response(path, scope)
+        try:
+            answer = await super().get_response(path, scope)
+        except (OSError, ValueError):  # no file has such a name (older Starlettes)
+            raise HTTPException(404) from None
         answer.headers["Cache-Control"] = "no-cache"
         return answer
 
