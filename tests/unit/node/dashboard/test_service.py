@@ -90,6 +90,7 @@ def test_it_ends_when_the_host_has_other_code(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).mkdir()
     link.symlink_to("one")
     monkeypatch.setattr(running, "CODE", str(link))
+    monkeypatch.setattr(running, "OURS", str(tmp_path / "one"))
     server = uvicorn.Server(uvicorn.Config("app"))
     server.started = True
 
@@ -103,3 +104,6 @@ def test_it_ends_when_the_host_has_other_code(tmp_path: Path, monkeypatch: pytes
 
     asyncio.run(run())
     assert (told, server.should_exit) == ([False], True)
+    server.should_exit = False
+    asyncio.run(asyncio.wait_for(service._until_new_code(server, every=60), 10))
+    assert server.should_exit, "it came while this process began"

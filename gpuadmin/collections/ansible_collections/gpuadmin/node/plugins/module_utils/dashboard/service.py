@@ -14,7 +14,7 @@ import uvicorn
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..metrics.running import code_now, tell
+from ..metrics.running import superseded, tell
 from .access import Access
 from .app import application
 from .connections import Bounded
@@ -98,11 +98,10 @@ async def _until_new_code(server: uvicorn.Server, every: float = LOOKS) -> None:
     """Tell systemd that it serves, and that it goes on; end it when the host has other code, with which systemd starts
     it again.
     """
-    mine = code_now()
     while not server.started:
         await asyncio.sleep(0.05)
     tell("READY=1")
-    while code_now() == mine:
+    while not superseded():
         await asyncio.sleep(every)
         tell("WATCHDOG=1")
     print("there is new code: starting again", file=sys.stderr, flush=True)
