@@ -57,6 +57,14 @@ def test_settings_that_nobody_wrote(access: dict[str, Any], tmp_path: Path) -> N
         entrance.load_entrance(path)
 
 
+def test_requests_that_are_under_way_are_bounded(tmp_path: Path) -> None:
+    """Who asks and goes away at once is not bounded by connections."""
+    given = written(tmp_path, {}, {})
+    guard = service.guarded(entrance.load_entrance(given[0]), *given)
+    found = service.configuration(guard, f"{given[2]}/certificate", f"{given[2]}/key")
+    assert found.limit_concurrency == 1024
+
+
 def test_settings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="gpuadmin provision writes it"):
         entrance.load_entrance(str(tmp_path / "none"))

@@ -7,9 +7,11 @@ import contextlib
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Union
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,6 +34,7 @@ from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
 _LOOK = 5.0  # seconds for which a look serves everybody
+_WAITING = 16  # answers of how things were for which one person waits at a time; they get them one after the other
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
 Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
@@ -58,6 +61,8 @@ class Dashboard:
         self._written = ""
         self._kept: tuple[float, Union[Look, None]] = 0.0, None
         self._looking: Union[asyncio.Task[Look], None] = None
+        self._waiting: Counter[str] = Counter()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
         """All addresses but those of Access."""
@@ -110,6 +115,22 @@ class Dashboard:
         finally:
             self._looking = None
 
+    @contextlib.asynccontextmanager
+    async def _turn(self, viewer: Viewer) -> AsyncIterator[None]:
+        """One person's questions of how things were, one answer at a time: whoever asks for all of it lets others in
+        between. Raises HTTPException for who asks on and on.
+        """
+        if self._waiting[viewer.name] >= _WAITING:
+            raise HTTPException(429)
+        lock = self._turns.setdefault(viewer.name, asyncio.Lock())
+        self._waiting[viewer.name] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiting[viewer.name] -= 1
+            self._waiting = +self._waiting  # without those who wait for nothing
+
     def _page(
         self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
     ) -> Response:
@@ -130,13 +151,14 @@ class Dashboard:
 
     async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)
-        spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
+        async with self._turn(viewer):
+            spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
 
     async def _spent(self, name: str, days: int) -> Any:
         asked = (queries.hours_of(kind, name, days) for kind in ("held", "measured", "active"))
-        answers = (self._asked.now(query, 300.0) for query in asked)
+        answers = (self._asked.now(query, 300.0, slow=True) for query in asked)
         return views.measured(*await asyncio.gather(*answers))
 
     async def _me(self, request: Request, viewer: Viewer, found: Look) -> Response:
@@ -161,21 +183,24 @@ class Dashboard:
         return name
 
     async def _cluster_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        return await self._plots(request, queries.of_cluster, plots.use_plot)
+        return await self._plots(request, viewer, queries.of_cluster, plots.use_plot)
 
     async def _person_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)
-        return await self._plots(request, lambda step: queries.of_person(name, step), plots.use_plot)
+        return await self._plots(request, viewer, lambda step: queries.of_person(name, step), plots.use_plot)
 
     async def _node_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
         node = found.node(request.path_params["name"])
         if node is None:
             raise HTTPException(404)
         return await self._plots(
-            request, lambda step: queries.of_node(node.name, step), lambda *rest: plots.node_plots(node, *rest)
+            request,
+            viewer,
+            lambda step: queries.of_node(node.name, step),
+            lambda *rest: plots.node_plots(node, *rest),
         )
 
-    async def _plots(self, request: Request, query: Any, make: Any) -> Response:
+    async def _plots(self, request: Request, viewer: Viewer, query: Any, make: Any) -> Response:
         span = request.query_params.get("span", "1d")
         if span not in queries.SPANS:
             raise HTTPException(404)
@@ -183,7 +208,8 @@ class Dashboard:
         end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
         asked = query(step)
         begin = end - seconds
-        answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
+        async with self._turn(viewer):
+            answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
 
@@ -217,11 +243,17 @@ class Dashboard:
     async def refused(self, request: Request, error: Exception) -> Response:
         """What is not there, or not allowed."""
         status = error.status_code if isinstance(error, HTTPException) else 500
+        later = {"Retry-After": "10"} if status == 429 else {}
         if request.url.path.startswith("/data/"):
-            return JSONResponse({"error": "not found"}, status_code=status, headers={"Cache-Control": "no-store"})
-        if status == 404:
-            return self._pages.message(request, 404, "not-found", "not-found-why", self._access.viewer(request))
-        return self._pages.message(request, status, "wrong", "not-found-why")
+            said = {"error": "wait" if status == 429 else "not found"}
+            return JSONResponse(said, status_code=status, headers={"Cache-Control": "no-store", **later})
+        title, why = {404: ("not-found", "not-found-why"), 429: ("often", "often-why")}.get(
+            status, ("wrong", "not-found-why")
+        )
+        viewer = self._access.viewer(request) if status in (404, 429) else None
+        answer = self._pages.message(request, status, title, why, viewer)
+        answer.headers.update(later)
+        return answer
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """A defect of ours: its traceback is in the journal, and not on the page."""

@@ -26,6 +26,7 @@ from .spent import Spent
 from .viewer import load_settings
 
 FILES = "/usr/local/share/gpuadmin/dashboard"
+MOST_REQUESTS = 1024  # that are under way; who has asked and gone away is still one of them
 LOOKS = 30.0  # seconds between two looks at which code this host runs
 SECRET_BYTES = 32
 TLS_BUFFER = 16384  # bytes, which is the longest record (RFC 8446, 5.1)
@@ -66,6 +67,7 @@ def configuration(guard: Guard, certificate: str, key: str) -> uvicorn.Config:
     return uvicorn.Config(
         guard, ssl_certfile=certificate, ssl_keyfile=key, loop="asyncio", http=Bounded, ws="none", access_log=False,
         log_level="warning", proxy_headers=False, server_header=False, timeout_keep_alive=10,
+        limit_concurrency=MOST_REQUESTS,
     )  # fmt: skip
 
 
