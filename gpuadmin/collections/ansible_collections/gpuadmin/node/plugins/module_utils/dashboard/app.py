@@ -245,8 +245,8 @@ class Dashboard:
         status = error.status_code if isinstance(error, HTTPException) else 500
         later = {"Retry-After": "10"} if status == 429 else {}
         if request.url.path.startswith("/data/"):
-            said = {"error": "wait" if status == 429 else "not found"}
-            return JSONResponse(said, status_code=status, headers={"Cache-Control": "no-store", **later})
+            problem = {"error": "wait" if status == 429 else "not found"}
+            return JSONResponse(problem, status_code=status, headers={"Cache-Control": "no-store", **later})
         title, why = {404: ("not-found", "not-found-why"), 429: ("often", "often-why")}.get(
             status, ("wrong", "not-found-why")
         )

@@ -86,7 +86,7 @@ def listening(entrance: Entrance) -> Listener:
 async def serve(server: uvicorn.Server, listener: socket.socket) -> None:
     """Serve until a signal comes, or new code."""
     # asyncio takes a quarter of a megabyte for each connection, and only the garbage collector gives it back
-    sslproto.SSLProtocol.max_size = TLS_BUFFER
+    sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined,unused-ignore]  # private until 3.11
     ended = asyncio.ensure_future(_until_new_code(server))
     try:
         await server.serve(sockets=[listener])
