@@ -9,28 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.app import Dashboard
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Viewer, settings_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.turns import Turns
 from starlette.exceptions import HTTPException
 
 from tests.unit.node.dashboard.answering import Server, answering
-from tests.unit.node.dashboard.board import FILES, OpenAccess
 from tests.unit.node.dashboard.doorway import link, running
 
 MATRIX = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
-MINJI, MALLORY = Viewer("minji", False, "own"), Viewer("mallory", False, "own")
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     with answering() as made:
         yield made
-
-
-def dashboard(server: Server) -> Dashboard:
-    settings = settings_of({"cluster": "c", "nodes": ["gpu01"]})
-    return Dashboard(Prometheus(server.port), OpenAccess("own"), settings, str(FILES))
 
 
 def test_how_things_are_does_not_wait_for_how_they_were(server: Server) -> None:
@@ -52,34 +44,34 @@ def test_how_things_are_does_not_wait_for_how_they_were(server: Server) -> None:
     assert asyncio.run(both()) < 1.5, "all of them take four seconds"
 
 
-def test_one_person_has_one_answer_at_a_time(server: Server) -> None:
-    board, order = dashboard(server), []
+def test_one_person_has_one_answer_at_a_time() -> None:
+    turns, order = Turns(), []
 
-    async def one(viewer: Viewer, number: int) -> None:
-        async with board._turn(viewer):
-            order.append((viewer.name, number))
+    async def one(name: str, number: int) -> None:
+        async with turns.of(name):
+            order.append((name, number))
             await asyncio.sleep(0.05)  # Prometheus is asked
 
     async def all_of_them() -> None:
-        await asyncio.gather(*(one(MALLORY, number) for number in range(10)), one(MINJI, 0))
+        await asyncio.gather(*(one("mallory", number) for number in range(10)), one("minji", 0))
 
     asyncio.run(all_of_them())
     assert order[:2] == [("mallory", 0), ("minji", 0)], "who comes last waits for none of another's"
     assert order[2:] == [("mallory", number) for number in range(1, 10)]
-    assert not board._waiting
-    assert not board._turns, "nobody is remembered"
+    assert not turns._waiting
+    assert not turns._locks, "nobody is remembered"
 
 
-def test_who_asks_on_and_on_is_told_to_wait(server: Server) -> None:
+def test_who_asks_on_and_on_is_told_to_wait() -> None:
     """Also one who does not wait for the answers: what was asked is under way all the same, and takes memory."""
-    board = dashboard(server)
+    turns = Turns()
 
-    async def one(viewer: Viewer) -> None:
-        async with board._turn(viewer):
+    async def one(name: str) -> None:
+        async with turns.of(name):
             await asyncio.sleep(0.02)  # Prometheus is asked
 
     async def many() -> list[Any]:
-        return list(await asyncio.gather(*(one(MALLORY) for _ in range(20)), one(MINJI), return_exceptions=True))
+        return list(await asyncio.gather(*(one("mallory") for _ in range(20)), one("minji"), return_exceptions=True))
 
     found = asyncio.run(many())
     assert [isinstance(one, HTTPException) and one.status_code for one in found] == [*[False] * 16, *[429] * 4, False]
@@ -87,7 +79,7 @@ def test_who_asks_on_and_on_is_told_to_wait(server: Server) -> None:
 
 @pytest.mark.parametrize("path", ["/data/cluster", "/people/minji", "/data/people/minji"])
 def test_what_somebody_is_told_then(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.app._WAITING", 0)
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.turns.WAITING", 0)
     with running(tmp_path) as service, service.client() as browser:
         browser.post("/enter", data={"link": link()})
         answer = browser.get(path)

@@ -7,11 +7,9 @@ import contextlib
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Union
 from urllib.parse import quote
-from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,11 +28,11 @@ from .pages import Pages, environment, language_of
 from .prometheus import Asked, Prometheus
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
+from .turns import Turns
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
 _LOOK = 5.0  # seconds for which a look serves everybody
-_WAITING = 16  # answers of how things were for which one person waits at a time; they get them one after the other
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
 Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
@@ -61,8 +59,7 @@ class Dashboard:
         self._written = ""
         self._kept: tuple[float, Union[Look, None]] = 0.0, None
         self._looking: Union[asyncio.Task[Look], None] = None
-        self._waiting: Counter[str] = Counter()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns = Turns()
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
         """All addresses but those of Access."""
@@ -115,22 +112,6 @@ class Dashboard:
         finally:
             self._looking = None
 
-    @contextlib.asynccontextmanager
-    async def _turn(self, viewer: Viewer) -> AsyncIterator[None]:
-        """One person's questions of how things were, one answer at a time: whoever asks for all of it lets others in
-        between. Raises HTTPException for who asks on and on.
-        """
-        if self._waiting[viewer.name] >= _WAITING:
-            raise HTTPException(429)
-        lock = self._turns.setdefault(viewer.name, asyncio.Lock())
-        self._waiting[viewer.name] += 1
-        try:
-            async with lock:
-                yield
-        finally:
-            self._waiting[viewer.name] -= 1
-            self._waiting = +self._waiting  # without those who wait for nothing
-
     def _page(
         self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
     ) -> Response:
@@ -151,7 +132,7 @@ class Dashboard:
 
     async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)
-        async with self._turn(viewer):
+        async with self._turns.of(viewer.name):
             spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
@@ -208,7 +189,7 @@ class Dashboard:
         end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
         asked = query(step)
         begin = end - seconds
-        async with self._turn(viewer):
+        async with self._turns.of(viewer.name):
             answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
