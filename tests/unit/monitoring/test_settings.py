@@ -227,6 +227,12 @@ def test_nothing_listens_on_the_network(name: str) -> None:
     assert text.count("ExecStart=") == 2, "the distribution's own is taken back"
 
 
+def test_what_peoples_files_take_is_read_on_a_host_by_the_exporter_alone() -> None:
+    """The page shows it to its person and to admins: nobody else is to find it in the exporter's file on a node."""
+    lines = (ROOT / "roles/node_metrics/templates/gpuadmin-disk-usage.service.j2").read_text().splitlines()
+    assert {"Group={{ _node_metrics_user }}", "RuntimeDirectoryMode=0750"} <= set(lines)
+
+
 def test_an_exporter_answers_to_prometheus_alone() -> None:
     text = (ROOT / "roles/metrics_tls/templates/web.yml.j2").read_text()
     settings = yaml.safe_load(text.replace("{{", "").replace("}}", ""))["tls_server_config"]

@@ -94,8 +94,13 @@ def test_which_jobs_run() -> None:
         "gpuadmin-wipe.service loaded deactivating stop-sigterm A wipe that is to end\n"
         "gpuadmin-copy.service loaded deactivating stop A copy that is to end\n"
         "gpuadmin-metrics-mapper.service loaded active running Say who holds which GPU\n"
+        "gpuadmin-web-link.service loaded active running Sign links to the dashboard\n"
     )
-    kept = "Restart=no\nId=gpuadmin-backup.service\n\nRestart=always\nId=gpuadmin-metrics-mapper.service\n"
+    kept = (
+        "Restart=no\nId=gpuadmin-backup.service\nTriggeredBy=gpuadmin-backup.timer\n\n"
+        "Restart=always\nId=gpuadmin-metrics-mapper.service\nTriggeredBy=\n\n"
+        "Restart=no\nId=gpuadmin-web-link.service\nTriggeredBy=gpuadmin-web-link.socket\n"
+    )
     assert power.jobs(Systemd(units, kept)) == [
         "gpuadmin-backup",
         "gpuadmin-copy",

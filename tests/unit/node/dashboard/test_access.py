@@ -153,6 +153,7 @@ def test_the_controller_makes_admins(browser: httpx.Client) -> None:
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://localhost"},
+        {"Origin": "https://["},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],
@@ -200,6 +201,13 @@ def test_a_signer_without_end_keeps_nobody_else_out(tmp_path: Path) -> None:
         assert enter(browser, link()).status_code == 503
         assert browser.get("/").status_code != 200
         assert enter(browser, link(signer="node2")).status_code == 303
+
+
+def test_a_person_without_end_keeps_nobody_else_of_their_node_out(tmp_path: Path) -> None:
+    """Every link is theirs: the node signs twenty in a second for whoever asks."""
+    with running(tmp_path) as service, service.client() as browser:
+        assert [enter(browser, link()).status_code for _ in range(51)] == [303] * 50 + [503]
+        assert enter(browser, link("jiho")).status_code == 303
 
 
 def test_without_a_place_to_remember_nobody_comes_in(tmp_path: Path) -> None:
@@ -352,11 +360,3 @@ def test_a_form_is_bounded(service: Running, browser: httpx.Client) -> None:
 
 def test_what_the_cluster_is_called_is_text(browser: httpx.Client) -> None:
     assert "<b>" not in browser.get("/enter").text
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.5", "10.0.0.5"), ("fe80::1%eth0", "fe80::1"), ("", "")],
-)
-def test_an_address_is_compared_as_one(path: str, value: str) -> None:
-    assert access._address(path) == value

@@ -152,6 +152,17 @@ def test_a_page_of_somebody_else_is_as_if_it_were_not_there(own: TestClient, pat
     assert get(own, f"/data{path}", "haeun") == (404, '{"error":"not found"}')
 
 
+def test_whom_nobody_knows_is_no_person(everybody: TestClient) -> None:
+    """What holds a GPU and is nobody's without doubt is shown where it is, and has no page, row or plot."""
+    assert "(unknown)" not in get(everybody, "/people", "root admin")[1]
+    for viewer in ("root admin", "minji"):
+        assert get(everybody, "/people/(unknown)", viewer)[0] == 404
+        assert get(everybody, "/data/people/(unknown)", viewer)[0] == 404
+    html = get(everybody, "/nodes/gpu02", "root admin")[1]
+    assert re.search(r"GPU 3 NVIDIA H100 80GB HBM3 ■ unknown for", plain(html))
+    assert "/people/%28unknown%29" not in html
+
+
 def test_who_holds_nothing_has_a_page_of_their_own(own: TestClient, everybody: TestClient) -> None:
     """Nobody has told the dashboard of haeun, of whom nothing is measured."""
     for client in (own, everybody):

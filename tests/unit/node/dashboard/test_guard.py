@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import guard
+from starlette.staticfiles import StaticFiles
 
 from tests.unit.node.dashboard.doorway import Running, connect, link, running
 
@@ -26,7 +27,21 @@ def test_names_under_which_it_is_asked(host: str, service: Running) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "monitor.example.evil.example", "", "10.0.0.1", "[::2]", "localhost.", "monitor.example@evil"],
+    [
+        "evil.example",
+        "monitor.example.evil.example",
+        "",
+        "10.0.0.1",
+        "[::2]",
+        "localhost.",
+        "monitor.example@evil",
+        "localhost:x@evil.example",
+        "localhost:1/evil",
+        "[::1",
+        "[::1]x",
+        "[::1]:x",
+        "localhost:123456",
+    ],
 )
 def test_other_names_are_refused(host: str, service: Running) -> None:
     """Else a page from elsewhere, whose name means this host for a moment, could read what is shown here."""
@@ -60,6 +75,22 @@ def test_nothing_that_is_somebodys_is_kept(service: Running) -> None:
         assert browser.get("/").headers["cache-control"] == "no-store"
 
 
+@pytest.mark.parametrize("name", ["%00", "a" * 300, "%ff", "..%5c", "a/" * 900], ids=lambda one: one[:8])
+def test_a_name_that_no_file_has_is_not_there(name: str, service: Running) -> None:
+    with service.client() as browser:
+        assert browser.get(f"/static/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("problem", [ValueError("embedded null byte"), OSError(36, "File name too long")])
+def test_nor_with_an_older_starlette(problem: Exception, service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lookup(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(StaticFiles, "get_response", lookup)
+    with service.client() as browser:
+        assert browser.get("/static/x").status_code == 404
+
+
 def test_two_hosts_are_none(service: Running) -> None:
     with connect(service) as channel:
         channel.sendall(b"GET /enter HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
@@ -72,7 +103,7 @@ def test_there_is_no_unencrypted_page(service: Running) -> None:
 
 
 def test_names_of_hosts() -> None:
-    assert [guard._name(one) for one in ("A.b:1", "[::1]:2", "[::1]", "", "a:b:c")] == ["a.b", "::1", "::1", "", "a"]
+    assert [guard._name(one) for one in ("A.b:1", "[::1]:2", "[::1]", "", "a:b:c")] == ["a.b", "::1", "::1", "", ""]
 
 
 def test_files_outside_of_the_pages_are_not_served(service: Running, tmp_path: Path) -> None:

@@ -57,6 +57,14 @@ def test_settings_that_nobody_wrote(access: dict[str, Any], tmp_path: Path) -> N
         entrance.load_entrance(path)
 
 
+def test_requests_that_are_under_way_are_bounded(tmp_path: Path) -> None:
+    """Who asks and goes away at once is not bounded by connections."""
+    given = written(tmp_path, {}, {})
+    guard = service.guarded(entrance.load_entrance(given[0]), *given)
+    found = service.configuration(guard, f"{given[2]}/certificate", f"{given[2]}/key")
+    assert found.limit_concurrency == 1024
+
+
 def test_settings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="gpuadmin provision writes it"):
         entrance.load_entrance(str(tmp_path / "none"))
@@ -90,6 +98,7 @@ def test_it_ends_when_the_host_has_other_code(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).mkdir()
     link.symlink_to("one")
     monkeypatch.setattr(running, "CODE", str(link))
+    monkeypatch.setattr(running, "OURS", str(tmp_path / "one"))
     server = uvicorn.Server(uvicorn.Config("app"))
     server.started = True
 
@@ -103,3 +112,6 @@ def test_it_ends_when_the_host_has_other_code(tmp_path: Path, monkeypatch: pytes
 
     asyncio.run(run())
     assert (told, server.should_exit) == ([False], True)
+    server.should_exit = False
+    asyncio.run(asyncio.wait_for(service._until_new_code(server, every=60), 10))
+    assert server.should_exit, "it came while this process began"

@@ -70,6 +70,27 @@ def test_one_signers_do_not_fill_it_for_others(tmp_path: Path) -> None:
     assert one.spend(digest(1001), "node1", NOW + 200, NOW + 62), "and it ends by itself"
 
 
+def test_one_persons_do_not_fill_it_for_others_of_the_same_node(tmp_path: Path) -> None:
+    path = str(tmp_path / "spent")
+    one = Spent(path, NOW)
+    for number in range(50):
+        assert one.spend(digest(number), "node1~minji", NOW + 60, NOW)
+    for at in (one, Spent(path, NOW)):
+        with pytest.raises(Full, match="node1~minji has 50 links"):
+            at.spend(digest(50), "node1~minji", NOW + 60, NOW)
+    assert one.spend(digest(51), "node1~jiho", NOW + 60, NOW)
+    assert one.spend(digest(52), "node2~minji", NOW + 60, NOW)
+    assert one.spend(digest(53), "node1~minji", NOW + 200, NOW + 62), "and it ends by itself"
+
+
+def test_whoever_signs_in_many_names_is_one_signer(tmp_path: Path) -> None:
+    one = Spent(str(tmp_path / "spent"), NOW)
+    for number in range(1000):
+        assert one.spend(digest(number), f"node1~u{number}", NOW + 60, NOW)
+    with pytest.raises(Full, match="node1 has 1000 links"):
+        one.spend(digest(1000), "node1~minji", NOW + 60, NOW)
+
+
 def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
     path = tmp_path / "spent"
     one = Spent(str(path), NOW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import callers
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import links
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Way, lines
@@ -68,11 +70,27 @@ def test_a_link(capsys: pytest.CaptureFixture[str]) -> None:
     assert "다른 사람에게 전달하지 마세요" in printed
 
 
-def test_a_refusal(capsys: pytest.CaptureFixture[str]) -> None:
-    with answering(b"1 Your account is locked. Ask the admins.\n") as places:
-        assert web.main("en", *places) == 1
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("en", "Your account is locked. Ask the admins."), ("ko", "계정이 잠겨 있습니다. 관리자에게 문의해 주세요.")],
+)
+def test_a_refusal(language: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(b"1 locked\n") as places:
+        assert web.main(language, *places) == 1
     found = capsys.readouterr()
-    assert (found.out, found.err) == ("", "Your account is locked. Ask the admins.\n")
+    assert (found.out, found.err) == ("", f"{text}\n")
+
+
+def test_every_refusal_has_a_text_in_both_languages() -> None:
+    words = set(re.findall(r'Refused\("([a-z-]+)"\)', Path(str(links.__file__)).read_text()))
+    assert len(words) == 7, "as many as there are"
+    assert set(web.REFUSALS["en"]) == set(web.REFUSALS["ko"]) == {*words, links.FAILED, links.BUSY}
+
+
+def test_a_word_from_another_version_is_said_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(b"1 Your account is asleep.\n") as places:
+        assert web.main("ko", *places) == 1
+    assert capsys.readouterr().err == "Your account is asleep.\n"
 
 
 @pytest.mark.parametrize("said", [b"", b"0", b"x y\n", b"0" * 5000, b"\xff\xfe\n"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import socket
 import threading
 import time
@@ -50,6 +51,7 @@ def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.M
         kept.keep(digest, text, state, run)
     kept.link(digests[0], state, run)
     monkeypatch.setattr(running, "CODE", f"{state}/lib/{kept.LINK}", raising=False)
+    monkeypatch.setattr(running, "OURS", os.path.realpath(running.CODE))
     ended, count = threading.Event(), []
 
     def one_pass() -> None:
@@ -61,10 +63,18 @@ def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.M
 
     repeat(one_pass, ended, 0.01)
     assert len(count) == 3
+    repeat(one_pass, ended, 0.01)
+    assert len(count) == 3, "it came while this process began: what runs is still the code before"
 
 
 def test_the_code_is_where_units_find_it() -> None:
     assert f"{STATE}/lib/{kept.LINK}" == running.CODE
+    assert running.OURS.endswith(f"/{kept._OURS}"), "where the link leads"
+
+
+def test_where_there_is_no_link_nothing_is_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "CODE", str(tmp_path / "none"))
+    assert not running.superseded()
 
 
 def test_systemd_is_told_and_need_not_hear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def answer(connection: socket.socket, status: int, text: str) -> None:
         connection.send(f"{status} {text}\n".encode()[:LONGEST])
 
 
-def waiting(listener: socket.socket, refusal: Refusal) -> dict[int, socket.socket]:
+def waiting(listener: socket.socket, refusal: Refusal, busy: str = BUSY) -> dict[int, socket.socket]:
     """Whoever has connected, one connection for each person; strangers and further ones are answered at once."""
     found: dict[int, socket.socket] = {}
     for _ in range(ROUND):
@@ -51,7 +51,7 @@ def waiting(listener: socket.socket, refusal: Refusal) -> dict[int, socket.socke
         except OSError:  # nobody (more), or no longer
             break
         uid = peer_uid(connection)
-        why = BUSY if uid in found else refusal(uid)
+        why = busy if uid in found else refusal(uid)
         if why:
             answer(connection, 1, why)
         else:
@@ -60,11 +60,19 @@ def waiting(listener: socket.socket, refusal: Refusal) -> dict[int, socket.socke
 
 
 def serve(
-    listener: socket.socket, refusals: Callable[[], Refusal], act: Act, failed: str, *, idle: float, life: float
+    listener: socket.socket,
+    refusals: Callable[[], Refusal],
+    act: Act,
+    failed: str,
+    *,
+    idle: float,
+    life: float,
+    busy: str = BUSY,
 ) -> None:
     """Answer until nobody asked for ``idle`` seconds, or ``life`` seconds are over, or SIGTERM comes.
 
-    ``refusals`` is asked once a round. ``failed``: what somebody is told whose request met something unexpected.
+    ``refusals`` is asked once a round. ``failed``: what somebody is told whose request met something unexpected;
+    ``busy``: who has asked already.
     """
     stopped = False
 
@@ -80,7 +88,7 @@ def serve(
             if time.monotonic() > last + idle:
                 return
             continue
-        for uid, connection in waiting(listener, refusals()).items():
+        for uid, connection in waiting(listener, refusals(), busy).items():
             try:
                 status, text = act(uid)
             except Exception as error:  # whatever one person's request meets, the others' go on

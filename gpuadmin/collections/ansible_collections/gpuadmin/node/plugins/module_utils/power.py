@@ -92,8 +92,9 @@ def _read(*path: str) -> str:
 
 
 def jobs(run: Runner = look) -> list[str]:
-    """Jobs of gpuadmin's that run on this host: backups, images, wipes. What systemd starts again whenever it ends, as
-    the collector, is no job: it loses nothing when the host goes off.
+    """Jobs of gpuadmin's that run on this host: backups, images, wipes. No job is what systemd starts again whenever
+    it ends, as the collector, or whenever a person asks at its socket, who could hold a host up by asking again and
+    again: it loses nothing when the host goes off.
     """
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
                "--type=service", "gpuadmin-*")  # fmt: skip
@@ -105,20 +106,26 @@ def jobs(run: Runner = look) -> list[str]:
         columns = line.split()
         if len(columns) > 3 and columns[3] in ("running", "start", "stop", "stop-sigterm"):
             found.append(columns[0])
-    always = _always(found, run) if found else set()
-    return sorted(unit.replace(".service", "") for unit in found if unit not in always)
+    again = _again(found, run) if found else set()
+    return sorted(unit.replace(".service", "") for unit in found if unit not in again)
 
 
-def _always(units: Sequence[str], run: Runner) -> set[str]:
-    """Those of these units that systemd starts again whenever they end."""
-    command = ("systemctl", "show", "--property=Id", "--property=Restart", "--", *units)
+def _again(units: Sequence[str], run: Runner) -> set[str]:
+    """Those of these units that systemd starts again whenever they end, or somebody asks at their socket."""
+    properties = ("--property=Id", "--property=Restart", "--property=TriggeredBy")
+    command = ("systemctl", "show", *properties, "--", *units)
     done = run(command)
     if done.returncode != 0:
         raise failure(command, done, "it is not known which jobs run")
     blocks = (
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in done.stdout.split("\n\n")
     )
-    return {block["Id"] for block in blocks if "Id" in block and block.get("Restart") == "always"}
+    return {block["Id"] for block in blocks if "Id" in block and (block.get("Restart") == "always" or _asked(block))}
+
+
+def _asked(block: Mapping[str, str]) -> bool:
+    """Whether a unit runs because somebody has connected to its socket."""
+    return any(one.endswith(".socket") for one in block.get("TriggeredBy", "").split())
 
 
 def release(

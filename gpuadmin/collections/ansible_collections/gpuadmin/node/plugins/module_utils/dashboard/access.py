@@ -7,7 +7,6 @@ by itself (previews in chats, virus scanners) does not.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from ..errors import NodeError, in_words
 from ..fields import valid_name
 from ..monitoring import tokens
 from .entrance import Entrance
+from .listener import address
 from .spent import Full, Spent
 from .viewer import Viewer
 
@@ -94,7 +94,7 @@ class Access:
             return None
         peer = "" if request.client is None else request.client.host
         known = len(secrets) == 1 and hmac.compare_digest(secrets[0].encode(), self._proxy_secret)
-        if not known or _address(peer) not in proxy.addresses:
+        if not known or address(peer) not in proxy.addresses:
             raise Stranger
         if given in ([], [""]):
             return None  # the proxy lets people through whom it does not know: they need a link
@@ -154,7 +154,7 @@ class Access:
             token = self._link(text)
             # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
             until = token.at + self._entrance.link_seconds + tokens.SKEW
-            if not self._spent.spend(token.digest, token.signer, until, now):
+            if not self._spent.spend(token.digest, f"{token.signer}~{token.name}", until, now):
                 raise tokens.TokenError("spent")
         except tokens.TokenError as error:
             return self._refuse(request, str(error))
@@ -191,7 +191,10 @@ class Access:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = request.headers.get("origin")
-        return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+        try:
+            return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+        except ValueError:
+            return False  # not even an address
 
     def _refuse(self, request: Request, problem: str) -> Response:
         now = self._clock()
@@ -212,16 +215,6 @@ class Access:
         if status == 429:
             headers["Retry-After"] = str(int(_MINUTE))
         return HTMLResponse(text, status_code=status, headers=headers)
-
-
-def _address(text: str) -> str:
-    """An address as it is compared: an IPv4 address that came in by an IPv6 socket is itself."""
-    try:
-        found = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return ""
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
 
 
 async def _field(request: Request, name: str) -> str:

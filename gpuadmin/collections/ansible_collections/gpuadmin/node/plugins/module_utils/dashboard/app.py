@@ -28,6 +28,7 @@ from .pages import Pages, environment, language_of
 from .prometheus import Asked, Prometheus
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
+from .turns import Turns
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
@@ -41,7 +42,10 @@ class _Static(StaticFiles):
     """Files that a browser keeps, and asks for by their digest whether they have changed."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
-        answer = await super().get_response(path, scope)
+        try:
+            answer = await super().get_response(path, scope)
+        except (OSError, ValueError):  # no file has such a name (older Starlettes)
+            raise HTTPException(404) from None
         answer.headers["Cache-Control"] = "no-cache"
         return answer
 
@@ -55,6 +59,7 @@ class Dashboard:
         self._written = ""
         self._kept: tuple[float, Union[Look, None]] = 0.0, None
         self._looking: Union[asyncio.Task[Look], None] = None
+        self._turns = Turns()
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
         """All addresses but those of Access."""
@@ -127,13 +132,14 @@ class Dashboard:
 
     async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)
-        spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
+        async with self._turns.of(viewer.name):
+            spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
 
     async def _spent(self, name: str, days: int) -> Any:
         asked = (queries.hours_of(kind, name, days) for kind in ("held", "measured", "active"))
-        answers = (self._asked.now(query, 300.0) for query in asked)
+        answers = (self._asked.now(query, 300.0, slow=True) for query in asked)
         return views.measured(*await asyncio.gather(*answers))
 
     async def _me(self, request: Request, viewer: Viewer, found: Look) -> Response:
@@ -158,21 +164,24 @@ class Dashboard:
         return name
 
     async def _cluster_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        return await self._plots(request, queries.of_cluster, plots.use_plot)
+        return await self._plots(request, viewer, queries.of_cluster, plots.use_plot)
 
     async def _person_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)
-        return await self._plots(request, lambda step: queries.of_person(name, step), plots.use_plot)
+        return await self._plots(request, viewer, lambda step: queries.of_person(name, step), plots.use_plot)
 
     async def _node_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
         node = found.node(request.path_params["name"])
         if node is None:
             raise HTTPException(404)
         return await self._plots(
-            request, lambda step: queries.of_node(node.name, step), lambda *rest: plots.node_plots(node, *rest)
+            request,
+            viewer,
+            lambda step: queries.of_node(node.name, step),
+            lambda *rest: plots.node_plots(node, *rest),
         )
 
-    async def _plots(self, request: Request, query: Any, make: Any) -> Response:
+    async def _plots(self, request: Request, viewer: Viewer, query: Any, make: Any) -> Response:
         span = request.query_params.get("span", "1d")
         if span not in queries.SPANS:
             raise HTTPException(404)
@@ -180,7 +189,8 @@ class Dashboard:
         end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
         asked = query(step)
         begin = end - seconds
-        answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
+        async with self._turns.of(viewer.name):
+            answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
 
@@ -214,11 +224,17 @@ class Dashboard:
     async def refused(self, request: Request, error: Exception) -> Response:
         """What is not there, or not allowed."""
         status = error.status_code if isinstance(error, HTTPException) else 500
+        later = {"Retry-After": "10"} if status == 429 else {}
         if request.url.path.startswith("/data/"):
-            return JSONResponse({"error": "not found"}, status_code=status, headers={"Cache-Control": "no-store"})
-        if status == 404:
-            return self._pages.message(request, 404, "not-found", "not-found-why", self._access.viewer(request))
-        return self._pages.message(request, status, "wrong", "not-found-why")
+            problem = {"error": "wait" if status == 429 else "not found"}
+            return JSONResponse(problem, status_code=status, headers={"Cache-Control": "no-store", **later})
+        title, why = {404: ("not-found", "not-found-why"), 429: ("often", "often-why")}.get(
+            status, ("wrong", "not-found-why")
+        )
+        viewer = self._access.viewer(request) if status in (404, 429) else None
+        answer = self._pages.message(request, status, title, why, viewer)
+        answer.headers.update(later)
+        return answer
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """A defect of ours: its traceback is in the journal, and not on the page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -27,6 +28,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:@/\\\[\]?#]+))(?::[0-9]{0,5})?", re.ASCII)
 
 
 class Guard:
@@ -73,7 +76,8 @@ class Guard:
 
 
 def _name(host: str) -> str:
-    """From a header Host the name, without a port, in lower case."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+    """From a header Host the name, without a port, in lower case. "" for what is none: a name of ours before something
+    else would go on into addresses that are made of it.
+    """
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found[1] or found[2]).lower()

@@ -23,11 +23,12 @@ from ..textdb import number
 
 SETTINGS = "/etc/gpuadmin/web-links.json"
 KEY = "dashboard/link.key"  # below the state directory; root's alone
-FAILED = "No link could be signed. Ask the admins."
+#: Words for which gpuadmin-me has the texts (me/web.py), in the language of whoever asks.
+FAILED, BUSY = "failed", "busy"
 
 
 class Refused(NodeError):
-    """Somebody gets no link; ``str(error)`` tells them why."""
+    """Somebody gets no link; ``str(error)`` is the word for why."""
 
 
 def who(uid: int, host: Host, today: int) -> str:
@@ -37,38 +38,38 @@ def who(uid: int, host: Host, today: int) -> str:
     desired = load(host.path(host.state))
     settings = desired.settings
     if settings is None or not settings.login:
-        raise Refused("Accounts are not set up on this host. Ask the admins.")
+        raise Refused("no-accounts")
     if (
         not settings.uid_first
         <= uid
         <= (settings.uid_last if settings.source == "registry" else settings.subid_base - 1)
     ):
-        raise Refused(f"uid {uid} is not an account of this cluster. Admins run gpuadmin dashboard on the controller.")
+        raise Refused("stranger")
     if settings.source == "registry":
         name = _registered(uid, desired)
         fields = _shadow(host, name)
         if fields is None or pwd_name(uid) != name:
-            raise Refused("Your account is not set up on this host. Ask the admins.")
+            raise Refused("not-here")
         ends = (desired.records[name].user.expires, number(fields[7]))
         locked = desired.records[name].user.locked or fields[1].startswith("!")
     else:
         found = member_name(uid, settings.group)
         if found is None:
-            raise Refused(f"uid {uid} is not in the group {settings.group}. Ask the admins.")
+            raise Refused("no-member")
         record = desired.records.get(found)
         name, locked = found, record is not None and record.user.locked
         ends = (None if record is None else record.user.expires, None)
     if locked:
-        raise Refused("Your account is locked. Ask the admins.")
+        raise Refused("locked")
     if any(day is not None and day <= today for day in ends):
-        raise Refused("Your account has expired. Ask the admins.")
+        raise Refused("expired")
     return name
 
 
 def _registered(uid: int, desired: DesiredState) -> str:
     found = [one.user.name for one in desired.records.values() if one.user.uid == uid]
     if len(found) != 1:
-        raise Refused("Your account was not made by gpuadmin. Ask the admins.")
+        raise Refused("not-ours")
     return found[0]
 
 
@@ -88,7 +89,7 @@ def _shadow(host: Host, name: str) -> list[str] | None:
 
 
 def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int, str]:
-    """Given who asks, return an exit status and a link of ``address``, or why there is none."""
+    """Given who asks, return an exit status and a link of ``address``, or the word for why there is none."""
     try:
         name = who(uid, host, int(now // 86400))
         key = _key(host)
@@ -133,5 +134,5 @@ def main(host: Host, settings: str = SETTINGS, clock: Callable[[], float] = time
         def act(uid: int) -> tuple[int, str]:
             return link(uid, host, node, address, clock())
 
-        callers.serve(listener, _nobody, act, FAILED, idle=callers.IDLE, life=callers.LIFE)
+        callers.serve(listener, _nobody, act, FAILED, idle=callers.IDLE, life=callers.LIFE, busy=BUSY)
     return 0

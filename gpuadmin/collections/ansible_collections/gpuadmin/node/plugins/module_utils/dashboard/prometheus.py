@@ -22,6 +22,7 @@ from ..monitoring.samples import Sample, of_answer
 T = TypeVar("T")
 _LARGEST = 64 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
 _MOST = 500  # answers that are kept
+_QUICK, _SLOW = 4, 3  # questions at a time: of how things are, and of how they were, for which no page of now waits
 _FAILED = 2.0  # seconds for which a failure is kept: a Prometheus that is away is not asked by each page again
 
 
@@ -92,23 +93,23 @@ class Asked:
         self._prometheus = prometheus
         self._kept: OrderedDict[tuple[Any, ...], tuple[float, Any]] = OrderedDict()
         self._under_way: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
-        self._at_once: asyncio.Semaphore | None = None
+        self._at_once: dict[bool, asyncio.Semaphore] = {}
 
-    async def now(self, query: str, seconds: float = 10.0) -> list[Sample]:
-        """What holds now, or held at most so many seconds ago. Raises NodeError."""
-        return list(await self._once(("now", query), seconds, self._prometheus.ask, query))
+    async def now(self, query: str, seconds: float = 10.0, *, slow: bool = False) -> list[Sample]:
+        """What holds now, or held at most so many seconds ago. `slow`: it is added up over days. Raises NodeError."""
+        return list(await self._once(("now", query), seconds, slow, self._prometheus.ask, query))
 
     async def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
         """What held from one moment to another, every `step` seconds. Raises NodeError."""
         key = ("over time", query, begin, end, step)
-        return list(await self._once(key, 300.0, self._prometheus.over_time, query, begin, end, step))
+        return list(await self._once(key, 300.0, True, self._prometheus.over_time, query, begin, end, step))
 
-    async def _once(self, key: tuple[Any, ...], seconds: float, call: Any, *arguments: Any) -> Any:
+    async def _once(self, key: tuple[Any, ...], seconds: float, slow: bool, call: Any, *arguments: Any) -> Any:
         until, kept = self._kept.get(key, (0.0, None))
         if time.monotonic() >= until:
             task = self._under_way.get(key)
             if task is None:
-                task = asyncio.ensure_future(self._ask(key, seconds, call, arguments))
+                task = asyncio.ensure_future(self._ask(key, seconds, slow, call, arguments))
                 self._under_way[key] = task
             # one who goes away does not take the answer from those who wait for it too
             kept = await asyncio.shield(task)
@@ -116,13 +117,14 @@ class Asked:
             raise NodeError(str(kept))
         return kept
 
-    async def _ask(self, key: tuple[Any, ...], seconds: float, call: Any, arguments: tuple[Any, ...]) -> Any:
-        if self._at_once is None:
-            self._at_once = asyncio.Semaphore(4)
+    async def _ask(
+        self, key: tuple[Any, ...], seconds: float, slow: bool, call: Any, arguments: tuple[Any, ...]
+    ) -> Any:
+        at_once = self._at_once.setdefault(slow, asyncio.Semaphore(_SLOW if slow else _QUICK))
         try:
             answer: Any
             try:
-                async with self._at_once:
+                async with at_once:
                     answer = await asyncio.to_thread(call, *arguments)
             except NodeError as error:
                 answer, seconds = error, _FAILED

@@ -7,25 +7,29 @@ import os
 import socket
 import sys
 import time
+from asyncio import sslproto
 from contextlib import suppress
 
 import uvicorn
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..metrics.running import code_now, tell
+from ..metrics.running import superseded, tell
 from .access import Access
 from .app import application
 from .connections import Bounded
 from .entrance import SETTINGS, Entrance, load_entrance
 from .guard import Guard
+from .listener import Listener
 from .prometheus import Prometheus
 from .spent import Spent
 from .viewer import load_settings
 
 FILES = "/usr/local/share/gpuadmin/dashboard"
+MOST_REQUESTS = 1024  # that are under way; who has asked and gone away is still one of them
 LOOKS = 30.0  # seconds between two looks at which code this host runs
 SECRET_BYTES = 32
+TLS_BUFFER = 16384  # bytes, which is the longest record (RFC 8446, 5.1)
 
 
 def main(settings: str = SETTINGS, files: str = FILES) -> int:
@@ -63,21 +67,26 @@ def configuration(guard: Guard, certificate: str, key: str) -> uvicorn.Config:
     return uvicorn.Config(
         guard, ssl_certfile=certificate, ssl_keyfile=key, loop="asyncio", http=Bounded, ws="none", access_log=False,
         log_level="warning", proxy_headers=False, server_header=False, timeout_keep_alive=10,
+        limit_concurrency=MOST_REQUESTS,
     )  # fmt: skip
 
 
-def listening(entrance: Entrance) -> socket.socket:
+def listening(entrance: Entrance) -> Listener:
     """The socket that people connect to: on one address, or on every one of both kinds. Raises OSError."""
     if entrance.listen:
         family = socket.AF_INET6 if ":" in entrance.listen else socket.AF_INET
-        return socket.create_server((entrance.listen, entrance.port), family=family, backlog=128)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", entrance.port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True)
-    return socket.create_server(("", entrance.port), backlog=128)
+        made = socket.create_server((entrance.listen, entrance.port), family=family, backlog=128)
+    elif socket.has_dualstack_ipv6():
+        made = socket.create_server(("", entrance.port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True)
+    else:
+        made = socket.create_server(("", entrance.port), backlog=128)
+    return Listener(made)
 
 
 async def serve(server: uvicorn.Server, listener: socket.socket) -> None:
     """Serve until a signal comes, or new code."""
+    # asyncio takes a quarter of a megabyte for each connection, and only the garbage collector gives it back
+    sslproto.SSLProtocol.max_size = TLS_BUFFER  # type: ignore[attr-defined,unused-ignore]  # private until 3.11
     ended = asyncio.ensure_future(_until_new_code(server))
     try:
         await server.serve(sockets=[listener])
@@ -91,11 +100,10 @@ async def _until_new_code(server: uvicorn.Server, every: float = LOOKS) -> None:
     """Tell systemd that it serves, and that it goes on; end it when the host has other code, with which systemd starts
     it again.
     """
-    mine = code_now()
     while not server.started:
         await asyncio.sleep(0.05)
     tell("READY=1")
-    while code_now() == mine:
+    while not superseded():
         await asyncio.sleep(every)
         tell("WATCHDOG=1")
     print("there is new code: starting again", file=sys.stderr, flush=True)

@@ -13,8 +13,9 @@ from collections import Counter
 from ..errors import NodeError
 from ..files import read_bytes, write_atomic
 
-_LINE = re.compile(r"([0-9]{1,12}) (\S{1,300}) ([0-9a-f]{64})")
+_LINE = re.compile(r"([0-9]{1,12}) (\S{1,500}) ([0-9a-f]{64})")
 _MOST = 1000  # of one signer at a time: a node that signs without end keeps nobody else out
+_MOST_OF_ONE = 50  # in one name by one signer: a person who follows links without end keeps only themselves out
 _DEAD = 1000  # lines that are over until the file is written again
 
 
@@ -47,20 +48,27 @@ class Spent:
 
     def spend(self, digest: str, signer: str, until: float, now: float) -> bool:
         """Have a text be good no more until it ends (seconds since 1970). False: it was not good before. It is on disk
-        when this returns. Raises Full, and OSError, after which it counts as spent.
+        when this returns. `signer`: whose it is, or SIGNER~NAME where each of a signer's names is counted as well.
+        Raises Full, and OSError, after which it counts as spent.
         """
         if digest in self._until:
             return False
-        if self._of[signer] >= _MOST:
+        if self._full(signer):
             self._forget(now)
-            if self._of[signer] >= _MOST:
-                raise Full(f"{signer} has signed {_MOST} links that are not over yet")
+            full = self._full(signer)
+            if full:
+                raise Full(f"{full} has {self._of[full]} links that are not over yet")
         self._add(int(until) + 1, signer, digest)
         if not self._whole or self._lines - len(self._until) >= _DEAD:
             self._write(now)
         else:
             self._append(f"{int(until) + 1} {signer} {digest}\n".encode())
         return True
+
+    def _full(self, signer: str) -> str:
+        """Who has too many, if anybody: a signer, or one name that they sign for."""
+        most = {one: _MOST_OF_ONE if "~" in one else _MOST for one in _counted(signer)}
+        return next((one for one, number in most.items() if self._of[one] >= number), "")
 
     def _append(self, line: bytes) -> None:
         self._whole = False  # until the line is there as a whole: what follows half a line could not be read
@@ -77,16 +85,22 @@ class Spent:
     def _add(self, until: int, signer: str, digest: str) -> None:
         if digest not in self._until:
             self._until[digest] = (until, signer)
-            self._of[signer] += 1
+            self._of.update(_counted(signer))
 
     def _forget(self, now: float) -> None:
         for digest, (until, signer) in list(self._until.items()):
             if until <= now:
                 del self._until[digest]
-                self._of[signer] -= 1
+                self._of.subtract(_counted(signer))
+        self._of = +self._of  # without those who have none
 
     def _write(self, now: float) -> None:
         self._forget(now)
         lines = [f"{until} {signer} {digest}\n" for digest, (until, signer) in self._until.items()]
         write_atomic(self._path, "".join([f"{self.since}\n", *lines]).encode(), mode=0o600)
         self._lines, self._whole = len(lines), True
+
+
+def _counted(signer: str) -> set[str]:
+    """For whom one is counted: a signer, and the name if there is one."""
+    return {signer, signer.partition("~")[0]}

@@ -162,6 +162,11 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "The admins find why in the dashboard's journal.",
         "원인은 관리자가 대시보드 로그에서 확인할 수 있습니다.",
     ),
+    "often": ("Too many pages at once", "요청이 너무 많습니다"),
+    "often-why": (
+        "Wait for what you have asked for, and try again.",
+        "이미 요청한 페이지를 기다린 뒤 다시 시도해 주세요.",
+    ),
     "back": ("To all nodes", "전체 노드로"),
 }
 

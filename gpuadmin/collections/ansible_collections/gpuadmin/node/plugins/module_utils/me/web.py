@@ -37,6 +37,31 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "certificate": "브라우저가 인증서를 경고할 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
     },
 }
+#: Why the node's service signs no link (dashboard/links.py), by its word.
+REFUSALS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        "no-accounts": "Accounts are not set up on this node. Ask the admins.",
+        "stranger": "You are no account of this cluster. Admins run gpuadmin dashboard on the controller.",
+        "not-here": "Your account is not set up on this node. Ask the admins.",
+        "no-member": "You are not in the group of this cluster's people. Ask the admins.",
+        "locked": "Your account is locked. Ask the admins.",
+        "expired": "Your account has expired. Ask the admins.",
+        "not-ours": "Your account was not made by gpuadmin. Ask the admins.",
+        "busy": "You have asked already; wait for the answer.",
+        "failed": "No link could be signed. Ask the admins.",
+    },
+    "ko": {
+        "no-accounts": "이 노드에는 계정이 설정되어 있지 않습니다. 관리자에게 문의해 주세요.",
+        "stranger": "이 클러스터의 계정이 아닙니다. 관리자는 컨트롤러에서 gpuadmin dashboard를 실행하세요.",
+        "not-here": "이 노드에 계정이 설정되어 있지 않습니다. 관리자에게 문의해 주세요.",
+        "no-member": "이 클러스터의 사용자 그룹에 속해 있지 않습니다. 관리자에게 문의해 주세요.",
+        "locked": "계정이 잠겨 있습니다. 관리자에게 문의해 주세요.",
+        "expired": "계정이 만료되었습니다. 관리자에게 문의해 주세요.",
+        "not-ours": "gpuadmin으로 만든 계정이 아닙니다. 관리자에게 문의해 주세요.",
+        "busy": "이미 요청했습니다. 답을 기다려 주세요.",
+        "failed": "링크를 만들지 못했습니다. 관리자에게 문의해 주세요.",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +89,7 @@ def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
         return 1
     status, link = found
     if status != 0:
-        print(link, file=sys.stderr)
+        print(REFUSALS[language].get(link, link), file=sys.stderr)
         return 1
     print("\n".join(lines(link, pwd.getpwuid(os.getuid()).pw_name, way, texts)))
     return 0

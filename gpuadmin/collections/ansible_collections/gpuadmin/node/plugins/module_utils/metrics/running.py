@@ -18,6 +18,9 @@ RECORD = "gpus.json"  # in the sampler's directory: what the mapper is told
 PERIOD = 10.0  # seconds
 POLL = 0.25
 CODE = f"{STATE}/lib/gpuadmin_node"  # the link to the code that units run
+OURS = os.path.dirname(
+    os.path.dirname(os.path.realpath(__file__))
+)  # the code of this process, wherever the link is now
 
 
 def seconds_since_boot() -> float:
@@ -45,9 +48,11 @@ def remove(directory: str, *names: str) -> None:
             pass
 
 
-def code_now() -> str:
-    """Where the code is that units of this host run now: another directory after an update (kept.py)."""
-    return os.path.realpath(CODE)
+def superseded() -> bool:
+    """Whether units of this host run other code now than this process: another directory after an update (kept.py),
+    also one that came while the process began.
+    """
+    return os.path.lexists(CODE) and os.path.realpath(CODE) != OURS
 
 
 def repeat(
@@ -64,8 +69,7 @@ def repeat(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     tell("READY=1")
-    code = code_now()
-    while not ended.is_set() and code_now() == code:
+    while not ended.is_set() and not superseded():
         due = time.monotonic() + period
         one_pass()
         tell("WATCHDOG=1")
