@@ -19,7 +19,7 @@ from tests import fake_nvml
 from tests.e2e import fake_driver
 from tests.e2e.cluster import Cluster
 from tests.e2e.test_diagnose import OPEN
-from tests.unit.diagnosis.test_faults import row
+from tests.unit.diagnosis.page import row
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 NODE, UID = "node1", 20000

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.diagnosis.broken import NAME, NODE, SLICE, UID, Broken, one
+from tests.unit.diagnosis.page import BEGIN, END, PAGE, row
 from tests.unit.support import public_key
 
 pytestmark = pytest.mark.root
-PAGE = Path(__file__).parents[3] / "docs/diagnose.md"
-BEGIN, END = "<!-- made by tests/unit/diagnosis/test_faults.py -->", "<!-- end -->"
 FAULTS: dict[str, Callable[[Broken], object]] = {}
 Fault = Callable[[Broken], object]
 
@@ -293,13 +292,6 @@ def _(broken: Broken) -> None:
 @fault("the node is down")
 def _(broken: Broken) -> None:
     broken.silent = {NODE: "does not answer (timed out)"}
-
-
-def row(words: str) -> list[str]:
-    """The first line that the page has for a fault, and what to do."""
-    text = PAGE.read_text(encoding="utf-8")
-    rows = [line for line in text.partition(BEGIN)[2].partition(END)[0].splitlines() if line.startswith(f"| {words} |")]
-    return [part.removesuffix(" |").strip("` ") for part in rows[0].split(" | ")[1:]] if rows else []
 
 
 def test_of_a_sound_node_nothing_is_said(broken: Broken) -> None:
