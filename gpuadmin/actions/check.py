@@ -7,13 +7,12 @@ from dataclasses import asdict
 
 from gpuadmin.config.check import Finding, findings, findings_of_parts
 from gpuadmin.config.find import find_site
-from gpuadmin.config.load import Site, load_parts
+from gpuadmin.config.load import load_parts
 from gpuadmin.config.memory import recall
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError, ExitCode, together
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.examples import template_mistakes
-from gpuadmin.mail.render import HINT as TEMPLATE_HINT
 from gpuadmin.report import document
 from gpuadmin.text import counted
 
@@ -27,7 +26,10 @@ def check(site: str | None, *, as_json: bool) -> int:
     except ConfigError as error:
         unread.append(error)
     loaded = None if unread else parts.site()
-    found = findings_of_parts(parts) if loaded is None else [*findings(loaded), *_templates(loaded)]
+    if loaded is None:
+        found = findings_of_parts(parts)
+    else:
+        found = [*findings(loaded), *_unread(template_mistakes(loaded.settings, loaded.directory))]
     errors = len(unread) + sum(finding.level == "error" for finding in found)
     if as_json:
         body = document(
@@ -54,15 +56,8 @@ def check(site: str | None, *, as_json: bool) -> int:
     return ExitCode.USAGE if errors else ExitCode.DONE
 
 
-def _templates(site: Site) -> list[Finding]:
-    return [
-        Finding("error", message.partition(": ")[0], message.partition(": ")[2], TEMPLATE_HINT)
-        for message in template_mistakes(site.settings, site.directory)
-    ]
-
-
 def _unread(errors: Sequence[ConfigError]) -> list[Finding]:
-    """What does not load, a finding for each line of it."""
+    """What cannot be read or rendered, a finding for each line of it."""
     return [
         Finding("error", line.strip().partition(": ")[0], line.strip().partition(": ")[2], error.hint or "")
         for error in errors

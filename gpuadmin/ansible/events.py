@@ -156,7 +156,7 @@ def unreachable_message(message: str) -> str:
     """Given ssh's complaint, return it in plain words; an unknown one stays as ssh printed it."""
     for pattern, reason in _SSH_REASONS:
         if re.search(pattern, message):
-            said = _LAST_WORDS.match(message) if reason == _CUT else None
-            words = re.sub(r"\s+", " ", said["words"])[:_LONGEST_WORDS] if said else ""
+            printed = _LAST_WORDS.match(message) if reason == _CUT else None
+            words = re.sub(r"\s+", " ", printed["words"])[:_LONGEST_WORDS] if printed else ""
             return f"{reason}; the host said: {words}" if words else reason
     return re.sub(r"\s+", " ", message).strip()[:_LONGEST_MESSAGE] or "unreachable"

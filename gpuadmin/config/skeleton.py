@@ -51,7 +51,8 @@ def write_site(
     values = {"name": name, "settings": chosen.model_dump(mode="json"), "groups": _groups(hosts)}
     for target, template in (("gpuadmin.yml", "gpuadmin.yml.j2"), ("users.yml", "users.yml.j2")):
         if not (directory / target).exists():
-            write_atomically(directory / target, _render(template, values))
+            text = _render(template, values)
+            write_atomically(directory / target, _with_all(text, settings) if target == "gpuadmin.yml" else text)
     write_atomically(directory / "inventory" / "hosts.yml", _render("hosts.yml.j2", values))
     write_atomically(directory / "known_hosts", known_hosts)
     if not (directory / ".gitignore").exists():
@@ -59,6 +60,14 @@ def write_site(
     if schemas:
         for file, schema in json_schemas().items():
             write_atomically(directory / file, schema)
+
+
+def _with_all(text: str, settings: Mapping[str, Any]) -> str:
+    """The text of gpuadmin.yml, with those settings at its end that its template has only as a comment."""
+    there = yaml.safe_load(text)
+    return text + "".join(
+        f"\n{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items() if key not in there
+    )
 
 
 def _groups(hosts: Sequence[SiteHost]) -> list[dict[str, Any]]:

@@ -119,7 +119,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
 }
 
 
-def template_mistakes(settings: Settings, site: Path) -> list[str]:
+def template_mistakes(settings: Settings, site: Path) -> list[ConfigError]:
     """What is wrong with a site's own templates of mails, each of which is rendered with an example."""
     if settings.mail is None or not (site / "templates" / "mail").is_dir():
         return []
@@ -128,7 +128,7 @@ def template_mistakes(settings: Settings, site: Path) -> list[str]:
         try:
             renderer.message(letter)
         except ConfigError as error:
-            found.append(error.message)
+            found.append(error)
     return found
 
 

@@ -14,13 +14,10 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from gpuadmin.config.schema import Mail, Settings
-from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.letter import Attachment, Letter
+from gpuadmin.templates import HINT, Templates
 
 _RULE = "-" * 60
 
@@ -51,13 +48,7 @@ class Renderer:
                 hint="mail: {host: smtp.example.org, sender: gpu@example.org}; gpuadmin schema --reference",
             )
         self._settings, self._mail, self._carried = settings, settings.mail, carried or {}
-        self._environment = ImmutableSandboxedEnvironment(
-            loader=jinja2.FileSystemLoader([site / "templates" / "mail", content_path("templates", "mail")]),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,  # plain text
-        )
+        self._templates = Templates("mail", site)
 
     def message(self, letter: Letter, *, now: datetime | None = None) -> EmailMessage:
         """Given a letter, return its message: one mail that carries all the site's languages.
@@ -84,13 +75,7 @@ class Renderer:
 
     def _part(self, letter: Letter, language: str) -> tuple[str, str]:
         name = f"{letter.template}.{language}.j2"
-        try:
-            template = self._environment.get_template(name)
-            text = template.render(self._values(letter))
-        except jinja2.TemplateSyntaxError as error:
-            raise ConfigError(f"templates/mail/{name}:{error.lineno}: {error.message}", hint=HINT) from None
-        except Exception as error:  # whatever a site's own template does wrong
-            raise ConfigError(f"templates/mail/{name}: {type(error).__name__}: {error}", hint=HINT) from None
+        text = self._templates.rendered(name, self._values(letter))
         head, _, body = text.strip().partition("\n")
         if not head.startswith("Subject: ") or not body.strip():
             raise ConfigError(
@@ -121,9 +106,6 @@ def text_of(message: EmailMessage) -> str:
     assert body is not None  # every message of ours has one
     carried = "".join(f"\n[{one.get_filename()}]\n" for one in message.iter_attachments())
     return str(body.get_content()) + carried
-
-
-HINT = "correct the site's template, or delete it: gpuadmin has one of its own"
 
 
 def cleaned(value: Any) -> Any:

@@ -12,16 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markdown_it import MarkdownIt
 
-from gpuadmin.content import content_path
-from gpuadmin.errors import ConfigError
+from gpuadmin.templates import Templates
 from gpuadmin.text import one_line
 
 LANGUAGES = ("ko", "en")
-HINT = "correct the site's template, or delete it: gpuadmin has one of its own"
 
 _STYLE = """\
 :root { color-scheme: light dark; --text: #222; --ground: #fff; --code: #f3f4f6; --line: #ccc; --link: #0b57d0; }
@@ -58,24 +54,8 @@ def markdown(folder: str, name: str, values: Mapping[str, Any], site: Path | Non
 
     `site`: a site's directory, whose templates come first. Raises ConfigError naming a template that is wrong.
     """
-    places = [content_path("templates", folder)]
-    if site is not None:
-        places.insert(0, site / "templates" / folder)
-    environment = ImmutableSandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(places),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown: see escaped
-    )
-    environment.filters["md"] = escaped
-    try:
-        text = environment.get_template(name).render(values)
-    except jinja2.TemplateSyntaxError as error:
-        raise ConfigError(f"templates/{folder}/{name}:{error.lineno}: {error.message}", hint=HINT) from None
-    except Exception as error:  # whatever a site's own template does wrong
-        raise ConfigError(f"templates/{folder}/{name}: {type(error).__name__}: {error}", hint=HINT) from None
+    templates = Templates(folder, site, {"md": escaped}, keep_trailing_newline=True)
+    text = templates.rendered(name, values)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 

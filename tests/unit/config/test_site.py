@@ -16,6 +16,7 @@ import pytest
 from gpuadmin.config.check import findings
 from gpuadmin.config.load import find_site, load_settings, load_site
 from gpuadmin.config.reference import json_schemas, reference_page
+from gpuadmin.config.schema import Settings
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError
 from tests.unit.support import HOSTS, public_key
@@ -48,6 +49,22 @@ def test_a_new_site_is_valid_and_every_host_is_in_its_groups(site: Path) -> None
     }
     assert [found for found in findings(loaded) if found.level == "error"] == []
     assert (site / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_no_setting_is_lost_that_the_new_file_has_as_a_comment(tmp_path: Path) -> None:
+    given = {
+        "term": {"name": "2026-2", "deadline": "2027-01-31"},
+        "mail": {
+            "host": "smtp.example.org",
+            "sender": "gpu@example.org",
+            "guide": "https://example.org/안내",
+            "security": "none",
+        },
+        "backups": {"schedule": "daily"},
+        "homes": {"export": "/srv/homes"},
+    }
+    write_site(tmp_path / "site", name="test", settings=given, hosts=HOSTS)
+    assert load_settings(tmp_path / "site") == Settings.model_validate({"name": "test", **given})
 
 
 def test_writing_a_site_again_keeps_what_people_wrote(site: Path) -> None:
