@@ -6,10 +6,11 @@ import json
 import time
 
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+from tests.unit.actions.test_disk import ansible, bare
+from tests.unit.actions.test_verbs import Ansible, Cli
 from tests.unit.monitoring.cluster import node
 
-__all__ = ["ansible"]
+__all__ = ["ansible", "bare"]
 
 
 def written(name: str) -> HostResult:

@@ -21,7 +21,7 @@ from ..files import read_bytes
 from ..monitoring import tokens
 from ..textdb import number
 
-SETTINGS = "/etc/gpuadmin/web-links.json"
+SETTINGS = "/var/lib/gpuadmin/web-links.json"
 KEY = "dashboard/link.key"  # below the state directory; root's alone
 #: Words for which gpuadmin-me has the texts (me/web.py), in the language of whoever asks.
 FAILED, BUSY = "failed", "busy"

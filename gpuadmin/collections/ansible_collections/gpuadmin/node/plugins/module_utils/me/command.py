@@ -14,7 +14,7 @@ from ..diagnosis.subject import Subject, read_small
 from ..errors import NodeError, in_words
 from . import check, disk, overview, texts, web
 
-SETTINGS = "/etc/gpuadmin/me.json"
+SETTINGS = "/var/lib/gpuadmin/me.json"
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
 USAGE = """usage: gpuadmin-me [check | disk | web] [--language ko|en]
 

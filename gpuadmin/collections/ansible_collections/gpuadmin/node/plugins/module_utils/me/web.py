@@ -15,7 +15,7 @@ from ..diagnosis.subject import read_small
 from ..errors import NodeError, in_words
 
 SOCKET = "/run/gpuadmin-web-link.sock"
-SETTINGS = "/etc/gpuadmin/web-links.json"
+SETTINGS = "/var/lib/gpuadmin/web-links.json"
 SECONDS = 60.0
 TEXTS: Mapping[str, Mapping[str, str]] = {
     "en": {
