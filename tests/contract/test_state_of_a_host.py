@@ -16,7 +16,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 #: What differs between nodes of one image: values by a host's name, and what its inventory says of its hardware.
-OF_ONE_HOST = re.compile(r"\[inventory_hostname\]|\bgpus\b|\bgpu_model\b")
+OF_ONE_HOST = re.compile(r"\[inventory_hostname\]|(?<!\.)\bgpus\b|\bgpu_model\b")
 STATE = "/var/lib/gpuadmin/"
 
 

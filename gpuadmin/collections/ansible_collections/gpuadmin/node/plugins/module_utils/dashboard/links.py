@@ -19,9 +19,10 @@ from ..accounts.docker_self import member_name
 from ..errors import NodeError
 from ..files import read_bytes
 from ..monitoring import tokens
+from ..paths import STATE
 from ..textdb import number
 
-SETTINGS = "/var/lib/gpuadmin/web-links.json"
+SETTINGS = os.path.join(STATE, "web-links.json")
 KEY = "dashboard/link.key"  # below the state directory; root's alone
 #: Words for which gpuadmin-me has the texts (me/web.py), in the language of whoever asks.
 FAILED, BUSY = "failed", "busy"

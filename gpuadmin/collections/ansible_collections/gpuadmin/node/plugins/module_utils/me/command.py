@@ -12,9 +12,10 @@ from typing import Any
 
 from ..diagnosis.subject import Subject, read_small
 from ..errors import NodeError, in_words
+from ..paths import STATE
 from . import check, disk, overview, texts, web
 
-SETTINGS = "/var/lib/gpuadmin/me.json"
+SETTINGS = os.path.join(STATE, "me.json")
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
 USAGE = """usage: gpuadmin-me [check | disk | web] [--language ko|en]
 

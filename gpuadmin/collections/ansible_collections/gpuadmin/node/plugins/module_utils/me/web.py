@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 from .. import callers
 from ..diagnosis.subject import read_small
 from ..errors import NodeError, in_words
+from ..paths import STATE
 
 SOCKET = "/run/gpuadmin-web-link.sock"
-SETTINGS = "/var/lib/gpuadmin/web-links.json"
+SETTINGS = os.path.join(STATE, "web-links.json")
 SECONDS = 60.0
 TEXTS: Mapping[str, Mapping[str, str]] = {
     "en": {
