@@ -96,6 +96,19 @@ def expect(condition: bool, text: str) -> None:
     print(f"{GREEN}✓ {text}{RESET}", flush=True)
 
 
+def all_measured(seconds: float = 180) -> bool:
+    """Wait until every node is measured: one that has just booted is asked again in a moment."""
+    end = time.monotonic() + seconds
+    while True:
+        done = subprocess.run([GPUADMIN, "top", "--once", "--json"], check=False, text=True, capture_output=True)
+        nodes = json.loads(done.stdout)["result"]["nodes"].values() if done.returncode == 0 else ()
+        if nodes and all(node["state"] == "up" for node in nodes):
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(5)  # Prometheus asks every half minute
+
+
 def images() -> None:
     """Ship a system with a package more to all nodes, then one that is broken."""
     title(7, "Build an image with one package more, boot it on the golden node, and push it to the others")
@@ -259,7 +272,9 @@ def farewell(seconds: float) -> None:
     measured = MONITOR_FILE.exists()
     if measured:
         print(f"\n{BOLD}What every GPU does, and who holds it (these nodes have none){RESET}", flush=True)
+        everywhere = all_measured()
         run(GPUADMIN, "top", "--once")
+        expect(everywhere, "every node is measured, whatever image it runs")
     else:  # its accounts are from an older demo
         print("\nNothing is measured on this site, and it has no web page: PARTS=accounts sets that up.")
     print(f"\n{BOLD}Done in {seconds:.0f} seconds. The cluster is still up; try next:{RESET}")
