@@ -32,10 +32,9 @@ BOOT = "a boot, by a boot loader and a kernel of its own"
 IMAGE = "images are built, sent and booted"
 POWER = "a power cut, which loses what was not on disk"
 NFS = "what NFS itself does"
-HOSTILE = "hostile people are not let into this machine's kernel"
 MACHINES = "the virtual machines themselves"
 #: What may need a virtual machine. Whoever adds one: can a light host learn it?
-REASONS = (BOOT, IMAGE, POWER, NFS, HOSTILE, MACHINES)
+REASONS = (BOOT, IMAGE, POWER, NFS, MACHINES)
 
 
 def why_virtual() -> str:

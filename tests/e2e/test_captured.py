@@ -31,10 +31,10 @@ LONGEST = 4_000_000
 VERBS: tuple[tuple[str, ...], ...] = (
     ("status",), ("list-users",), ("diagnose", "minji"), ("diagnose", "--host", LIAR), ("list-gpus",), ("drift",),
     ("provision", "--check"), ("sync-users", "--yes"), ("sync-users", "--check"), ("list-backups",),
-    ("backup", "--yes"), ("verify-backup", "--check"), ("lock-user", "minji", "--yes"), ("extend-user", "minji",
-    "--expires", "2099-01-31", "--check"), ("unlock-user", "minji", "--yes"), ("run", "--yes", f"node1,{LIAR}", "--", "id"),
-    ("announce", "--list"), ("add-user", "newbie", "--check"), ("reboot", "--check", "node1", LIAR),
-    ("remove-user", "minji", "--check"),
+    ("backup", "--yes"), ("verify-backup", "--check"), ("lock-user", "minji", "--yes"),
+    ("extend-user", "minji", "--expires", "2099-01-31", "--check"), ("unlock-user", "minji", "--yes"),
+    ("run", "--yes", f"node1,{LIAR}", "--", "id"), ("announce", "--list"), ("add-user", "newbie", "--check"),
+    ("reboot", "--check", "node1", LIAR), ("remove-user", "minji", "--check"),
 )  # fmt: skip
 
 

@@ -23,15 +23,16 @@ import pytest
 from tests.e2e.cluster import PATIENCE, REPOSITORY, Cluster
 from tests.e2e.imaging import Whole
 from tests.hostile.independent import differences
-from tests.where import HOSTILE
+from tests.where import IMAGE
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(HOSTILE)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MINUTES = float(os.environ.get("GPUADMIN_HOSTILE_MINUTES", "10"))
 SEED = int(os.environ.get("GPUADMIN_HOSTILE_SEED") or time.time_ns() % 10**8)
 #: Seconds that a verb may take; alone it takes one minute or two on emulated machines.
 BUDGET = float(os.environ.get("GPUADMIN_HOSTILE_BUDGET", "900"))
-HOMES, ARCHIVE, PLACE = "/srv/storage/homes", "/srv/storage/archive", "/run/hostile"
+HOMES, BACKUPS, PLACE = "/srv/storage/homes", "/srv/storage/backups", "/run/hostile"
+COPIES, ON = "/local/backups", "node2"  # the second copies, and the node that has them
 NODES = ("node1", "node2")
 HONEST, HOSTILE = ("jiho", "sora", "hana"), ("mallory", "trudy", "eve")
 LEAVERS = ("hana", "trudy")  # at the end of the term
@@ -58,8 +59,8 @@ class Attack:
 
     def prepare(self) -> None:
         """Put the programs on the hosts. /run is gone with a boot, and belongs to no image."""
-        for host, names in (("storage1", ["independent.py"]), *((node, ["person.py"]) for node in NODES)):
-            self.install(host, names)
+        for host in ("storage1", *NODES):
+            self.install(host, ["independent.py", *(["person.py"] if host in NODES else [])])
         self.cluster.admin("storage1", f"umask 077; echo {TOKEN} > /srv/storage/canary; echo {TOKEN} > /root/canary")
         for name in HONEST:
             self.before[name] = self.manifest(f"{HOMES}/{name}")
@@ -94,15 +95,13 @@ class Attack:
         for name in HOSTILE:
             self.start(name, self.dice.choice(NODES))
 
-    def manifest(self, path: str) -> dict[str, Any]:
-        """A tree on the storage host, as the independent program sees it."""
-        found: dict[str, Any] = json.loads(
-            self.cluster.admin("storage1", f"python3 -I -B {PLACE}/independent.py {path}")
-        )
+    def manifest(self, path: str, host: str = "storage1") -> dict[str, Any]:
+        """A tree on a host, as the independent program sees it."""
+        found: dict[str, Any] = json.loads(self.cluster.admin(host, f"python3 -I -B {PLACE}/independent.py {path}"))
         return found
 
-    def same(self, what: str, want: dict[str, Any], path: str) -> None:
-        words = differences(want, self.manifest(path))
+    def same(self, what: str, want: dict[str, Any], path: str, host: str = "storage1") -> None:
+        words = differences(want, self.manifest(path, host))
         assert not words, f"{what}: {words}"
 
     def verb(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
@@ -172,6 +171,70 @@ class Attack:
         self.verb("restore-home", "mallory", "--in-place", "--path", "thesis", "--yes", codes=(0, 3))
         self.cluster.admin("storage1", f"rm -rf {place}")
 
+    # what the timer does, and second copies
+
+    def timed(self) -> None:
+        """The timer's backup ends well and in time, whoever and whatever hinders second copies."""
+        begun = time.monotonic()
+        self.cluster.admin("storage1", "systemctl start gpuadmin-backup.service")
+        assert time.monotonic() - begun < BUDGET, f"seed {SEED}: the timer's backup took {time.monotonic() - begun} s"
+        self.rounds["timed"] += 1
+
+    def newest(self, host: str, directory: str) -> str:
+        """The name of the newest complete set on a host; empty where there is none."""
+        return self.cluster.admin(
+            host, f"for one in {directory}/2*; do test -e $one/backup.json && basename $one; done | tail -1"
+        ).strip()
+
+    def copied(self) -> bool:
+        """Have the newest set copied; whether that ended well within its time. A copy that waits for nobody is over."""
+        start = "systemctl reset-failed gpuadmin-backup-copy.service; systemctl start gpuadmin-backup-copy.service"
+        begun = time.monotonic()
+        ended = self.cluster.ssh("admin", "storage1", f"sudo bash -c '{start}'").returncode == 0
+        assert time.monotonic() - begun < BUDGET, f"seed {SEED}: the copy took {time.monotonic() - begun} s"
+        self.rounds["copied"] += 1
+        return ended
+
+    def copy(self) -> None:
+        """The copy that is made has every honest home, as it was, whatever is in the hostile ones."""
+        self.timed()
+        self.copied()  # what is odd about hostile homes may make it end with a warning
+        name = self.newest("storage1", BACKUPS)
+        assert self.newest(ON, COPIES) == name, f"seed {SEED}: {self.journal()}"
+        for one in HONEST:
+            self.same(f"seed {SEED}: the copy of {one}'s home", self.before[one], f"{COPIES}/{name}/homes/{one}", ON)
+
+    def journal(self) -> str:
+        """The end of what the copy said."""
+        return self.cluster.admin("storage1", "journalctl -u gpuadmin-backup-copy.service -n 30 --no-pager")
+
+    def restore_beside_a_backup(self) -> None:
+        """Who needs a home does not wait for the backup of all."""
+        self.cluster.admin("storage1", "systemctl start --no-block gpuadmin-backup.service")
+        self.restore()
+
+    def full_backup_disk(self) -> None:
+        """A backup disk without room: the primary backup is made, the copy says so, and heals once there is room."""
+        fill = "for size in 1G 100M 10M; do while fallocate -l $size /local/full/$((++n)) 2>/dev/null; do :; done; done"
+        self.cluster.admin(ON, f"mkdir -p /local/full; {fill}")
+        try:
+            self.timed()
+            assert not self.copied(), f"seed {SEED}: {self.journal()}"
+            assert "free" in self.journal()
+        finally:
+            self.cluster.admin(ON, "rm -r /local/full; sync")
+        self.copy()
+
+    def hanging_backup_host(self) -> None:
+        """A backup host that takes connections and says nothing."""
+        self.cluster.admin(
+            ON, "systemd-run --quiet --unit hang sh -c 'pkill -STOP -x sshd; sleep 90; pkill -CONT -x sshd'"
+        )
+        self.timed()
+        self.copied()
+        self.cluster.wait(lambda: self.cluster.ssh("admin", ON, "echo here"))
+        self.copy()
+
     def archive(self) -> None:
         """Somebody hostile is removed while their programs are at work in the home; and comes back."""
         self.verb("remove-user", "eve", "--archive-home", "--yes", codes=(0, 3))
@@ -206,12 +269,15 @@ def problems(document: dict[str, Any]) -> list[str]:
 @pytest.fixture
 def attack(cluster: Cluster) -> Iterator[Attack]:
     """A cluster with honest people at work and hostile ones logged in."""
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text()
+    settings, inventory = cluster.site / "gpuadmin.yml", cluster.site / "inventory/hosts.yml"
+    before, hosts = settings.read_text(), inventory.read_text()
     settings.write_text(
         f"{before}\nterm:\n  name: 2026-2\n  deadline: 2026-01-31\n  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
+        f"backups: {{copies: {COPIES}}}\n"
     )
+    inventory.write_text(hosts.replace("    backup: {hosts: {}}", f"    backup:\n      hosts:\n        {ON}: {{}}"))
     try:
+        cluster.gpuadmin("provision", "--yes", "--limit", f"storage1,{ON}")
         for name in (*HONEST, *HOSTILE):
             cluster.add(name)
         for name in HONEST:
@@ -226,6 +292,7 @@ def attack(cluster: Cluster) -> Iterator[Attack]:
         yield made
     finally:
         settings.write_text(before)
+        inventory.write_text(hosts)
         for left in (cluster.site / "runs").glob("term-*"):
             shutil.rmtree(left)
 
@@ -241,7 +308,8 @@ def test_verbs_while_hostile_people_are_logged_in(attack: Attack) -> None:
     attack.back_up()  # for what is restored
     steps: list[Callable[[], None]] = [
         attack.back_up, attack.verify, attack.list_users, attack.add_user, attack.lock_and_unlock, attack.restore,
-        attack.archive,
+        attack.archive, attack.copy, attack.restore_beside_a_backup, attack.full_backup_disk,
+        attack.hanging_backup_host,
     ]  # fmt: skip
     attack.dice.shuffle(steps)
     end, number = time.monotonic() + MINUTES * 60, 0
@@ -294,6 +362,7 @@ def reset(attack: Attack) -> None:
     attack.same(f"seed {SEED}: mallory's home, restored", now, "/srv/storage/mallory")
 
 
+@pytest.mark.virtual(IMAGE)
 def test_push_image_while_somebody_hostile_is_logged_in(imaged: Cluster) -> None:
     """Ports, failed units, deaf and stopped processes: the trial succeeds, and what boots is whole."""
     say(f"\nGPUADMIN_HOSTILE_SEED={SEED}")
