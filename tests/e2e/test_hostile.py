@@ -188,7 +188,7 @@ class Attack:
 
     def copied(self) -> bool:
         """Have the newest set copied; whether that ended well within its time. A copy that waits for nobody is over."""
-        start = "systemctl reset-failed gpuadmin-backup-copy.service; systemctl start gpuadmin-backup-copy.service"
+        start = "systemctl reset-failed gpuadmin-second-copy.service; systemctl start gpuadmin-second-copy.service"
         begun = time.monotonic()
         ended = self.cluster.ssh("admin", "storage1", f"sudo bash -c '{start}'").returncode == 0
         assert time.monotonic() - begun < BUDGET, f"seed {SEED}: the copy took {time.monotonic() - begun} s"
@@ -206,7 +206,7 @@ class Attack:
 
     def journal(self) -> str:
         """The end of what the copy said."""
-        return self.cluster.admin("storage1", "journalctl -u gpuadmin-backup-copy.service -n 30 --no-pager")
+        return self.cluster.admin("storage1", "journalctl -u gpuadmin-second-copy.service -n 30 --no-pager")
 
     def restore_beside_a_backup(self) -> None:
         """Who needs a home does not wait for the backup of all."""
