@@ -32,6 +32,7 @@ def document(
         "check": check,
         "hosts": {
             name: {"status": host.status, "changed": host.changed, "message": host.message}
+            | ({"obstacles": host.obstacles} if host.obstacles else {})
             for name, host in (hosts or {}).items()
         },
         "result": dict(result or {}),

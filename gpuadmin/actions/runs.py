@@ -45,6 +45,10 @@ def _as_it_is(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     return {**run, "status": "going on" if on else run["status"]}
 
 
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
 def outcome(run: Mapping[str, Any]) -> str:
     """How a run ended, in the words of docs/exit-codes.md; a look is no check: it does what it is for."""
     code = run["exit_code"]
@@ -82,7 +86,7 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
     show_hosts(
         console,
         {
-            name: HostResult(host["status"], host["changed"], host["message"])
+            name: HostResult(host["status"], host["changed"], host["message"], _texts(host.get("obstacles")))
             for name, host in result.get("hosts", {}).items()
         },
         check=bool(record["check"]),
