@@ -16,8 +16,8 @@ class HostResult:
     status: str = "skipped"  # ok | changed | failed | interrupted | unreachable | not run | skipped
     changed: list[str] = field(default_factory=list)
     message: str | None = None
-    obstacles: list[str] = field(default_factory=list)  # why it was left as it is; `message` has them, too
     reports: dict[str, Any] = field(default_factory=dict)
+    obstacles: list[str] = field(default_factory=list)  # why it was left as it is; `message` has them, too
 
     @property
     def bad(self) -> bool:

@@ -115,7 +115,7 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
     show_hosts(
         console,
         {
-            name: HostResult(host["status"], host["changed"], host["message"], _texts(host.get("obstacles")))
+            name: HostResult(host["status"], host["changed"], host["message"], obstacles=_texts(host.get("obstacles")))
             for name, host in result.get("hosts", {}).items()
         },
         check=bool(record["check"]),
