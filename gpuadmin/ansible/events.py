@@ -111,7 +111,7 @@ def _full_name(data: Mapping[str, Any]) -> str:
 def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
     if result.get("obstacles"):  # each of them is short, and all of them count
-        return "; ".join(str(one) for one in result["obstacles"])
+        return "; ".join(str(one).rstrip(".") for one in result["obstacles"])
     message = str(result.get("msg") or "")
     if items:
         message = "; ".join(dict.fromkeys(items))

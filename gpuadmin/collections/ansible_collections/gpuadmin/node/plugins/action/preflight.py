@@ -64,7 +64,7 @@ class ActionModule(kept.ActionModule):
             done["ansible_facts"] = found.facts
         if found.obstacles:
             lines = found.lines()
-            done.update(failed=True, msg="; ".join(lines), obstacles=lines)
+            done.update(failed=True, msg="; ".join(line.rstrip(".") for line in lines), obstacles=lines)
         return done
 
     def _of_playbook(self, variables: Mapping[str, Any]) -> list[str]:
