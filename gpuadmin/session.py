@@ -100,6 +100,11 @@ class Session:
             become = ask("sudo password", hidden=True, default=ssh or "")
         return Secrets(ssh=ssh, become=become or None)
 
+    @property
+    def left_behind(self) -> str:
+        """What an end at this moment leaves, in words: nothing, unless something was confirmed or sent before."""
+        return "nothing was changed" if self._reached == NOTHING else "what was done before that is done"
+
     def plan(self, plan: Plan) -> bool:
         """Show what is about to be done, and record it. Returns whether there is anything to do."""
         show_plan(self.console, plan, check=self.check)
@@ -119,7 +124,7 @@ class Session:
         self.require_confirmation_possible()
         self.secrets  # noqa: B018 - whoever leaves at that question has changed nothing
         if not self.options.yes and not agree(question or (self._plan.question if self._plan else "Go ahead?")):
-            raise RefusedError("not confirmed; nothing was changed")
+            raise RefusedError(f"not confirmed; {self.left_behind}")
         if self._reached == NOTHING:
             self._reached = CONFIRMED
 
@@ -202,7 +207,7 @@ class Session:
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
         found = self.run(playbook, hosts, variables, check=True)
-        return self.whole(found, "interrupted while looking; nothing was changed")
+        return self.whole(found, f"interrupted while looking; {self.left_behind}")
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
         """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
@@ -213,10 +218,10 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
-        self.whole(found, "interrupted while looking; nothing was changed")
+        self.whole(found, f"interrupted while looking; {self.left_behind}")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
-            raise kind("no host can do it now; nothing was changed", hint="the table says why; then run it again")
+            raise kind(f"no host can do it now; {self.left_behind}", hint="the table says why; then run it again")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,46 +11,65 @@ import yaml
 
 _ROLES = ("ansible.builtin.include_role", "ansible.builtin.import_role")
 _FILES = ("ansible.builtin.include_tasks", "ansible.builtin.import_tasks")
+_CHOSEN = re.compile(r"\{\{ (\w+)(?: \| default\('([a-z-]+)'\))? \}\}")
+_LINE = ":line"
 
-Task = tuple[str, str]  # the file that it stands in, and its name
+Task = str  # the file that it stands in, a colon and its line: what Ansible calls its path
 
 
-def last_tasks(playbook: Path, roles: Path) -> tuple[list[Task], Task | None]:
-    """Given a playbook, return what includes its last task, from the outside in, and that task.
+class _Loader(yaml.SafeLoader):
+    """YAML whose mappings know in which line they begin."""
 
-    None where the playbook does not say which is the last: it is a name that is made during the run, or a meta task.
+
+def _with_line(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    return {**loader.construct_mapping(node, deep=True), _LINE: node.start_mark.line + 1}
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _with_line)
+
+
+def last_tasks(playbook: Path, roles: Path, variables: Mapping[str, Any]) -> tuple[list[Task], Task | None]:
+    """Given a playbook and its variables, return what includes its last task, from the outside in, and that task.
+
+    None where the playbook does not say which is the last: its file is chosen during the run, or it is a meta task.
     """
     play = _read(playbook)[-1]
     imported = play.get("ansible.builtin.import_playbook")
     if imported is not None:
-        return last_tasks(playbook.with_name(imported), roles)
+        return last_tasks(playbook.with_name(imported), roles, variables)
     if "tasks" not in play:
-        return _within(roles / play["roles"][-1]["role"] / "tasks/main.yml", roles)
-    return _last(play["tasks"], playbook, roles)
+        return _within(roles / play["roles"][-1]["role"] / "tasks/main.yml", roles, variables)
+    return _last(play["tasks"], playbook, roles, variables)
 
 
-def _within(file: Path, roles: Path) -> tuple[list[Task], Task | None]:
-    return _last(_read(file), file, roles) if file.exists() else ([], None)
+def _within(file: Path, roles: Path, variables: Mapping[str, Any]) -> tuple[list[Task], Task | None]:
+    return _last(_read(file), file, roles, variables) if file.is_file() else ([], None)
 
 
-def _last(tasks: Sequence[Mapping[str, Any]], file: Path, roles: Path) -> tuple[list[Task], Task | None]:
+def _last(
+    tasks: Sequence[Mapping[str, Any]], file: Path, roles: Path, variables: Mapping[str, Any]
+) -> tuple[list[Task], Task | None]:
     task = tasks[-1]
-    name = task.get("name")
-    own: Task | None = (str(file), str(name))
-    if [other.get("name") for other in tasks].count(name) > 1:  # several have this name: which was heard is not known
-        own = None
+    own = f"{file}:{task[_LINE]}"
     if "block" in task:
-        return _last(task.get("always") or task["block"], file, roles)
+        return _last(task.get("always") or task["block"], file, roles, variables)
+    called = None
     for kind in _ROLES:
         if kind in task:
-            called = f"{task[kind]['name']}/tasks/{task[kind].get('tasks_from', 'main')}.yml"
-            above, leaf = _within(roles / called, roles)
-            return [*([own] if own else []), *above], leaf
+            name = _chosen(str(task[kind].get("tasks_from", "main")), variables)
+            called = roles / task[kind]["name"] / f"tasks/{name}.yml"
     for kind in _FILES:
         if kind in task:
-            above, leaf = _within(file.with_name(str(task[kind])), roles)
-            return [*([own] if own else []), *above], leaf
+            called = file.with_name(_chosen(str(task[kind]), variables))
+    if called is not None:
+        above, leaf = _within(called, roles, variables)
+        return [own, *above], leaf
     return [], None if "ansible.builtin.meta" in task else own
+
+
+def _chosen(name: str, variables: Mapping[str, Any]) -> str:
+    """The name of a file, where a variable of the run has it or its default does."""
+    return _CHOSEN.sub(lambda match: str(variables.get(match[1], match[2])), name)
 
 
 class Finished:
@@ -64,21 +84,18 @@ class Finished:
         """Take one event."""
         data = event.get("event_data") or {}
         kind, host = str(event.get("event", "")), str(data.get("host", ""))
-        if not host:
-            return
-        uuid = str(data.get("task_uuid"))
-        task = str(data.get("task_path")).rpartition(":")[0], str(data.get("task")).rpartition(" : ")[2]
-        if kind == "runner_on_start":
+        uuid, task = str(data.get("task_uuid")), str(data.get("task_path"))
+        if host and kind == "runner_on_start":
             self._going_on.setdefault(host, set()).add(uuid)
-        elif kind in ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable"):
+        elif host and kind in ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable"):
             self._going_on.setdefault(host, set()).discard(uuid)
             self._ended.setdefault(host, set()).add(task)
             if kind == "runner_on_skipped":
                 self._skipped.setdefault(host, set()).add(task)
 
-    def unfinished(self, hosts: Sequence[str], playbook: Path, roles: Path) -> list[str]:
+    def unfinished(self, hosts: Sequence[str], playbook: Path, roles: Path, variables: Mapping[str, Any]) -> list[str]:
         """Of these hosts, those that had not come to the end of the playbook. What is not known is not the end."""
-        above, leaf = last_tasks(playbook, roles)
+        above, leaf = last_tasks(playbook, roles, variables)
         return [
             host
             for host in hosts
@@ -88,5 +105,5 @@ class Finished:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     return found

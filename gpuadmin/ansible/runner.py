@@ -84,7 +84,8 @@ def run(
         interrupted = bool(signals) or runner.rc in (99, 250 + 5)
         if interrupted:
             connections.close(control)
-            _mark(collector.hosts, finished.unfinished(list(collector.hosts), playbook, content_path("roles")))
+            left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
+            _mark(collector.hosts, left)
         error = None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_output(text)

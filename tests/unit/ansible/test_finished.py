@@ -12,17 +12,21 @@ from gpuadmin.content import content_path
 
 ROLES = content_path("roles")
 PROVISION = content_path("playbooks", "provision.yml")
-GPUS = (str(PROVISION), "Set up the GPUs")
-CHECK = (
-    str(ROLES / "gpu_stack/tasks/check.yml"),
-    "Check that each kernel has the module, and that the libraries are of its version",
-)
-ACCOUNTS = (str(PROVISION), "Set up the accounts")  # fmt: skip
 
 
-def event(kind: str, task: tuple[str, str], host: str = "node1", uuid: str = "1") -> dict[str, Any]:
-    data = {"host": host, "task": f"role : {task[1]}", "task_path": f"{task[0]}:12", "task_uuid": uuid}
-    return {"event": kind, "event_data": data}
+def at(file: Path, name: str) -> str:
+    """The path of the last task of that name in a file, as Ansible has it."""
+    lines = file.read_text().splitlines()
+    return f"{file}:{max(number for number, line in enumerate(lines, 1) if line.strip() == f'- name: {name}')}"
+
+
+LAST = "Check that each kernel has the module, and that the libraries are of its version"
+GPUS, ACCOUNTS = at(PROVISION, "Set up the GPUs"), at(PROVISION, "Set up the accounts")
+CHECK = at(ROLES / "gpu_stack/tasks/check.yml", LAST)
+
+
+def event(kind: str, task: str, host: str = "node1", uuid: str = "1") -> dict[str, Any]:
+    return {"event": kind, "event_data": {"host": host, "task_path": task, "task_uuid": uuid}}
 
 
 CASES: dict[str, tuple[list[dict[str, Any]], bool]] = {
@@ -48,12 +52,20 @@ def test_the_end_has_to_be_heard(name: str) -> None:
     heard = Finished()
     for one in [{"event": "playbook_on_start"}, *events]:
         heard.event(one)
-    assert heard.unfinished(["node1"], PROVISION, ROLES) == ([] if done else ["node1"])
+    assert heard.unfinished(["node1"], PROVISION, ROLES, {}) == ([] if done else ["node1"])
 
 
 @pytest.mark.parametrize("playbook", sorted(content_path("playbooks").glob("*.yml")), ids=lambda path: path.stem)
 def test_the_last_task_of_each_playbook_is_known(playbook: Path) -> None:
-    above, leaf = last_tasks(playbook, ROLES)
-    where = {"reboot", "shutdown"}  # what these do last is named only while they run
-    assert (leaf is None) == (playbook.stem in where)
-    assert all(Path(file).is_file() and name for file, name in [*above, *([leaf] if leaf else [])])
+    above, leaf = last_tasks(playbook, ROLES, {})
+    assert leaf is not None
+    for path in (*above, leaf):
+        file, _, line = path.rpartition(":")
+        assert Path(file).read_text().splitlines()[int(line) - 1].lstrip().startswith("- name: ")
+
+
+def test_a_file_that_a_variable_names() -> None:
+    playbook = content_path("playbooks", "reboot.yml")
+    _, leaf = last_tasks(playbook, ROLES, {"gpuadmin_power_tasks": "withdraw"})
+    assert (leaf or "").startswith(str(ROLES / "power/tasks/withdraw.yml"))
+    assert last_tasks(playbook, ROLES, {"gpuadmin_power_tasks": "nowhere"})[1] is None

@@ -375,6 +375,18 @@ def test_wipe_is_confirmed_by_typing_the_term(
     assert ("minji" in cluster.picture()["homes"]) == bool(code)
 
 
+def test_a_no_to_a_later_phase_does_not_say_that_nothing_was_changed(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter([True, True, False])
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("click.confirm", lambda text, **_more: next(said))
+    code, _out, err = cli("semester-reset")
+    assert code == 5
+    assert cluster.locked
+    assert "nothing was changed" not in err
+
+
 def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:
     cli(*ALL)
     code, out, err = cli("runs", "--json")

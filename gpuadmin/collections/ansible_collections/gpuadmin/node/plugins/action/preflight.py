@@ -49,7 +49,8 @@ class ActionModule(kept.ActionModule):
         done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
         _, given = self.validate_argument_spec({"playbook": {"type": "bool", "default": False}})
         path = Path(variables["role_path"])
-        names = self._of_playbook(variables) if given["playbook"] else [path.name]
+        # the role that this is a task of has the facts that the others need
+        names = [path.name, *(name for name in self._of_playbook(variables, given) if name != path.name)]
         found, really = Found(), self._task.check_mode
         held: list[Role] = []
         for name in names:
@@ -67,8 +68,10 @@ class ActionModule(kept.ActionModule):
             done.update(failed=True, msg="; ".join(line.rstrip(".") for line in lines), obstacles=lines)
         return done
 
-    def _of_playbook(self, variables: Mapping[str, Any]) -> list[str]:
+    def _of_playbook(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
         """The roles that this play's playbook runs on this host and that have something to look for."""
+        if not given["playbook"]:
+            return []
         file = Path(self._task._parent._play.get_path().rpartition(":")[0])
         templar = self._templar.copy_with_new_env(available_variables=dict(variables))
         roles = Path(variables["role_path"]).parent
