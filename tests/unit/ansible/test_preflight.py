@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,20 @@ CONVERGE = """
   changed_when: true
 """
 
-Go = Callable[..., RunResult]
+
+@dataclass(frozen=True)
+class Go:
+    """`go(first, second, check=…)`: two roles with these meta/preflight.yml, in a playbook over three hosts."""
+
+    run: Callable[..., RunResult]
+    roles: Path
+
+    def __call__(self, first: str, second: str, **more: object) -> RunResult:
+        return self.run(first, second, **more)
+
+    def content(self, name: str, text: str) -> None:
+        """Give a role another file."""
+        write(self.roles / name, text)
 
 
 def write(path: Path, text: str) -> None:
@@ -49,7 +63,6 @@ def write(path: Path, text: str) -> None:
 
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
-    """`go(first, second, check=…)`: two roles with these meta/preflight.yml, in a playbook over three hosts."""
     site = load_site(str(make_local_site(tmp_path / "site")))
     content = tmp_path / "content"
     for module in (layer, invocation):
@@ -83,7 +96,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
             )
         )
 
-    return run
+    return Go(run, content / "roles")
 
 
 def marks(tmp_path: Path) -> list[str]:
@@ -143,3 +156,33 @@ def test_arguments_are_checked_before_anything_is_changed(go: Go, tmp_path: Path
     assert "first_word" in message
     assert "second_word" in message
     assert marks(tmp_path) == []
+
+
+def test_modules_that_look_change_nothing(go: Go, tmp_path: Path) -> None:
+    mark = tmp_path / "marks/written"
+    task = f"- name: Write\n  gpuadmin.node.files:\n    files: [{{path: {mark}, content: x}}]\n"
+    go.content("first/tasks/write.yml", task)
+    result = go("look: [write.yml]", "{}")
+    assert {host.status for host in result.hosts.values()} == {"changed"}, "nothing is in the way"
+    assert "written" not in marks(tmp_path)
+
+
+PEOPLE = """
+- name: Apply the accounts
+  gpuadmin.node.accounts:
+    users: '[{"name": "nobody", "uid": 20000}]'
+    state_directory: /nonexistent/gpuadmin
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("obstacle", [False, True])
+def test_one_persons_conflict_is_told_and_holds_nobody(go: Go, tmp_path: Path, obstacle: bool) -> None:
+    go.content("first/tasks/people.yml", PEOPLE)
+    held = f"obstacles: [{{that: {str(not obstacle).lower()}, say: in the way}}]"
+    host = go("look: [people.yml]", held).hosts["node1"]
+    if obstacle:
+        assert host.obstacles[0] == "in the way"
+        assert "user nobody" in host.obstacles[1]
+    else:
+        assert (host.status, host.obstacles) == ("changed", [])
