@@ -147,10 +147,10 @@ def _wait(session: Session, wish: Wish, nodes: Sequence[str], at: datetime) -> N
     """Tell people, and wait. Whoever interrupts it takes back what people were told."""
     text = AT[wish.action].format(time=f"{at:%Y-%m-%d %H:%M}")
     given = {"gpuadmin_power_tasks": "announce", "gpuadmin_waiting": text, "gpuadmin_reason": text}
-    told = session.run(wish.action, nodes, given, check=False, quiet=True)
-    if told.interrupted or told.error:
+    notified = session.run(wish.action, nodes, given, check=False, quiet=True)
+    if notified.interrupted or notified.error:
         _withdraw(session, wish, nodes)
-    session.whole(told, "interrupted; nothing was switched off, and people are told so")
+    session.whole(notified, "interrupted; nothing was switched off, and people are told so")
     session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
     try:
         while (left := (at - datetime.now()).total_seconds()) > 0:
