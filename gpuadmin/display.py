@@ -116,6 +116,7 @@ _STYLES = {
     "ok": "green",
     "changed": "yellow",
     "failed": "bold red",
+    "interrupted": "bold red",
     "unreachable": "bold red",
     "not run": "bold red",
     "skipped": "dim",
@@ -142,7 +143,10 @@ def show_hosts(
     table.add_column("Would change" if check else "What")
     for names, host in alike(hosts):
         lines = list(host.changed) if whole else shortened(host.changed, run=run)
-        if host.message:
+        if host.obstacles:
+            lines += host.obstacles
+            lines += ["nothing was changed there"] if host.untouched and not check else []
+        elif host.message:
             lines.append(host.message)
         table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
     console.print(table)

@@ -83,7 +83,10 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
     elif run.error:
         echo(f"Error: {run.error}\nHint: the whole output: gpuadmin runs {record} --log", err=True)
     else:
-        echo(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {', '.join(run.bad)}", err=True)
+        untouched = [] if session.check else [name for name, host in run.hosts.items() if host.untouched]
+        rest = f"; nothing was changed on {', '.join(untouched)}" if untouched else ""
+        bad = f"{', '.join(run.bad)}{rest}"
+        echo(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {bad}", err=True)
         if code == ExitCode.HOST_UNREACHABLE:
             echo(f"Hint: {advice or _when_they_answer(session)}", err=True)
         else:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.errors import ExitCode
+from gpuadmin.records import CONFIRMED, NOTHING
+from gpuadmin.report import status_of
 
 #: What these could not do on a host, a later run of a verb of CONVERGING there does.
 OF_ACCOUNTS = frozenset(
@@ -31,7 +33,7 @@ class Pending:
     verb: str
     arguments: tuple[str, ...]
     started: str
-    status: str  # failed | unfinished | damaged | going on
+    status: str  # failed | interrupted | unfinished | damaged | going on
     hosts: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -50,14 +52,15 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
     """Given runs with their results, newest first, return those of which something is left, newest first.
 
     A run in check mode changes nothing, and leaves nothing; one that was refused, or whose command line was wrong, had
-    begun nothing. What a run could not do on a host is done when a later one of the same verb succeeded there. Of
-    accounts it has to be for the same people, or one that brings the host to the whole of users.yml; of EACH the same.
+    begun nothing; of one that was dismissed nothing is to be done. What a run could not do on a host is done when a
+    later one of the same verb succeeded there. Of accounts it has to be for the same people, or one that brings the
+    host to the whole of users.yml; of EACH the same.
     """
     found = []
     done: dict[tuple[str, ...], set[str]] = {}  # what succeeded later, and on which hosts; EVERYWHERE where as a whole
     for run, result in records:
         verb, status = str(run["verb"]), str(run["status"])
-        if run["check"] or verb in ELSEWHERE or status == "refused" or run["exit_code"] == ExitCode.USAGE:
+        if run["check"] or verb in ELSEWHERE or status == "refused" or _began_nothing(run, result):
             continue
         hosts = (result or {}).get("hosts") or {}
         meant = _meant(run["arguments"])
@@ -71,10 +74,13 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
             if host["status"] in _BAD and name not in healed
         }
         # a run that ended because of hosts says which; of any other nobody knows how far it came
-        named = run["exit_code"] in (ExitCode.HOST_FAILED, ExitCode.HOST_UNREACHABLE) and any(
-            host["status"] in _BAD for host in hosts.values()
-        )
-        if bad or not (status == "ok" or named or EVERYWHERE in healed):
+        by_hosts = (ExitCode.HOST_FAILED, ExitCode.HOST_UNREACHABLE)
+        named = (
+            run["exit_code"] in by_hosts or (run["exit_code"] == ExitCode.INTERRUPTED and verb in CONVERGING)
+        ) and any(host["status"] in _BAD for host in hosts.values())
+        if run["exit_code"] == ExitCode.INTERRUPTED:  # records of earlier versions have another word for it
+            status = status_of(ExitCode.INTERRUPTED)
+        if not run.get("dismissed") and (bad or not (status == "ok" or named or EVERYWHERE in healed)):
             found.append(Pending(str(run["id"]), verb, tuple(run["arguments"]), str(run["started"]), status, bad))
         good = {name for name, host in hosts.items() if host["status"] in ("ok", "changed")}
         if status == "ok" and not any(str(one).startswith("--limit") for one in run["arguments"]):
@@ -82,6 +88,14 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
         for one in {key, (verb,)} if verb in CONVERGING else {key}:
             done.setdefault(one, set()).update(good)
     return found
+
+
+def _began_nothing(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> bool:
+    """Whether a run ended before anything was written or sent: it was a look, or a mistake on the command line."""
+    reached = (result or {}).get("reached")
+    if reached is None:  # the record of an earlier version, or of a run that was cut off
+        return bool(run["exit_code"] == ExitCode.USAGE)
+    return reached == NOTHING or (reached == CONFIRMED and run["exit_code"] == ExitCode.USAGE)
 
 
 def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -96,5 +110,5 @@ def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-_BAD = ("failed", "unreachable", "not run")
+_BAD = ("failed", "interrupted", "unreachable", "not run")
 _MANNER = frozenset(("--yes", "-y", "--json", "-v", "-vv", "-vvv", "--verbose", "--ask-pass", "--ask-become-pass"))

@@ -29,6 +29,9 @@ _OFTEN, _OFTEN_KEPT = "status-", 5
 _RUN = {"id": str, "verb": str, "arguments": list, "check": bool, "who": str, "started": str, "plan": dict}
 _RESULT = {"status": str, "exit_code": int, "ended": str}
 _RUNNING = "running"
+_DISMISSED = "dismissed.json"
+#: How far a run came, by its own word: it only looked, it was to begin, or something was written or sent to hosts.
+NOTHING, CONFIRMED, SENT = "nothing", "confirmed", "sent"
 _PLAN = {"title": str, "steps": list, "warnings": list}
 
 
@@ -78,10 +81,10 @@ class Record:
         assert run is not None
         self._write("run.json", {**run, "plan": dict(plan)})
 
-    def finish(self, document: Mapping[str, Any], exit_code: int) -> None:
+    def finish(self, document: Mapping[str, Any], exit_code: int, *, reached: str = SENT) -> None:
         """Write the outcome. The run is over then; its record may be deleted when it is old enough."""
         ended = datetime.now(UTC).isoformat(timespec="seconds")
-        self._write("result.json", {**document, "exit_code": exit_code, "ended": ended})
+        self._write("result.json", {**document, "exit_code": exit_code, "ended": ended, "reached": reached})
         (self.directory / _RUNNING).unlink(missing_ok=True)
         self._running.close()
 
@@ -115,14 +118,32 @@ def history(runs: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]
     for directory in sorted(_directories(runs), reverse=True):
         run = _read(directory / "run.json")
         if not _is_run(run):
-            yield _damaged(directory.name), None
+            yield _damaged(directory.name) | {"dismissed": _dismissed(directory)}, None
             continue
+        run["dismissed"] = _dismissed(directory)
         result = _read(directory / "result.json")
         there = os.path.lexists(directory / "result.json")
         if _is_result(result):
             yield run | {key: result[key] for key in ("status", "exit_code", "ended")}, result
         else:
             yield run | {"status": "damaged" if there else "unfinished", "exit_code": None, "ended": None}, None
+
+
+def _dismissed(directory: Path) -> dict[str, str] | None:
+    """Who said, and when, that nothing of a run is to be done any more; None where nobody did."""
+    found = _read(directory / _DISMISSED)
+    return {"who": found["who"], "at": found["at"]} if _has(found, {"who": str, "at": str}) else None
+
+
+def dismiss(runs: Path, identity: str) -> dict[str, str]:
+    """Record that nothing of a run is to be done any more. Returns who says so, and when. Raises ConfigError."""
+    entry = {"who": who(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    path = runs / identity / _DISMISSED
+    try:
+        write_atomically(path, json_text(entry) + "\n", mode=0o600)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}, so it is not dismissed") from None
+    return entry
 
 
 def _damaged(identity: str) -> dict[str, Any]:
@@ -153,6 +174,7 @@ def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] 
     run = _read(directory / "run.json")
     if not _is_run(run):
         raise ConfigError(f"{directory / 'run.json'}: is damaged", hint="log.txt beside it may tell more")
+    run["dismissed"] = _dismissed(directory)
     result = _read(directory / "result.json")
     if os.path.lexists(directory / "result.json") and not _is_result(result):
         raise ConfigError(f"{directory / 'result.json'}: is damaged", hint="log.txt beside it may tell more")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuadmin.errors import ExitCode, RefusedError, hint_of
+from gpuadmin.errors import ExitCode, hint_of
 from gpuadmin.jsontext import json_text
 from gpuadmin.results import HostResult
 
@@ -23,7 +23,7 @@ def document(
     hosts: Mapping[str, HostResult] | None = None,
     result: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The one JSON document of a verb. `status` is ok, differs, failed or refused."""
+    """The one JSON document of a verb. `status` is a word of `status_of`."""
     return {
         "verb": verb,
         "site": str(site) if site else None,
@@ -32,6 +32,7 @@ def document(
         "check": check,
         "hosts": {
             name: {"status": host.status, "changed": host.changed, "message": host.message}
+            | ({"obstacles": host.obstacles} if host.obstacles else {})
             for name, host in (hosts or {}).items()
         },
         "result": dict(result or {}),
@@ -39,8 +40,16 @@ def document(
 
 
 def status_of(code: int) -> str:
-    """Given the exit code of a verb that came to its end, return the `status` of its document."""
-    return {ExitCode.DONE: "ok", ExitCode.DIFFERS: "differs"}.get(ExitCode(code), "failed")
+    """Given a verb's exit code, return the one word that documents, records and `status` have for how it ended."""
+    return _STATUS.get(ExitCode(code), "failed")
+
+
+_STATUS = {
+    ExitCode.DONE: "ok",
+    ExitCode.DIFFERS: "differs",
+    ExitCode.REFUSED: "refused",
+    ExitCode.INTERRUPTED: "interrupted",
+}
 
 
 def local_document(verb: str, result: Mapping[str, Any], *, site: Path | None = None) -> str:
@@ -50,7 +59,7 @@ def local_document(verb: str, result: Mapping[str, Any], *, site: Path | None = 
 
 def error_document(arguments: Sequence[str], error: click.ClickException) -> str:
     """The JSON document of a verb that ended with an error before it had a result."""
-    status = "refused" if isinstance(error, RefusedError) else "failed"
+    status = status_of(error.exit_code)
     verb = next((word for word in arguments if not word.startswith("-")), "")
     body = document(verb, site=None, run=None, check="--check" in arguments, status=status)
     body["result"] = {"error": error.format_message(), "hint": hint_of(error)}

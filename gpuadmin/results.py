@@ -13,14 +13,20 @@ from gpuadmin.errors import ExitCode
 class HostResult:
     """What a run did on one host."""
 
-    status: str = "skipped"  # ok | changed | failed | unreachable | not run | skipped
+    status: str = "skipped"  # ok | changed | failed | interrupted | unreachable | not run | skipped
     changed: list[str] = field(default_factory=list)
     message: str | None = None
     reports: dict[str, Any] = field(default_factory=dict)
+    obstacles: list[str] = field(default_factory=list)  # why it was left as it is; `message` has them, too
 
     @property
     def bad(self) -> bool:
-        return self.status == "failed" or self.silent
+        return self.status in ("failed", "interrupted") or self.silent
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was changed on a host that did not succeed: it was only looked at."""
+        return bool(self.obstacles) and not self.changed
 
     @property
     def silent(self) -> bool:

@@ -39,7 +39,7 @@ from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.plan import Plan
 from gpuadmin.progress import Progress, slow
-from gpuadmin.records import Record, prune_runs
+from gpuadmin.records import CONFIRMED, NOTHING, SENT, Record, prune_runs
 from gpuadmin.report import document, status_of
 from gpuadmin.results import RunResult, with_all
 from gpuadmin.terminal import SafeConsole
@@ -57,6 +57,7 @@ class Session:
     record: Record | None = None  # from the first thing on that is done
     result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
     _plan: Plan | None = None
+    _reached: str = NOTHING  # what an error can have left behind
     _saved: tuple[RegistryFile, Sequence[str]] | None = None
 
     @cached_property
@@ -99,6 +100,11 @@ class Session:
             become = ask("sudo password", hidden=True, default=ssh or "")
         return Secrets(ssh=ssh, become=become or None)
 
+    @property
+    def left_behind(self) -> str:
+        """What an end at this moment leaves, in words: nothing, unless something was confirmed or sent before."""
+        return "nothing was changed" if self._reached == NOTHING else "what was done before that is done"
+
     def plan(self, plan: Plan) -> bool:
         """Show what is about to be done, and record it. Returns whether there is anything to do."""
         show_plan(self.console, plan, check=self.check)
@@ -118,7 +124,9 @@ class Session:
         self.require_confirmation_possible()
         self.secrets  # noqa: B018 - whoever leaves at that question has changed nothing
         if not self.options.yes and not agree(question or (self._plan.question if self._plan else "Go ahead?")):
-            raise RefusedError("not confirmed; nothing was changed")
+            raise RefusedError(f"not confirmed; {self.left_behind}")
+        if self._reached == NOTHING:
+            self._reached = CONFIRMED
 
     def require_confirmation_possible(self) -> None:
         """Without a terminal and without --yes nothing is done; the plan is shown first."""
@@ -134,6 +142,7 @@ class Session:
         """
         self._saved = registry, forget
         if not self.check and registry.file.text != self.site.registry.file.text:
+            self._reached = SENT
             registry.save(forget=forget)
 
     def begun(self) -> Record:
@@ -169,6 +178,8 @@ class Session:
         if hosts is not None and not hosts:
             return RunResult({})
         asked = self.named(*groups_of(playbook)) if hosts is None else hosts
+        if not check:
+            self._reached = SENT
         log = self.begun().log
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
@@ -196,7 +207,7 @@ class Session:
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
         found = self.run(playbook, hosts, variables, check=True)
-        return self.whole(found, "interrupted while looking; nothing was changed")
+        return self.whole(found, f"interrupted while looking; {self.left_behind}")
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
         """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
@@ -207,10 +218,10 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
-        self.whole(found, "interrupted while looking; nothing was changed")
+        self.whole(found, f"interrupted while looking; {self.left_behind}")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
-            raise kind("no host can do it now; nothing was changed", hint="the table says why; then run it again")
+            raise kind(f"no host can do it now; {self.left_behind}", hint="the table says why; then run it again")
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
@@ -225,8 +236,6 @@ class Session:
         code: int,
         result: Mapping[str, Any],
         run: RunResult | None = None,
-        *,
-        status: str | None = None,
     ) -> dict[str, Any]:
         """Finish the record, if anything was done, and return the verb's document."""
         body = document(
@@ -234,12 +243,12 @@ class Session:
             site=self.site.directory,
             run=None if self.record is None else self.record.id,
             check=self.check,
-            status=status or status_of(code),
+            status=status_of(code),
             hosts={} if run is None else run.hosts,
             result=result,
         )
         if self.record is not None:
-            self.record.finish(body, code)
+            self.record.finish(body, code, reached=self._reached)
             prune_runs(self.site.runs, self.site.settings.runs.keep)
         return body
 
@@ -280,7 +289,7 @@ def opened(
         try:
             yield session
         except click.ClickException as error:
-            _ended(session, error.exit_code, error.format_message(), refused=isinstance(error, RefusedError))
+            _ended(session, error.exit_code, error.format_message())
             raise
         except (click.Abort, KeyboardInterrupt, EOFError):
             _ended(session, ExitCode.INTERRUPTED, "interrupted")
@@ -290,11 +299,11 @@ def opened(
             raise
 
 
-def _ended(session: Session, code: int, message: str, *, refused: bool = False) -> None:
+def _ended(session: Session, code: int, message: str) -> None:
     """Something was done, and then an error came: the record says so."""
     if session.record is None:
         return
     try:
-        session.settle(code, {**session.result, "error": message}, status="refused" if refused else "failed")
+        session.settle(code, {**session.result, "error": message})
     except OSError as problem:  # a full disk is not to hide what the error was
         echo(f"Note: how this run ended could not be recorded: {problem.strerror}", err=True)

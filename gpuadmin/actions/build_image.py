@@ -11,7 +11,7 @@ from gpuadmin.actions.shared.images import NOTICE, look, require_storage, signin
 from gpuadmin.actions.ssh import command_line
 from gpuadmin.config.inventory import Host
 from gpuadmin.display import show_hosts
-from gpuadmin.errors import ConfigError, RefusedError, UnreachableError
+from gpuadmin.errors import ConfigError, GpuadminError, UnreachableError
 from gpuadmin.images.build import BuildRequest, build_phases, build_plan, choose_parent, without
 from gpuadmin.images.facts import Facts, check_name, new_name
 from gpuadmin.options import Options
@@ -90,7 +90,7 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
             return report(session, run)
         show_hosts(session.console, run.hosts, check=False, run=session.begun().id)
     elif subprocess.run(shell_command(session, host), check=False).returncode:
-        raise RefusedError(
+        raise GpuadminError(  # no refusal: the changed root is there
             f"the shell did not end with 0: {request.name} is not built", hint="run it again to start over"
         )
     return report(session, _phases(session, host, ["finish", "seal"], given), result)

@@ -1,4 +1,4 @@
-"""List past runs, or show one."""
+"""List past runs, show one, or say that nothing of it is to be done any more."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from gpuadmin import records
 from gpuadmin.config.find import find_site, runs_of
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import make_console, make_table, show_hosts, show_plan
-from gpuadmin.errors import ExitCode
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.pending import pending
 from gpuadmin.plan import Plan, Step
-from gpuadmin.records import goes_on, list_runs, show_run
+from gpuadmin.records import goes_on, history, list_runs, show_run
 from gpuadmin.report import local_document
 from gpuadmin.results import HostResult
 
@@ -39,10 +41,34 @@ def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
     return 0
 
 
+def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
+    """Record that what pends of a run is not to be done any more: `status` names it no longer. Returns the exit code.
+
+    Raises ConfigError where nothing of it pends, and RefusedError while it goes on.
+    """
+    where = find_site(site)
+    directory = runs_of(where)
+    identity = str(show_run(directory, run)[0]["id"])
+    if goes_on(directory / identity):
+        raise RefusedError(f"{identity} is still going on", hint="dismiss it when it has ended")
+    if identity not in {one.run for one in pending(history(directory))}:
+        raise ConfigError(f"nothing of {identity} pends", hint="gpuadmin status lists what does, with the runs' names")
+    entry = records.dismiss(directory, identity)
+    if as_json:
+        echo_document(local_document("runs", {"run": identity, "dismissed": entry}, site=where))
+    else:
+        make_console(json=False).print(f"{identity}: dismissed. What it left undone stays undone.")
+    return 0
+
+
 def _as_it_is(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """A run without a result was cut off; or it is still going on."""
     on = run["status"] == "unfinished" and goes_on(directory / str(run["id"]))
     return {**run, "status": "going on" if on else run["status"]}
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def outcome(run: Mapping[str, Any]) -> str:
@@ -50,7 +76,8 @@ def outcome(run: Mapping[str, Any]) -> str:
     code = run["exit_code"]
     known = code in list(ExitCode)
     words = ExitCode(code).words if known else str(run["status"])
-    return words + (" (check)" if "--check" in run["arguments"] else "")
+    words += " (check)" if "--check" in run["arguments"] else ""
+    return words + (", dismissed" if run.get("dismissed") else "")
 
 
 def _when(text: str) -> str:
@@ -69,6 +96,11 @@ def _show_all(found: Sequence[Mapping[str, Any]]) -> None:
     console.print(table)
 
 
+def _show_dismissed(record: Mapping[str, Any]) -> None:
+    if found := record.get("dismissed"):
+        make_console(json=False).print(f"dismissed by {found['who']}, {_when(found['at'])}")
+
+
 def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
     console = make_console(json=False)
     console.print(f"{record['id']}: {record['who']}, {_when(str(record['started']))}")
@@ -78,11 +110,12 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
     show_plan(console, Plan(plan["title"], steps, tuple(plan["warnings"])), check=bool(record["check"]))
     if result is None:
         console.print("No result: this run was cut off, or is still going on.")
+        _show_dismissed(record)
         return
     show_hosts(
         console,
         {
-            name: HostResult(host["status"], host["changed"], host["message"])
+            name: HostResult(host["status"], host["changed"], host["message"], obstacles=_texts(host.get("obstacles")))
             for name, host in result.get("hosts", {}).items()
         },
         check=bool(record["check"]),
@@ -93,3 +126,4 @@ def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
         console.print(f"Error: {answer['error']}")
     ended = outcome({**record, **{key: result[key] for key in ("status", "exit_code")}})
     console.print(f"{ended}, exit code {result['exit_code']}, {_when(str(result['ended']))}")
+    _show_dismissed(record)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from gpuadmin.actions.semester.closing import were_mailed
+from gpuadmin.actions.semester.closing import were_mailed, with_closing
 from gpuadmin.actions.semester.people import Abort, Release
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.semester.phases import PHASES
@@ -18,6 +18,7 @@ from gpuadmin.actions.semester.reset import (
     phases_to_do,
     refuse_early,
     refuse_pending,
+    refuse_yes_alone,
 )
 from gpuadmin.config.find import SETTINGS_FILE
 from gpuadmin.config.rewrite import with_fields
@@ -27,8 +28,9 @@ from gpuadmin.display import show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
+from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
-from gpuadmin.semester.names import WIPE
+from gpuadmin.semester.names import LOCK, REOPEN, WIPE
 from gpuadmin.semester.plans import of_decision
 from gpuadmin.semester.report import document, show, write
 from gpuadmin.session import Session, opened
@@ -62,6 +64,8 @@ def _go(reset: Reset, names: list[str]) -> int:
     if reset.check and (reason := _waits(reset, names)):
         head.warn(reason)
     reset.planned("decision", head.build())
+    if not reset.check:
+        _refuse_first(reset, names)
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
@@ -76,6 +80,20 @@ def _go(reset: Reset, names: list[str]) -> int:
     if not code:
         _finish(reset)
     return code
+
+
+def _refuse_first(reset: Reset, names: Sequence[str]) -> None:
+    """Whatever is known by now to end the run of these phases ends it before anything is done, mailed or written down.
+
+    Each phase asks again when its turn comes. Raises RefusedError or ConfigError.
+    """
+    for name in names:
+        refuse_early(reset, name, date.today())
+    refuse_pending(reset, names[0])
+    if WIPE in names:
+        refuse_yes_alone(reset)
+    if {LOCK, REOPEN} & set(names):
+        with_closing(Plan("Mails"), reset)
 
 
 def _waits(reset: Reset, names: Sequence[str]) -> str | None:

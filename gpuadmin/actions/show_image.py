@@ -23,7 +23,7 @@ def show_image(options: Options, name: str) -> int:
         builder.add_all(session.storage(), ["look at the store"])
         session.planned(builder.build())
         run = session.run("show-image", None, variables(session.site), check=True)
-        session.whole(run, "interrupted while looking; nothing was changed")
+        session.whole(run, f"interrupted while looking; {session.left_behind}")
         found = in_store(facts(run, session.named("storage"), []), name)
         return report(session, run, found, show=lambda: echo("\n".join(describe(found))))
 

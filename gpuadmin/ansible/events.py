@@ -59,6 +59,7 @@ class Collector:
                 if data.get("ignore_errors"):
                     return
                 self._gather(host, result)
+                host.obstacles = [str(one) for one in result.get("obstacles") or []]
                 # what a module did before it failed is done
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
@@ -109,6 +110,8 @@ def _full_name(data: Mapping[str, Any]) -> str:
 
 def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
+    if result.get("obstacles"):  # each of them is short, and all of them count
+        return "; ".join(str(one).rstrip(".") for one in result["obstacles"])
     message = str(result.get("msg") or "")
     if items:
         message = "; ".join(dict.fromkeys(items))

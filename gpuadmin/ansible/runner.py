@@ -10,16 +10,18 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
+from gpuadmin.ansible.finished import Finished
 from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
-from gpuadmin.results import RunResult
+from gpuadmin.results import HostResult, RunResult
 
 
 def run(
@@ -41,7 +43,12 @@ def run(
         if isinstance(invocation.playbook, Path)
         else content_path("playbooks", f"{invocation.playbook}.yml")
     )
-    collector = Collector(on_task=on_task, on_host=on_host)
+    collector, finished = Collector(on_task=on_task, on_host=on_host), Finished()
+
+    def heard(event: Mapping[str, Any]) -> bool:
+        finished.event(event)
+        return collector.event(event)
+
     control = connections.directory(invocation.known_hosts)
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
@@ -67,7 +74,7 @@ def run(
                 passwords=passwords or None,
                 suppress_env_files=True,
                 quiet=True,
-                event_handler=collector.event,
+                event_handler=heard,
                 cancel_callback=lambda: False,
             )
         output = private / "artifacts" / str(runner.config.ident) / "stdout"
@@ -77,12 +84,23 @@ def run(
         interrupted = bool(signals) or runner.rc in (99, 250 + 5)
         if interrupted:
             connections.close(control)
+            left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
+            _mark(collector.hosts, left)
         error = None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_output(text)
         return RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
     finally:
         shutil.rmtree(private, ignore_errors=True)
+
+
+def _mark(hosts: Mapping[str, HostResult], unfinished: Sequence[str]) -> None:
+    """Of a run that was interrupted: what was done on a host is done, and the rest of it is not."""
+    for name in unfinished:
+        host = hosts[name]
+        if not host.bad and host != HostResult():  # of one that had only begun nothing is known
+            host.status = "interrupted"
+            host.message = "; ".join(filter(None, (host.message, "not finished: the run was interrupted")))
 
 
 def _append_private(path: Path, text: str) -> None:

@@ -11,15 +11,22 @@ from gpuadmin.cli._options import json_option, site_option
 @click.command("runs")
 @click.argument("run", required=False, shell_complete=run_ids())
 @click.option("--log", is_flag=True, help="Show the whole output of Ansible.")
+@click.option(
+    "--dismiss", is_flag=True, help="What RUN left undone is not to be done any more: status names it no longer."
+)
 @site_option
 @json_option
-def command(run: str | None, log: bool, site: str | None, as_json: bool) -> int:
+def command(run: str | None, log: bool, dismiss: bool, site: str | None, as_json: bool) -> int:
     """List past runs, newest first, or show one: who, when, what was planned and what came of it.
 
     RUN is an id, the beginning of one, or its last four characters.
     """
-    from gpuadmin.actions.runs import runs
+    from gpuadmin.actions import runs
 
-    if log and run is None:
-        raise click.UsageError("--log needs the id of a run")
-    return runs(site, run, log=log, as_json=as_json)
+    if run is None and (log or dismiss):
+        raise click.UsageError(f"{'--log' if log else '--dismiss'} needs the id of a run")
+    if log and dismiss:
+        raise click.UsageError("--log shows a run, --dismiss says that nothing of it is to be done: one of them")
+    if dismiss and run is not None:
+        return runs.dismiss(site, run, as_json=as_json)
+    return runs.runs(site, run, log=log, as_json=as_json)

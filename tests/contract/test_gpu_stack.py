@@ -77,6 +77,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (base / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {k: variables(k, v) for k, v in known.items()}}}))
     (base / "templates").symlink_to(ROOT / "roles/gpu_stack/templates")  # lookups are made outside of the role here
     shown = "{" + ", ".join(f"'{one}': _gpu_stack_{one}" for one in SHOWN) + "} | to_json"
+    own = yaml.safe_load((ROOT / "roles/gpu_stack/meta/preflight.yml").read_text())
     play = [
         {
             "hosts": "all", "gather_facts": False, "connection": "local",
@@ -85,6 +86,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
                 {
                     "block": [
                         {"include_role": {"name": "gpu_stack", "tasks_from": "preflight", "public": True}},
+                        {"include_vars": {"file": f"{ROOT}/roles/gpu_stack/vars/{own['variables']}"}},
                         {"copy": {"dest": f"{base}/{{{{ inventory_hostname }}}}", "content": f"{{{{ {shown} }}}}"}},
                     ],
                     "rescue": [

@@ -20,7 +20,7 @@ MODULES = sorted(path.stem for path in (COLLECTION / "plugins/modules").glob("*.
 def test_each_module_is_called_from_what_the_host_keeps() -> None:
     routing = yaml.safe_load((COLLECTION / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
     own = {path.stem for path in (COLLECTION / "plugins/action").glob("*.py")} - {"kept"}
-    assert own == {"code", "files"}
+    assert own == {"code", "files", "preflight"}
     assert set(routing) == set(MODULES) - own - {"run_kept"}
     assert all(entry == {"action_plugin": "gpuadmin.node.kept"} for entry in routing.values())
 
@@ -54,7 +54,7 @@ def test_it_is_the_code_of_this_installation(place: Path) -> None:
 
 
 def test_what_units_run_is_it() -> None:
-    tasks = yaml.safe_load((COLLECTION.parents[4] / "roles/node_state/tasks/main.yml").read_text())
+    tasks = yaml.safe_load((COLLECTION.parents[4] / "roles/node_state/tasks/converge.yml").read_text())
     (task,) = [one["gpuadmin.node.code"] for one in tasks if "gpuadmin.node.code" in one]
     assert task["link"] is True
 

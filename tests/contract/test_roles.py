@@ -61,7 +61,87 @@ def test_the_anatomy_of_a_role(role: str) -> None:
     ):
         assert (base / part).exists(), part
     first = load(base / "tasks/main.yml")[0]
-    assert "preflight" in str(first), "the preflight comes first"
+    assert first["ansible.builtin.import_tasks"] == "preflight.yml", "the preflight comes first"
+
+
+#: What looks, and changes nothing. On a machine to be made ready there is nothing yet that more could be asked of.
+LOOKS = {"gpuadmin.node.preflight", "gpuadmin.node.host_facts", "ansible.builtin.assert"}
+BEFORE_PYTHON = {"bootstrap": {"ansible.builtin.raw", "ansible.builtin.set_fact"}}
+
+
+def tasks_of(role: str, file: str) -> list[dict[str, Any]]:
+    """The tasks of a file of a role's, and of those that it imports."""
+    found: list[dict[str, Any]] = []
+    for task in load(ROOT / "roles" / role / "tasks" / f"{file}.yml"):
+        imported = task.get("ansible.builtin.import_tasks") or task.get("ansible.builtin.include_tasks")
+        found += tasks_of(role, Path(imported).stem) if imported and "{{" not in imported else [task]
+    return found
+
+
+def looks(role: str, task: dict[str, Any]) -> bool:
+    """Whether a task changes nothing, whatever it finds."""
+    (action,) = [key for key in task if "." in key] or ["block"]
+    if action in BEFORE_PYTHON.get(role, set()):
+        return action != "ansible.builtin.raw" or task["changed_when"] is False
+    return action in LOOKS
+
+
+def run_by(path: Path) -> list[tuple[str, str]]:
+    """Roles and their files of tasks, in the order in which a playbook runs them."""
+    found = []
+    for play in load(path):
+        if "ansible.builtin.import_playbook" in play:
+            found += run_by(path.with_name(play["ansible.builtin.import_playbook"]))
+        found += [(one["role"], "main") for one in play.get("roles", ())]
+        for task in play.get("tasks", ()):
+            for call in (task[key] for key in task if key.endswith("_role")):
+                found.append((call["name"], call.get("tasks_from", "main")))
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_preflight_changes_nothing(role: str) -> None:
+    assert all(looks(role, task) for task in tasks_of(role, "preflight"))
+    own = load(ROOT / "roles" / role / "meta/preflight.yml")
+    assert (own is None) == (role in BEFORE_PYTHON), "what must hold is in meta/preflight.yml"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_no_task_that_changes_comes_before_a_preflight(path: Path) -> None:
+    """Whoever reads that a host is not ready for one role reads it before another has changed the host."""
+    changed: list[str] = []
+    before: set[str] = set()
+    for role, file in run_by(path):
+        if (role, file) == ("node_state", "before"):
+            before = {name for name, _ in run_by(path)}  # the action reads the same list
+            continue
+        if "{{" in file:  # what a verb asks of one role
+            continue
+        for task in tasks_of(role, file):
+            if "gpuadmin.node.preflight" in task:
+                assert not changed, f"{role} looks what is in the way after {changed[0]}"
+                before.add(role)
+            elif not looks(role, task):
+                changed.append(f"{role}: {task['name']}")
+        if file == "converge":
+            assert role in before, f"nobody has looked what is in {role}'s way"
+
+
+def test_what_a_playbook_runs_is_read_by_the_action_as_by_this_test() -> None:
+    from ansible_collections.gpuadmin.node.plugins.plugin_utils.roles import called_by
+
+    path = ROOT / "playbooks/provision.yml"
+    assert [one.name for one in called_by(load(path))] == [name for name, file in run_by(path) if file == "converge"]
+    assert [one.when for one in called_by(load(path)) if one.name == "homes_client"] == [("'gpu' in group_names",)]
+
+
+SAID = re.compile(r"(?i)nothing (was|has been|is) (changed|touched|done)")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_that_nothing_was_changed_is_said_from_what_happened(role: str) -> None:
+    said = [str(path) for path in (ROOT / "roles" / role).rglob("*.yml") if SAID.search(path.read_text())]
+    assert said == []
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -139,9 +219,9 @@ def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None
     base = ROOT / "roles" / role
     text = "\n".join(
         path.read_text()
-        for part in ("defaults", "tasks", "handlers", "templates", "vars")
+        for part in ("defaults", "tasks", "handlers", "templates", "vars", "meta")
         for path in sorted((base / part).rglob("*"))
-        if path.is_file()
+        if path.is_file() and (part != "meta" or path.name == "preflight.yml")
     )
     names = set(re.findall(r"\b_{0,2}" + role + r"_[a-z_]+", text))
     others = [other for other in ROLES if other != role]

@@ -25,6 +25,13 @@ def run(line: str, code: int | None = 0, hosts: dict[str, str] | None = None, **
     return record, None if code is None else {"hosts": found}
 
 
+def reached(what: str, code: int) -> Run:
+    """A run that an error ended, and how far it had come."""
+    record, result = run(f"restore-home {what}{code}", code)
+    assert result is not None
+    return record, {**result, "reached": what}
+
+
 ADD = run("add-user minji --yes", 4, AWAY)
 # oldest first: what ran, and of which verbs something is left, on which hosts
 CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
@@ -53,6 +60,30 @@ CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
         [("provision", [])],
     ),
     "interrupted": ([run("backup", 130, {"storage1": "ok"})], [("backup", [])]),
+    "interrupted, and where": (
+        [run("provision", 130, {"node1": "changed", "node2": "interrupted", "node3": "not run"})],
+        [("provision", ["node2", "node3"])],
+    ),
+    "interrupted, and finished there": (
+        [
+            run("provision", 130, {"node1": "changed", "node2": "interrupted"}),
+            run("provision --limit node2", 0, {"node2": "ok"}),
+        ],
+        [],
+    ),
+    "it was dismissed": ([run("provision", 3, AWAY, dismissed={"who": "a", "at": "2026-11-21"})], []),
+    "one of two was dismissed": (
+        [run("backup", 3, AWAY), run("backup", 3, AWAY, dismissed={"who": "a", "at": "2026-11-21"})],
+        [("backup", ["node2"])],
+    ),
+    "it ended before anything was done": (
+        [reached("nothing", 1), reached("nothing", 130), reached("confirmed", 2)],
+        [],
+    ),
+    "it ended when something was done": (
+        [reached("sent", 2), reached("confirmed", 1)],
+        [("restore-home", []), ("restore-home", [])],
+    ),
     "nothing was begun": ([run("add-user ../x", 2), run("lock-user root", 5)], []),
     "another image came there": ([run("push-image a", 3, AWAY), run("push-image b", 0, GOOD)], []),
     "an archive that no other verb makes": (
@@ -92,3 +123,8 @@ def test_it_says_why() -> None:
         "status": "failed",
         "hosts": {"node2": "does not answer (timed out)"},
     }
+
+
+def test_a_run_of_an_earlier_version_that_was_interrupted_is_called_so() -> None:
+    (left,) = pending([run("provision", 130, {"node1": "ok"})])
+    assert left.status == "interrupted"

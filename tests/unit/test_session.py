@@ -95,11 +95,15 @@ def test_an_interrupted_look_is_130_and_in_the_record(ansible: Ansible, cli: Cli
     users = (ansible.site / "users.yml").read_text()
     code, out, err = cli(*arguments, "--json")
     assert code == ExitCode.INTERRUPTED, err
-    assert json.loads(out)["status"] == "failed"
+    assert json.loads(out)["status"] == "interrupted"
     assert len(ansible.asked) == 1, "nothing is done after it"
     assert (ansible.site / "users.yml").read_text() == users
     (record,) = ansible.records
-    assert (record["verb"], record["status"], record["exit_code"]) == (arguments[0], "failed", ExitCode.INTERRUPTED)
+    assert (record["verb"], record["status"], record["exit_code"]) == (
+        arguments[0],
+        "interrupted",
+        ExitCode.INTERRUPTED,
+    )
     assert "interrupted" in record["result"]["error"]
     assert f"output of {ansible.asked[0].playbook}" in record["log"]
 
@@ -260,7 +264,7 @@ def test_a_signal_between_two_playbooks_is_an_interruption_too(
     code, _, err = cli("add-user", "jiho", "--yes")
     assert (code, err.splitlines()[-1]) == (ExitCode.INTERRUPTED, "Interrupted.")
     (record,) = ansible.records
-    assert (record["status"], record["exit_code"]) == ("failed", ExitCode.INTERRUPTED)
+    assert (record["status"], record["exit_code"]) == ("interrupted", ExitCode.INTERRUPTED)
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
@@ -282,7 +286,7 @@ def test_what_was_to_be_ignored_is_ignored(ansible: Ansible, cli: Cli, monkeypat
 
 
 def test_a_full_disk_is_an_error_in_words(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_given: object) -> None:
+    def full(*_given: object, **_more: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Record, "finish", full)
@@ -295,7 +299,7 @@ def test_a_full_disk_is_an_error_in_words(ansible: Ansible, cli: Cli, monkeypatc
 def test_a_full_disk_does_not_hide_what_ended_a_run(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_given: object) -> None:
+    def full(*_given: object, **_more: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Record, "finish", full)

@@ -181,7 +181,8 @@ def refuse_early(reset: Reset, phase: str, today: date) -> None:
     if phase != ANNOUNCE and today < term.deadline and not reset.request.early:
         raise RefusedError(
             f"{term.name} ends on {term.deadline}; {phase} waits for that day",
-            hint="on that day: gpuadmin semester-reset --resume; before it only with --early",
+            hint=f"on that day: gpuadmin semester-reset{' --resume' if reset.state.open else ''}; before it only with "
+            "--early. Reminders alone: gpuadmin notify",
         )
 
 
@@ -198,6 +199,13 @@ def refuse_pending(reset: Reset, phase: str) -> None:
             )
 
 
+def refuse_yes_alone(reset: Reset) -> None:
+    """Homes are not wiped by --yes: the term has to be named, too."""
+    name = reset.decision.term
+    if reset.session.options.yes and reset.request.term != name:
+        raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
+
+
 def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
     """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
     if phase != WIPE:
@@ -205,8 +213,7 @@ def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
         return
     name = reset.decision.term
     if reset.session.options.yes:
-        if reset.request.term != name:
-            raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
+        refuse_yes_alone(reset)
         return
     count = counted(len(reset.decision.wiped), "home")
     typed = ask(f"This wipes {count}. Type the term's name ({name}) to go ahead", default="")

@@ -147,9 +147,10 @@ def _wait(session: Session, wish: Wish, nodes: Sequence[str], at: datetime) -> N
     """Tell people, and wait. Whoever interrupts it takes back what people were told."""
     text = AT[wish.action].format(time=f"{at:%Y-%m-%d %H:%M}")
     given = {"gpuadmin_power_tasks": "announce", "gpuadmin_waiting": text, "gpuadmin_reason": text}
-    session.whole(
-        session.run(wish.action, nodes, given, check=False, quiet=True), "interrupted; nothing was switched off"
-    )
+    notified = session.run(wish.action, nodes, given, check=False, quiet=True)
+    if notified.interrupted or notified.error:
+        _withdraw(session, wish, nodes)
+    session.whole(notified, "interrupted; nothing was switched off, and people are told so")
     session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
     try:
         while (left := (at - datetime.now()).total_seconds()) > 0:
@@ -185,8 +186,8 @@ def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) ->
         }
         run = session.run(wish.action, step.hosts, given, check=session.check, label=f"{wish.action}: {step.does}")
         hosts |= {
-            # it was asked and did not come to its end: that it answered before is no success
-            name: replace(found, status="not run", message=CUT) if run.interrupted and found.status == "ok" else found
+            # what became of it nobody saw
+            name: replace(found, message=CUT) if found.status == "interrupted" else found
             for name, found in run.hosts.items()
         }
         done = {name for name, found in run.hosts.items() if found.status == "changed"}

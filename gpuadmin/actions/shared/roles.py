@@ -22,7 +22,7 @@ def roles_of(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]
     """Given a host, and the names of the hosts of each group, return the roles that playbooks/provision.yml runs on it:
     the playbook itself is asked, so plan and work agree.
     """
-    (play,) = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
+    (*_, play) = yaml.safe_load(content_path("playbooks", "provision.yml").read_text(encoding="utf-8"))
     if not set(str(play["hosts"]).split(":")) & set(host.groups):
         return []
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)

@@ -168,6 +168,8 @@ def pending_lines(pending: Mapping[str, Any]) -> list[str]:
         lines.append(f"{run['status']}{where}: gpuadmin {command} (run {run['run']})")
     if len(runs) > _MOST_PENDING:
         lines.append(f"and {len(runs) - _MOST_PENDING} more: gpuadmin status --json")
+    if runs:
+        lines.append("what of these is not to be done any more: gpuadmin runs --dismiss RUN")
     mails = pending["mails"]
     for kind, what in (
         ("owed", "not mailed yet; run the verb again"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,7 @@ def test_who_stays_reads_no_more_that_it_goes(
 def test_an_interrupted_reboot_is_no_success(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    found = {"node1": HostResult("changed"), "node2": HostResult("ok")}
+    found = {"node1": HostResult("changed"), "node2": HostResult("interrupted", ["x"])}
 
     def run(invocation: Invocation, **callbacks: object) -> RunResult:
         if "gpuadmin_power_step" in invocation.variables:
@@ -242,7 +243,7 @@ def test_an_interrupted_reboot_is_no_success(
     code, out, _ = cli("reboot", "gpu", "--yes", "--json")
     hosts = json.loads(out)["hosts"]
     assert code == 130
-    assert {name: one["status"] for name, one in hosts.items()} == {"node1": "changed", "node2": "not run"}
+    assert {name: one["status"] for name, one in hosts.items()} == {"node1": "changed", "node2": "interrupted"}
     assert "gpuadmin status says whether it is up" in hosts["node2"]["message"]
 
 
@@ -293,3 +294,19 @@ def test_the_record_says_what_was_done(cluster: Cluster, cli: Cli) -> None:
     assert code == 0
     assert result["steps"] == [["node1", "node2"], ["storage1"], ["node1", "node2"]]
     assert result["untouched"] == []
+
+
+def test_it_is_called_off_while_people_are_being_told(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of them were told already, and read it at each login until it is taken back."""
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        cut = invocation.variables.get("gpuadmin_power_tasks") == "announce"
+        return replace(cluster.run(invocation, **callbacks), interrupted=cut)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, _, err = cli("shutdown", "all", "--at", "23:59", "--yes")
+    assert code == 130
+    assert [step for _, step in cluster.order] == ["announce", "withdraw"]
+    assert "nothing was switched off" in err

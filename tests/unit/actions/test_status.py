@@ -12,6 +12,7 @@ import pytest
 
 from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.mail.letter import Letter
+from gpuadmin.plan import Plan
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
@@ -292,3 +293,42 @@ def test_limit(ansible: Ansible, cli: Cli) -> None:
     found = json.loads(out)["result"]
     assert list(found["hosts"]) == ["node1"]
     assert found["backup"]["asked"] == []
+
+
+def test_what_pends_can_be_dismissed_and_who_did_it_is_recorded(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = RunResult({"node1": HostResult("failed", message="no room")})
+    assert cli("sync-users", "--yes")[0] == 3
+    ansible.answer = answers()
+    (run,) = result(cli)["pending"]["runs"]
+    code, out, err = cli("runs", "--dismiss", run["run"][-4:], "--json")
+    assert code == 0, err
+    entry = json.loads(out)["result"]["dismissed"]
+    assert set(entry) == {"who", "at"}
+    assert result(cli)["pending"]["runs"] == []
+    (shown,) = [one for one in json.loads(cli("runs", "--json")[1])["result"]["runs"] if one["id"] == run["run"]]
+    assert (shown["dismissed"], shown["status"]) == (entry, "failed"), "what came of it stays what it was"
+    assert "host failed, dismissed" in cli("runs")[1]
+    assert f"dismissed by {entry['who']}" in cli("runs", run["run"])[1]
+    code, _, err = cli("runs", run["run"], "--dismiss")
+    assert code == 2
+    assert "nothing of" in err
+
+
+def test_a_run_that_goes_on_is_not_dismissed(ansible: Ansible, cli: Cli) -> None:
+    begun = Record.begin(ansible.site / "runs", "backup", arguments=["backup"], check=False, plan=Plan("x").document())
+    code, _, err = cli("runs", begun.id, "--dismiss")
+    assert code == 5
+    assert "going on" in err
+
+
+@pytest.mark.parametrize("arguments", [["--dismiss"], ["abcd", "--dismiss", "--log"]])
+def test_what_is_dismissed_has_to_be_said(cli: Cli, site: Path, arguments: list[str]) -> None:
+    assert cli("runs", *arguments, "--site", str(site))[0] == 2
+
+
+def test_what_ended_before_anything_was_sent_never_pends(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = RunResult({}, interrupted=True)
+    assert cli("push-image", "2026-11-20", "--yes")[0] == 130
+    assert list((ansible.site / "runs").glob("*-push-image-*")), "the store was asked, so there is a record"
+    ansible.answer = answers()
+    assert result(cli)["pending"]["runs"] == []

@@ -292,7 +292,7 @@ def test_one_document_when_all_is_well(ansible: Ansible, cli: Cli, verb: str, ar
         assert code == 0
         assert set(json.loads(out)) == DOCUMENT
         recorded = json.loads(out)["result"]["result"]
-        assert recorded == {**document, "exit_code": 0, "ended": recorded["ended"]}
+        assert recorded == {**document, "exit_code": 0, "ended": recorded["ended"], "reached": recorded["reached"]}
 
 
 @pytest.mark.parametrize("verb", [*JSON_VERBS, "runs", "trust"])
@@ -359,7 +359,7 @@ RESULTS = [
     (RunResult({"node1": HostResult("failed", [], "no space"), "node2": HostResult("unreachable")}), 3, "failed"),
     (RunResult({"node1": HostResult("ok"), "node2": HostResult("unreachable", [], "timed out")}), 4, "failed"),
     (RunResult({}, error="no such playbook"), 1, "failed"),
-    (RunResult({"node1": HostResult("ok")}, interrupted=True), 130, "failed"),
+    (RunResult({"node1": HostResult("ok")}, interrupted=True), 130, "interrupted"),
 ]
 
 

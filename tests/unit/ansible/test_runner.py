@@ -251,6 +251,8 @@ def sleeping(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         content,
         "sync-users",
         f"""
+- name: Change something
+  ansible.builtin.command: "true"
 - name: Take long
   ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 600'
 """,
@@ -290,8 +292,22 @@ def test_an_interrupted_run_leaves_no_process(sleeping: subprocess.Popen[str], t
     # a module that was ended in the middle may leave its own directory; what a run is made from is gone
     assert list((tmp_path / "tmp").glob("gpuadmin-*")) == []
     document = json.loads(out)
-    assert document["status"] == "failed"
-    (directory,) = [path for path in (tmp_path / "site/runs").iterdir() if path.is_dir()]
+    # one word, whoever is asked: the document, its hosts, the list of runs, and what pends
+    assert document["status"] == "interrupted"
+    words = {host["status"] for host in document["hosts"].values()}
+    assert words == {"interrupted"}, "the first task was done on each, the second was not"
+    assert document["hosts"]["node1"]["changed"] == ["Change something"]
+    for verb, asked in (("runs", "runs"), ("status", "pending")):
+        shown = subprocess.run(
+            stubbed(tmp_path / "content", verb, "--json", "--site", str(tmp_path / "site")),
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        found = json.loads(shown.stdout)["result"][asked]
+        (one,) = [run for run in (found if verb == "runs" else found["runs"]) if "sync-users" in json.dumps(run)]
+        assert one["status"] == "interrupted"
+        if verb == "status":
+            assert set(one["hosts"]) == {"storage1", "node1", "node2"}
+    (directory,) = (tmp_path / "site/runs").glob("*-sync-users-*")
     result = json.loads((directory / "result.json").read_text())
     assert result["exit_code"] == 130
 

@@ -211,7 +211,7 @@ def test_alertmanager_takes_its_settings(tmp_path: Path, given: Mapping[str, Any
 
 def test_secrets_are_for_root_alone_and_in_no_diff() -> None:
     for role in ("monitoring", "metrics_tls"):
-        tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/main.yml").read_text())
+        tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/converge.yml").read_text())
         files = next(task["gpuadmin.node.files"]["files"] for task in tasks if "gpuadmin.node.files" in task)
         secret = [
             one for one in files if any(word in str(one["content"]) for word in ("_key ", "password", "alertmanager"))

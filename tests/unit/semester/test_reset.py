@@ -14,6 +14,8 @@ import pytest
 from gpuadmin.accounts import requests as accounts
 from gpuadmin.config.load import load_settings
 from gpuadmin.config.registry import RegistryFile
+from gpuadmin.errors import ConfigError
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.names import PHASES
 from tests.unit.semester.cluster import Cluster
@@ -328,11 +330,35 @@ def test_refused(cluster: Cluster, cli: Cli, arguments: list[str], words: str, e
     if edit:
         path = cluster.site / "gpuadmin.yml"
         path.write_text(path.read_text().replace(*edit.split(">")))
-    before = cluster.picture()["homes"]
+    before = cluster.picture()
     code, _out, err = cli("semester-reset", *arguments)
     assert code in (2, 5), err
     assert words in err
-    assert cluster.picture()["homes"] == before
+    assert cluster.picture() == before
+    # refused before anything was done, so nothing was begun that would have to go on
+    assert not list((cluster.site / "runs").glob("term-*"))
+    assert cluster.locked == set()
+    assert not Ledger.of(cluster.site).path.exists()
+
+
+def test_what_was_refused_as_too_early_is_not_begun(cluster: Cluster, cli: Cli) -> None:
+    path = cluster.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("2026-01-31", "2099-01-31"))
+    assert cli(*ALL)[0] == 5
+    code, _out, err = cli(*ALL, "--early")
+    assert code == 0, err
+
+
+def test_a_letter_that_cannot_be_written_stops_the_reset_before_anybody_is_mailed(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_given: object) -> None:
+        raise ConfigError("templates/mail/closing.en.j2: unexpected end")
+
+    monkeypatch.setattr("gpuadmin.actions.semester_reset.with_closing", broken)
+    code, _out, err = cli(*ALL)
+    assert code == 2, err
+    assert not list((cluster.site / "runs").glob("term-*"))
 
 
 @pytest.mark.parametrize(("typed", "code"), [("2026-2", 0), ("2026-1", 5), ("", 5), ("yes", 5)])
@@ -347,6 +373,18 @@ def test_wipe_is_confirmed_by_typing_the_term(
     assert found == code, err
     assert "This wipes 2 homes. Type the term's name (2026-2)" in asked[-1 if code else 3]
     assert ("minji" in cluster.picture()["homes"]) == bool(code)
+
+
+def test_a_no_to_a_later_phase_does_not_say_that_nothing_was_changed(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter([True, True, False])
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("click.confirm", lambda text, **_more: next(said))
+    code, _out, err = cli("semester-reset")
+    assert code == 5
+    assert cluster.locked
+    assert "nothing was changed" not in err
 
 
 def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:

@@ -69,7 +69,7 @@ def give(module: Module, answer: Callable[[], Answer], *, key: str | None = None
     if done.diff is not None:
         result["diff"] = done.diff
     if done.conflicts:
-        module.fail_json(msg="; ".join(done.conflicts), **result)
+        module.fail_json(msg="; ".join(done.conflicts), conflicts=list(done.conflicts), **result)
         return
     module.exit_json(**result)
 

@@ -53,6 +53,7 @@ ansible_facts:
         kernels: {description: Versions of the kernels that are installed., type: list, elements: str}
         nvswitches: {description: How many NVSwitches are on the PCI bus., type: int}
         read_only_root: {description: Whether the root is read-only by its btrfs property., type: bool}
+        serves_nfs: {description: Whether it has an NFS server., type: bool}
         sshd_directory: {description: Whether sshd reads sshd_config.d., type: bool}
         apparmor_profile_needed:
           description: Whether AppArmor keeps rootlesskit from making user namespaces.
@@ -147,6 +148,7 @@ def facts(paths: list[str]) -> dict[str, object]:
         "kernels": kernels.kernels(),
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,
+        "serves_nfs": os.path.exists("/usr/sbin/exportfs"),
         "sshd_directory": sshd_reads_directory(),
         "apparmor_profile_needed": apparmor_profile_needed(),
         "paths": {path: look_at(path, mounts) for path in paths},

@@ -136,7 +136,7 @@ def main() -> None:
     report = {"layout": {"problems": found.problems, **found.facts}}
     if found.problems:
         problems = "; ".join(found.problems)
-        module.fail_json(msg=f"this node is not made for images, and was not touched: {problems}", report=report)
+        module.fail_json(msg=f"this node is not made for images: {problems}", report=report)
         return
     path = places.in_state("images.json")
     if read_json(path) != wanted:

@@ -1,0 +1,182 @@
+"""gpuadmin.node.preflight on the controller: all that keeps roles from working on a host, before one changes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.gpuadmin.node.plugins.action import kept
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.roles import Called, called_by
+
+_MODULES = "gpuadmin.node."
+_LOOKS_ONLY = "gpuadmin.node.host_facts"  # needs no check mode, in which a host is not given the code that it keeps
+_KEYS = frozenset(("look", "look_when_held", "variables", "obstacles"))
+LONGEST, MOST = 600, 40  # characters of an obstacle; obstacles of a host
+
+
+@dataclass
+class Found:
+    """``obstacles``: what keeps the host from being changed; ``people``: what is one person's and holds nobody else."""
+
+    obstacles: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """All of it, each once."""
+        lines = list(dict.fromkeys(_sentence(line) for line in self.obstacles + self.people))
+        return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
+
+
+def _sentence(text: object) -> str:
+    line = re.sub(r"\s+", " ", str(text)).strip()
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+class ActionModule(kept.ActionModule):
+    """Reads ``meta/preflight.yml`` of the roles, looks where they say, and fails with all obstacles at once."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        variables = task_vars or {}
+        done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
+        _, given = self.validate_argument_spec({"playbook": {"type": "bool", "default": False}})
+        path = Path(variables["role_path"])
+        # the role that this is a task of has the facts that the others need
+        names = [path.name, *(name for name in self._of_playbook(variables, given) if name != path.name)]
+        found, really = Found(), self._task.check_mode
+        held: list[Role] = []
+        for name in names:
+            role = Role(self, path.parent / name, variables, found)
+            held.append(role)
+            if role.examine() or (found.obstacles and role.stops):
+                break
+        for role in held if found.obstacles else ():
+            role.look("look_when_held")
+        self._task.check_mode = really
+        if found.facts:
+            done["ansible_facts"] = found.facts
+        if found.obstacles:
+            lines = found.lines()
+            done.update(failed=True, msg="; ".join(line.rstrip(".") for line in lines), obstacles=lines)
+        return done
+
+    def _of_playbook(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+        """The roles that this play's playbook runs on this host and that have something to look for."""
+        if not given["playbook"]:
+            return []
+        file = Path(self._task._parent._play.get_path().rpartition(":")[0])
+        templar = self._templar.copy_with_new_env(available_variables=dict(variables))
+        roles = Path(variables["role_path"]).parent
+        plays = self._loader.load_from_file(str(file), cache="none", trusted_as_template=True)
+        return [
+            one.name
+            for one in called_by(plays)
+            if (roles / one.name / "meta/preflight.yml").exists() and self._concerns(templar, one)
+        ]
+
+    @staticmethod
+    def _concerns(templar: Any, one: Called) -> bool:
+        return all(templar.evaluate_conditional(condition) for condition in one.when)
+
+
+class Role:
+    """A role on the host of a task: its variables as its own tasks would have them."""
+
+    def __init__(self, action: ActionModule, path: Path, variables: Mapping[str, Any], found: Found) -> None:
+        self.action, self.path, self.given, self.found = action, path, variables, found
+        self.own = self._load("meta/preflight.yml")
+        if not isinstance(self.own, Mapping) or not set(self.own) <= _KEYS:
+            raise AnsibleActionFail(f"{path}/meta/preflight.yml may have {', '.join(sorted(_KEYS))}")
+        self.stops = False  # nothing else can be asked of such a host
+
+    def _load(self, name: str) -> Any:
+        file = self.path / name
+        if not file.exists():
+            return {}
+        return self.action._loader.load_from_file(str(file), cache="none", trusted_as_template=True) or {}
+
+    def _variables(self, **more: Any) -> dict[str, Any]:
+        """As Ansible orders them: defaults, what the inventory and the play give, the role's own."""
+        facts = {**self.given.get("ansible_facts", {}), **self.found.facts}
+        return {
+            **self._load("defaults/main.yml"), **self.given, **self._load("vars/main.yml"), "ansible_facts": facts,
+            "role_path": str(self.path), "role_name": self.path.name, **more,
+        }  # fmt: skip
+
+    def _templar(self, variables: dict[str, Any]) -> Any:
+        return self.action._templar.copy_with_new_env(available_variables=variables)
+
+    def examine(self) -> bool:
+        """Look, and note what is in the way. Returns True where nothing else can be asked of the host."""
+        if self.look("look"):
+            return True
+        self._arguments()
+        variables = self._variables()
+        file = self.own.get("variables")
+        if file is not None:
+            variables |= self._load(f"vars/{self._templar(variables).template(file)}")
+        for obstacle in self.own.get("obstacles", ()):
+            for line in self._broken(obstacle, variables):
+                self.found.obstacles.append(line)
+                self.stops = self.stops or bool(obstacle.get("stops"))
+        return self.stops
+
+    def _broken(self, obstacle: Mapping[str, Any], variables: dict[str, Any]) -> Iterator[str]:
+        """What does not hold of one obstacle, in its words. What cannot be evaluated does not hold."""
+        templar = self._templar(variables)
+        items = templar.template(obstacle["loop"]) if "loop" in obstacle else [None]
+        for item in items:
+            templar = self._templar({**variables, "item": item})
+            try:
+                if not all(templar.evaluate_conditional(one) for one in _listed(obstacle.get("when", ()))):
+                    continue
+                if all(templar.evaluate_conditional(one) for one in _listed(obstacle["that"])):
+                    continue
+                yield _sentence(templar.template(obstacle["say"]))
+            except AnsibleError as error:
+                yield f"{self.path.name}: what must hold there cannot be told: {error}"
+
+    def _arguments(self) -> None:
+        """Check the role's variables by its argument_specs, as Ansible does where the role is run by itself."""
+        options = self._load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+        variables = self._variables()
+        templar = self._templar(variables)
+        try:
+            given = {name: templar.template(variables[name]) for name in options if name in variables}
+        except AnsibleError as error:
+            self.found.obstacles.append(f"{self.path.name}: {error}")
+            return
+        checked = ArgumentSpecValidator(options).validate(given, validate_role_argument_spec=True)
+        self.found.obstacles += [f"{self.path.name}: {message}" for message in checked.error_messages]
+
+    def look(self, key: str) -> bool:
+        """Ask the modules of these files of tasks what they would do. Returns True where the host is not known then."""
+        for file in _listed(self.own.get(key, ())):
+            for task in self._load(f"tasks/{file}"):
+                for module in [name for name in task if name.startswith(_MODULES)]:
+                    answer = self._ask(module, task[module])
+                    self.found.facts |= answer.get("ansible_facts") or {}
+                    if answer.get("failed"):
+                        # a module that names conflicts has an answer for everybody else
+                        kind = self.found.people if answer.get("conflicts") else self.found.obstacles
+                        kind += [str(one) for one in answer.get("conflicts") or [answer.get("msg")]]
+                        if module == _LOOKS_ONLY:
+                            return True
+        return False
+
+    def _ask(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        given = self._templar(self._variables()).template(arguments)
+        self.action._task.check_mode = module != _LOOKS_ONLY or self.action._task.check_mode
+        return self.action.call(module, given, dict(self.given))
+
+
+def _listed(value: object) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else [value]
