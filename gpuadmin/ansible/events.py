@@ -58,10 +58,8 @@ class Collector:
                     host.changed.extend(changes)
                     for change in changes:
                         self._on_host(name, "changed", change)
-                for remark in _sentences(result, "remarks", odd):
-                    remark = re.sub(r"\s+", " ", remark)
-                    remark = f"{host.message}; {remark}" if host.message else remark
-                    host.message = remark[:_LONGEST_REMARKS]
+                if remarks := [re.sub(r"\s+", " ", remark) for remark in _sentences(result, "remarks", odd)]:
+                    host.message = "; ".join(filter(None, [host.message, *remarks]))[:_LONGEST_REMARKS]
                 if odd:
                     self._failed(name, host, f"{_ODD}: {odd[0]} ({_task_name(data)})")
             case "runner_on_failed":

@@ -11,10 +11,10 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from gpuadmin.text import counted
 
@@ -43,11 +43,14 @@ Uids = Annotated[dict[str, str], AfterValidator(_uid_names)]
 
 
 class Person(TypedDict):
-    """What was done for one person, or for one thing of theirs."""
+    """What was done for one person, or for one thing of theirs. Of thousands nothing else is kept, or looked at."""
 
     status: str
     operations: NotRequired[list[str]]
     problem: NotRequired[str | None]
+    files: NotRequired[Count]
+    bytes: NotRequired[Count]
+    user: NotRequired[str]
 
 
 class Home(TypedDict):
@@ -181,6 +184,7 @@ class NodeImages(TypedDict):
     trial: str
     image: str | None
     held: dict[str, str]
+    confirmed: list[str]
     receives: NotRequired[Receives]
     problem: NotRequired[str | None]
     people: NotRequired[list[str] | None]
@@ -394,12 +398,12 @@ REPORTS: Mapping[str, Any] = {
     "diagnosis": Diagnosis, "docker_restart": str, "measured": Measured, "idle": Idle, "restored": dict[str, Any],
     "status": Status, "command": Command, "cleared": dict[str, Any], "disk": Disks, "pruned": list[str],
 }  # fmt: skip
-_CONFIG = ConfigDict(extra="allow", strict=True)
+_PEOPLE = TypeAdapter(People, config=ConfigDict(extra="ignore", strict=True))
 
 
 @cache
 def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
-    return TypeAdapter(dict[str, REPORTS[name]], config=_CONFIG)  # type: ignore[misc]  # a kind from a table
+    return TypeAdapter(dict[str, REPORTS[name]], config=ConfigDict(extra="allow", strict=True))  # type: ignore[misc]
 
 
 class OddError(ValueError):
@@ -407,19 +411,14 @@ class OddError(ValueError):
 
 
 def parsed(name: str, value: object) -> Any:
-    """Given a report's name and what a host says, return it as its readers may take it. Raises OddError.
-
-    One that is empty says that its module could not begin: it stays empty.
-    """
-    if value is None or value == {}:
-        return value
-    too_much(value, name)
+    """Given a report's name and what a host says, return it as its readers may take it. Raises OddError."""
     try:
+        if REPORTS[name] is People:
+            return _PEOPLE.validate_python(value)
+        too_much(value, name)
         return _adapter(name).validate_python({name: value})[name]
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        path = ".".join(str(part)[:60] for part in first["loc"])
-        raise OddError(f"{path[:300]}: {first['msg'][:1].lower()}{first['msg'][1:200]}") from None
+        raise _in_words(name, error) from None
 
 
 def of_text(name: str, text: object) -> Any:
@@ -427,13 +426,26 @@ def of_text(name: str, text: object) -> Any:
     if not isinstance(text, str):
         raise OddError(f"{name} is no text")
     try:
+        if REPORTS[name] is People:
+            return _PEOPLE.validate_json(text)  # no thousands of objects on the way, and no tree to walk
         return parsed(name, json.loads(text, parse_constant=float))
+    except ValidationError as error:
+        raise _in_words(name, error) from None
     except RecursionError:
         raise OddError(f"{name} is nested too deep") from None
     except OddError:
         raise
     except ValueError:
         raise OddError(f"{name} is no JSON") from None
+
+
+def _in_words(name: str, error: ValidationError) -> OddError:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return OddError(f"{name} is no JSON")
+    path = first["loc"] if first["loc"][:1] == (name,) else (name, *first["loc"])
+    words = ".".join(str(part)[:60] for part in path)
+    return OddError(f"{words[:300]}: {first['msg'][:1].lower()}{first['msg'][1:200]}")
 
 
 def too_much(value: object, name: str) -> None:

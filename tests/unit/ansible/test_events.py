@@ -24,6 +24,7 @@ def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 OK = {"status": "ok"}
+ODD = "its answer is not understood"
 TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "nothing to do": ([ok(), ok()], HostResult("ok")),
     "all skipped": ([("skipped", "n", {})], HostResult("skipped")),
@@ -67,12 +68,12 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     ),
     "what is odd about a report": (
         [ok(report={"users": {"minji": OK}}), ok(report={"users": {"minji": {"status": 5}}, "problems": ["a"]})],
-        HostResult("failed", [], "its answer is not understood: users.minji.status: input should be a valid string (Do it)",
+        HostResult("failed", [], f"{ODD}: users.minji.status: input should be a valid string (Do it)",
                    {"problems": ["a"]}),
     ),
     "operations that are none": (
         [ok(changed=True, operations=5), ok(operations=["x", 1], changed=True)],
-        HostResult("failed", ["Do it", "Do it"], "its answer is not understood: operations is no list of texts (Do it)"),
+        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is no list of texts (Do it)"),
     ),
     "a report of a name that nobody reads": ([ok(report={"x": 1})], HostResult("ok")),
     "a report that is none": (
