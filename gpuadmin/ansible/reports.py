@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -21,14 +22,13 @@ from gpuadmin.text import counted
 DEEPEST = 40
 MOST_VALUES = 2_000_000
 LARGEST = 2**64  # numbers of inodes, devices and bytes are below
+_END = 9000  # the years that dates can be reckoned with end soon after
 _NUMBER_NAME = re.compile(r"[0-9]{1,10}")
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 #: Seconds since 1970, up to the year 9999, which is as far as dates go.
 When = Annotated[float, Field(ge=0, lt=253_370_000_000)]
 Seconds = Annotated[float, Field(ge=0, lt=1e9)]
-#: 2026-12-21T01:02:03Z
-Stamp = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
 Words = dict[str, str]
 
 
@@ -39,6 +39,15 @@ def _uid_names(found: dict[str, str]) -> dict[str, str]:
     return found
 
 
+def _a_time(text: str) -> str:
+    then = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # its ValueError says the form
+    if not 1970 <= then.year < _END:  # days are added to it
+        raise ValueError(f"no backup is of the year {then.year}")
+    return text
+
+
+#: 2026-12-21T01:02:03Z
+Stamp = Annotated[str, AfterValidator(_a_time)]
 Uids = Annotated[dict[str, str], AfterValidator(_uid_names)]
 
 
@@ -392,7 +401,7 @@ class Spent(TypedDict, total=False):
 People = dict[str, Person]
 REPORTS: Mapping[str, Any] = {
     "users": People, "homes": People, "scratch": People, "login_access": People, "sessions": People,
-    "problems": list[str], "refused": Words, "uids": Taken, "backup": Backup | dict[str, Any] | None,
+    "problems": list[str], "refused": Words, "uids": Taken, "backup": Backup,
     "deleted": dict[str, Deleted], "facts": Term, "store": dict[str, Stored], "verified": dict[str, list[str]],
     "node": NodeImages, "switch": Spent, "layout": dict[str, Any], "power": Power, "gpus": Gpus,
     "diagnosis": Diagnosis, "docker_restart": str, "measured": Measured, "idle": Idle, "restored": dict[str, Any],

@@ -244,7 +244,8 @@ def replaced(value: Any, path: tuple[Any, ...], new: object) -> Any:
 
 PLACES = [(name, path) for name, value in GOOD.items() for path in places(value)]
 NUMBERS = st.sampled_from([-1, -1e12, 1e300, 1e12, 2**63, 2**64, 10**30, -(2**63), float("inf"), float("nan"), True])
-TEXTS = st.sampled_from(["", "\0", "\x1b[2J", "x" * 5000, "2026-99-99T99:99:99Z", "../..", "\u202e", "{{ 1 }}"])
+TIMES = ["2026-99-99T99:99:99Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-12-21", "2026-12-21T01:02:03Z\n"]
+TEXTS = st.sampled_from([*TIMES, "", "\0", "\x1b[2J", "x" * 5000, "../..", "\u202e", "{{ 1 }}"])
 SMALL = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | NUMBERS | TEXTS
 ANYTHING = st.recursive(
     SMALL,
@@ -264,6 +265,20 @@ def test_every_report_has_an_honest_one() -> None:
 def test_everybody_who_reads_understands_an_honest_one() -> None:
     found = RunResult(collected({host: {"report": GOOD} for host in HOSTS}))
     assert found.bad == {}
+    for read in READERS:
+        read(found)
+
+
+@pytest.mark.parametrize("lie", TIMES)
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("facts", ("backups", 0, "created")), ("backup", ("created",)), ("status", ("backup", "created"))],
+)
+def test_a_time_that_is_none(name: str, path: tuple[Any, ...], lie: str) -> None:
+    found = RunResult(
+        collected({"liar": {"report": {name: replaced(GOOD[name], path, lie)}}, "honest": {"report": GOOD}})
+    )
+    assert "its answer is not understood" in str(found.hosts["liar"].message)
     for read in READERS:
         read(found)
 
