@@ -29,15 +29,16 @@ def status(options: Options) -> int:
         asked = session.named(*groups_of("status"))
         records = _records(session, asked)  # as they are before this run has one
         if not asked:
-            nobody = _result(session, RunResult({}), asked) | records
+            nobody = _result(session, RunResult({}), asked) | records | {"looked": None}
             if not options.json:
                 show_status(session.site.settings.name, nobody)
             return finish(session, 0, nobody)
         builder = PlanBuilder("Look at the cluster")
         builder.add_all(asked, ["look at people, GPUs, disks, backups and images"])
         session.planned(builder.build())
+        looked = datetime.now(UTC).isoformat(timespec="seconds")  # before any host was asked: what is up, was up then
         run = session.run("status", None, {}, check=True)
-        result = _result(session, run, asked) | records
+        result = _result(session, run, asked) | records | {"looked": looked}
         # a screen that could not be filled everywhere is still an answer; the exit code says the rest
         return report(session, run, result, show=lambda: show_status(session.site.settings.name, result))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpuadmin.ansible.reports import REPORTS, OddError, of_text, parsed
 from gpuadmin.results import HostResult
 
 _LONGEST_MESSAGE = 600
+_LONGEST_REMARKS = 4000
+_LONGEST_CHANGE = 8192
+MOST_CHANGES = 200_000
+_ODD = "its answer is not understood"
 _ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
 
 
@@ -34,7 +38,8 @@ class Collector:
 
     def _runner_event(self, kind: str, data: Mapping[str, Any]) -> None:
         name = str(data["host"])
-        result = data.get("res") or {}
+        result = data.get("res")
+        result = result if isinstance(result, Mapping) else {}
         host = self.hosts.setdefault(name, HostResult())
         if kind == "runner_on_start":
             self._on_host(name, "begun", _full_name(data))
@@ -42,59 +47,85 @@ class Collector:
             self._on_host(name, "skipped" if kind == "runner_on_skipped" else "done", "")
         match kind:
             case "runner_on_ok":
-                self._gather(host, result)
-                if result.get("changed") and not host.bad:
+                odd = _gather(host, result)
+                changed = result.get("changed") is True
+                if changed and not host.bad:
                     host.status = "changed"
                 elif host.status == "skipped":
                     host.status = "ok"
-                if result.get("changed"):
-                    changes = [str(change) for change in result.get("operations") or [_task_name(data)]]
+                if changed:
+                    changes = _sentences(result, "operations", odd) or [_task_name(data)]
                     host.changed.extend(changes)
                     for change in changes:
                         self._on_host(name, "changed", change)
-                for warning in result.get("remarks") or []:
-                    remark = re.sub(r"\s+", " ", str(warning))
-                    host.message = f"{host.message}; {remark}" if host.message else remark
+                if remarks := [re.sub(r"\s+", " ", remark) for remark in _sentences(result, "remarks", odd)]:
+                    host.message = "; ".join(filter(None, [host.message, *remarks]))[:_LONGEST_REMARKS]
+                if odd:
+                    self._failed(name, host, f"{_ODD}: {odd[0]} ({_task_name(data)})")
             case "runner_on_failed":
                 if data.get("ignore_errors"):
                     return
-                self._gather(host, result)
-                host.obstacles = [str(one) for one in result.get("obstacles") or []]
+                odd = _gather(host, result)
+                host.obstacles = _sentences(result, "obstacles", odd)
                 # what a module did before it failed is done
-                host.changed.extend(str(word) for word in result.get("operations") or [])
-                host.status = "failed"
+                host.changed.extend(_sentences(result, "operations", odd))
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                message = failure_message(result, items, _task_name(data))
-                # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
-                if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
-                    host.message = message
-                    self._on_host(name, "failed", message)
+                self._failed(name, host, failure_message(result, items, _task_name(data)))
             case "runner_on_unreachable":
                 host.status = "unreachable"
                 host.message = unreachable_message(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
             case "runner_retry":
-                if result.get("progress"):
-                    self._on_host(name, "progress", str(result["progress"]))
+                if isinstance(result.get("progress"), str) and result["progress"]:
+                    self._on_host(name, "progress", result["progress"][:_LONGEST_MESSAGE])
             case "runner_item_on_failed":
-                message = str(result.get("msg") or "failed")
+                message = str(result.get("msg") or "failed")[:_LONGEST_MESSAGE]
                 self._items.setdefault((name, str(data.get("task_uuid"))), []).append(message)
 
-    @staticmethod
-    def _gather(host: HostResult, result: Mapping[str, Any]) -> None:
-        report = result.get("report")
-        each = result.get("each")
-        if isinstance(each, Mapping):  # an entry for each person, as text: Ansible does not walk it
-            for name, text in each.items():
-                try:
-                    host.reports[name] = json.loads(text)
-                except (TypeError, ValueError):
-                    host.reports["problems"] = [*host.reports.get("problems", ()), f"its answer on {name} is no JSON"]
-        if isinstance(report, Mapping):
-            problems = [*host.reports.get("problems", ()), *report.get("problems", ())]
-            host.reports.update(report)
-            if problems:
-                host.reports["problems"] = problems
+    def _failed(self, name: str, host: HostResult, message: str) -> None:
+        host.status = "failed"
+        # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
+        if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
+            host.message = message
+            self._on_host(name, "failed", message)
+
+
+def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
+    """Keep what a module reports, as far as it is understood. Returns in words what is not.
+
+    A report that is odd is not kept, nor one of that name from before: what it says now is not known.
+    """
+    found: list[str] = []
+    given: list[tuple[str, Callable[[str, object], Any], object]] = []
+    # an entry for each person comes as text: Ansible does not walk it
+    for key, parse in (("each", of_text), ("report", parsed)):
+        part = result.get(key)
+        if isinstance(part, Mapping):
+            given += [(name, parse, value) for name, value in part.items() if name in REPORTS]
+        elif part is not None:
+            found.append(f"{key} is no object")
+    for name, parse, value in given:
+        try:
+            report = parse(name, value)
+        except OddError as error:
+            found.append(str(error))
+            host.reports.pop(name, None)
+            continue
+        host.reports[name] = [*host.reports.get(name, ()), *(report or ())] if name == "problems" else report
+    return found
+
+
+def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]:
+    """A module's list of sentences; what is odd about it is added to `odd`."""
+    found = result.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        odd.append(f"{key} is no list of texts")
+        return []
+    if len(found) > MOST_CHANGES:
+        odd.append(f"{key} has more than {MOST_CHANGES} entries")
+    return [one if len(one) <= _LONGEST_CHANGE else one[:_LONGEST_CHANGE] + "…" for one in found[:MOST_CHANGES]]
 
 
 def _task_name(data: Mapping[str, Any]) -> str:
@@ -153,10 +184,13 @@ _LAST_WORDS = re.compile(
     r"\A(?:.*?(?:via|over) ssh:)?\s*(?P<words>\S.*?)\s*^Connection closed by .*\Z", re.DOTALL | re.MULTILINE
 )
 _LONGEST_WORDS = 120
+_LONGEST_COMPLAINT = 1500
 
 
 def unreachable_message(message: str) -> str:
     """Given ssh's complaint, return it in plain words; an unknown one stays as ssh printed it."""
+    if len(message) > 2 * _LONGEST_COMPLAINT:  # a host's banner is in it, as long as the host likes
+        message = f"{message[:_LONGEST_COMPLAINT]} … {message[-_LONGEST_COMPLAINT:]}"
     for pattern, reason in _SSH_REASONS:
         if re.search(pattern, message):
             printed = _LAST_WORDS.match(message) if reason == _CUT else None

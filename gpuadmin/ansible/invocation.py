@@ -81,6 +81,8 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
         "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{Path('~/.ansible/collections').expanduser()}",
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
+        # Ansible's ssh, and no host's answer ends the run of the others (docs/decisions/0144)
+        "ANSIBLE_TRANSPORT": "gpuadmin.node.ssh",
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PIPELINING": "True",
         # a module would write its arguments into the host's journal: keys, a mail password, everybody's applications

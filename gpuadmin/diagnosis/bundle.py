@@ -1,7 +1,7 @@
 """A diagnosis as an archive for whoever helps. It is made from what is named here; what is not named does not go in.
 
 No keys or fingerprints, no addresses, no names of people, no command lines, nothing that a person's daemon or journal
-says.
+says. Of all texts only words of gpuadmin's own and of the system stay: what a name is, nobody has to know.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from gpuadmin.diagnosis.finding import Finding
+from gpuadmin.diagnosis.wording import Wording, vocabulary
 
 PERSON = "PERSON"
 README = """A diagnosis by gpuadmin.
 
 Left out: ssh keys and fingerprints, mail and network addresses, names of people, command lines, names and messages of
-containers, what journals say. The person who was asked about is called PERSON.
+containers, what journals say. The person who was asked about is called PERSON, others of the site SOMEBODY; any other
+word that is neither gpuadmin's nor the system's is NAME1, NAME2 and so on, the same one wherever it stands.
 """
 #: Of each part of a host's facts, the keys that are taken; None: all of it, which is numbers and the host's own words.
 TAKEN: Mapping[str, tuple[str, ...] | None] = {
@@ -38,7 +40,11 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
 QUOTING = ("container", "docker-daemon", "sshd", "unknown")
 #: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
 PERSONS = ("keys", "sshd", "sessions", "docker", "containers")
-_WORD = re.compile(r"[a-z_]+")
+#: Keys, and of which part (None: of any), whose text the kernel, the driver or an admin chose.
+FREE = (
+    (None, "kernel"), (None, "service"), (None, "image"), ("gpus", "name"), ("gpus", "differ"), ("image", "running"),
+    ("image", "current"), ("image", "trial"), ("image", "root"),
+)  # fmt: skip
 _SMALL = frozenset(
     (
         "a",
@@ -88,25 +94,37 @@ _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-
 
 
 def contents(
-    name: str | None, found: Iterable[Finding], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
+    name: str | None, found: Sequence[Finding], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
 ) -> dict[str, str]:
     """Given a diagnosis, return the files of its archive by name. `people`: names that must not be in it."""
     others = [one for one in people if one != name]
     hide = partial(redacted, name=name, others=_names(others))
-    findings = [_finding(one) for one in found]
-    files = {"README.txt": README, "findings.json": json.dumps(_all(findings, hide), indent=1, ensure_ascii=False)}
+    wording = Wording([*facts, *(host for one in found for host in one.hosts)])
+    findings = [_all(_finding(one), wording, hide, None, top=True) for one in found]
+    files = {"README.txt": README, "findings.json": json.dumps(findings, indent=1, ensure_ascii=False)}
     for host, parts in facts.items():
-        files[f"hosts/{host}.json"] = json.dumps(_all(_host(parts), hide), indent=1, ensure_ascii=False)
+        taken = _all(_host(parts), wording, hide, None, top=True)
+        files[f"hosts/{host}.json"] = json.dumps(taken, indent=1, ensure_ascii=False)
     return files
 
 
-def _all(value: Any, hide: Callable[[str], str]) -> Any:
-    """Every text in a value, hidden. Keys are gpuadmin's own words: somebody called `mode` is not in them."""
+def _all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
+    """Every text in a value, hidden, and every key that is no word of gpuadmin's. `part`: of the facts, or a key."""
     if isinstance(value, Mapping):
-        return {key if _WORD.fullmatch(key) else hide(key): _all(inner, hide) for key, inner in value.items()}
+        return {
+            wording.hide(str(key)) if _own(key) else wording.hide(hide(str(key))): hide(inner)
+            if isinstance(inner, str) and ((None, key) in FREE or (part, key) in FREE)
+            else _all(inner, wording, hide, str(key) if top or part is None else part)
+            for key, inner in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [_all(inner, hide) for inner in value]
-    return hide(value) if isinstance(value, str) else value
+        return [_all(inner, wording, hide, part) for inner in value]
+    return wording.hide(hide(value)) if isinstance(value, str) else value
+
+
+def _own(key: object) -> bool:
+    """Whether it is a word of gpuadmin's own: somebody called `mode` is not in it."""
+    return set(str(key).split("_")) <= vocabulary()
 
 
 def _finding(one: Finding) -> dict[str, Any]:

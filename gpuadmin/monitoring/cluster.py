@@ -68,6 +68,7 @@ class Node:
     memory: float | None  # bytes
     memory_available: float | None
     devices: tuple[Device, ...]
+    measured: float | None = None  # when it was asked last, in seconds since 1970; None: just now, or nobody knows
 
     @property
     def free(self) -> tuple[Device, ...]:
@@ -125,6 +126,11 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
     }
 
 
+def as_of(nodes: Iterable[Node]) -> float | None:
+    """Since when it is not known whether one of those that are up still is: when the first of them was asked last."""
+    return min((node.measured for node in nodes if node.state == "up" and node.measured is not None), default=None)
+
+
 def of_texts(
     texts: Mapping[str, str], unknown: Mapping[str, str], names: Sequence[str], now: float
 ) -> tuple[Node, ...]:
@@ -147,6 +153,7 @@ def _node(name: str, values: _Values, now: float) -> Node:
         name, state, problem, _whole(expected), _whole(answering), values.one("node_load1"),
         values.one("node_memory_MemTotal_bytes"), values.one("node_memory_MemAvailable_bytes"),
         _devices(name, values, now) if state == "up" else (),
+        values.one("", what="measured"),
     )  # fmt: skip
 
 
@@ -179,13 +186,13 @@ def _gpu_problem(values: _Values, expected: float | None, answering: float | Non
 def _fresh(values: _Values, source: str, now: float) -> bool:
     """Whether a source has answered, and lately."""
     then = values.one("gpuadmin_collector_sample_timestamp_seconds", source=source)
-    return values.one("gpuadmin_collector_success", source=source) == 1 and then is not None and now - then < _OLD
+    return values.one("gpuadmin_collector_success", source=source) == 1 and then is not None and abs(now - then) < _OLD
 
 
 def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
     if not _fresh(values, "nvml", now) or values.one("gpuadmin_gpu_driver_state", state="ok") == 0:
         return ()
-    held = _holders(values) if _fresh(values, "processes", now) else None
+    held = _holders(values, now) if _fresh(values, "processes", now) else None
     devices: list[tuple[tuple[int, int], Device]] = []
     indices = {
         one.labels.get("uuid", ""): one.labels.get("index", "") for one in values.of.get("gpuadmin_gpu_info", ())
@@ -214,7 +221,7 @@ def _device(
     )  # fmt: skip
 
 
-def _holders(values: _Values) -> dict[str, list[Holder]]:
+def _holders(values: _Values, now: float) -> dict[str, list[Holder]]:
     def keyed(name: str) -> dict[tuple[str, str, str], float]:
         return {_key(one): one.value for one in values.of.get(name, ())}
 
@@ -229,11 +236,16 @@ def _holders(values: _Values) -> dict[str, list[Holder]]:
         key = _key(one)
         if one.value:
             holder = Holder(
-                key[1], key[2], since.get(key), _whole(processes.get(key)), memory.get(key),
-                unused.get(key[:2]),
+                key[1], key[2], _moment(since.get(key), now), _whole(processes.get(key)), memory.get(key),
+                _moment(unused.get(key[:2]), now),
             )  # fmt: skip
             found[key[0]].append(holder)
     return {uuid: sorted(holders, key=lambda one: (one.user, one.container)) for uuid, holders in found.items()}
+
+
+def _moment(when: float | None, now: float) -> float | None:
+    """A time that a node says; None for one that cannot be, such as of the future: nothing is decided from it."""
+    return when if when is not None and 0 <= when <= now + _OLD else None
 
 
 def _key(sample: Sample) -> tuple[str, str, str]:

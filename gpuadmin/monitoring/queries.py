@@ -16,8 +16,11 @@ NOW_NAMES = (
 
 
 def now() -> str:
-    """What every node and GPU does now, and who holds what."""
-    return f'{{__name__=~"{"|".join(NOW_NAMES)}"}}'
+    """What every node and GPU does now, and who holds what; and when each node was asked last: what Prometheus answers
+    is up to five minutes old.
+    """
+    when = 'label_replace(timestamp(up{job="node"}), "what", "measured", "", "")'
+    return f'{{__name__=~"{"|".join(NOW_NAMES)}"}} or {when}'
 
 
 def seconds_by_holder(kind: str, days: int) -> str:

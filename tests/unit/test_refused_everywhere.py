@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,10 @@ WHY = "uid 20005 was given to {{ alice }}"  # what a host says is data
         (False, {"refused": {"bob": WHY}}, [{"name": "bob", "reason": WHY}]),
         (False, {"homes": {}, "problems": ["not mounted"]}, []),
         (True, {}, []),
+        (False, {"refused": {"bob": 5, "../etc": "x"}}, []),
+        (False, {"refused": 5}, []),
     ],
-    ids=["refused", "the storage host failed", "the storage host is away"],
+    ids=["refused", "the storage host failed", "the storage host is away", "it lies of somebody", "it lies"],
 )
 def test_the_nodes_are_told(
     tmp_path: Path, away: bool, report: dict[str, object], refused: list[dict[str, str]]
@@ -62,6 +65,7 @@ def test_the_nodes_are_told(
     done = subprocess.run(
         [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "gpuadmin/collections")},
     )  # fmt: skip
     assert (tmp_path / "told").exists(), done.stdout + done.stderr
     assert yaml.safe_load((tmp_path / "told").read_text()) == refused

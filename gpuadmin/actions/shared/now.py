@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuadmin.display import lines_of, make_table, show_table, styled
-from gpuadmin.monitoring.cluster import Device, Holder, Node, totals
+from gpuadmin.monitoring.cluster import Device, Holder, Node, as_of, totals
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import counted, size_words
 
@@ -51,7 +51,7 @@ def screen(
 def _parts(
     cluster: str, nodes: Sequence[Node], now: float, user: str | None, most: int | None, *, narrow: bool
 ) -> list[RenderableType]:
-    parts: list[RenderableType] = [_headline(cluster, nodes)]
+    parts: list[RenderableType] = [_headline(cluster, nodes, now)]
     titles = ("Node", "GPU", "Model", "Use", "Memory", "°C", "W", "Held by", "Since")
     table = make_table(*titles, right=("°C", "W"), fold=True)
     for node in nodes:
@@ -69,10 +69,11 @@ def _parts(
     return parts
 
 
-def _headline(cluster: str, nodes: Sequence[Node]) -> Text:
-    sums = totals(nodes)
+def _headline(cluster: str, nodes: Sequence[Node], now: float) -> Text:
+    sums, then = totals(nodes), as_of(nodes)
+    when = "" if then is None else f" as of {age(now - then)} ago"
     words = [
-        f"{sums['up']} of {counted(sums['nodes'], 'node')} up",
+        f"{sums['up']} of {counted(sums['nodes'], 'node')} up{when}",
         f"{sums['free']} of {counted(sums['devices'], 'GPU')} free",
     ]
     if sums["unknown"]:

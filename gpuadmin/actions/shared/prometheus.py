@@ -58,7 +58,7 @@ class Prometheus:
             raise HostFailedError(f"{self._host.name}: Prometheus' answer has more than {_LARGEST >> 20} MiB")
         try:
             return of_answer(json.loads(raw))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise HostFailedError(
                 f"{self._host.name}: Prometheus ({answer.status}): {one_line(str(error))}",
                 hint="is something else on the port metrics.port? systemctl status prometheus on that host",

@@ -18,7 +18,9 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
     """Print what status found."""
     console = make_console(json=False)
     totals = result["totals"]
-    parts = [f"{totals['up']} of {counted(totals['hosts'], 'host')} up", gpus_words(totals)]
+    looked = result["looked"]
+    when = "" if looked is None else f" as of {datetime.fromisoformat(looked).astimezone():%H:%M:%S}"
+    parts = [f"{totals['up']} of {counted(totals['hosts'], 'host')} up{when}", gpus_words(totals)]
     console.print(styled((name, "bold"), "".join(f" · {part}" for part in [*parts, term_words(result["term"])])))
     table = make_table("Host", "State", "GPUs", "People", "Disk", "Image", fold=True)
     for hosts, entry in rows(result["hosts"]):

@@ -74,7 +74,9 @@ def test_the_screen(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers(STORAGE)
     code, out, err = cli("status")
     assert code == 4
-    assert "2 of 3 hosts up · 2 GPUs found, unknown on node2 · no term is set" in out
+    assert re.search(r"2 of 3 hosts up as of \d\d:\d\d:\d\d · 2 GPUs found, unknown on node2 · no term is set", out), (
+        out
+    )
     rows = {line.split()[0]: line for line in out.splitlines() if line[1:5] in ("stor", "node")}
     assert "2, 1 without driver" in rows["node1"]
     assert "minji" in rows["node1"]

@@ -23,6 +23,8 @@ def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
     return ("ok", host, {"res": result})
 
 
+OK = {"status": "ok"}
+ODD = "its answer is not understood"
 TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "nothing to do": ([ok(), ok()], HostResult("ok")),
     "all skipped": ([("skipped", "n", {})], HostResult("skipped")),
@@ -53,18 +55,32 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         HostResult("unreachable", [], "nothing answers on its ssh port (connection refused)"),
     ),
     "reports are merged": (
-        [ok(report={"homes": {"minji": {}}}), ok(report={"users": {"minji": {}}})],
-        HostResult("ok", reports={"homes": {"minji": {}}, "users": {"minji": {}}}),
+        [ok(report={"homes": {"minji": OK}}), ok(report={"users": {"minji": OK}})],
+        HostResult("ok", reports={"homes": {"minji": OK}, "users": {"minji": OK}}),
     ),
     "what has an entry for each person comes as text": (
-        [ok(each={"users": '{"minji": {}}'}, report={"problems": ["a"]}), ok(each={"homes": "{", "x": 1})],
-        HostResult(
-            "ok",
-            reports={
-                "users": {"minji": {}},
-                "problems": ["a", "its answer on homes is no JSON", "its answer on x is no JSON"],
-            },
-        ),
+        [ok(each={"users": '{"minji": {"status": "ok"}}'}, report={"problems": ["a"]}), ok(report={"problems": ["b"]})],
+        HostResult("ok", reports={"users": {"minji": OK}, "problems": ["a", "b"]}),
+    ),
+    "text that is no JSON": (
+        [ok(each={"homes": "{", "x": 1}, changed=True, operations=["add minji"])],
+        HostResult("failed", ["add minji"], "its answer is not understood: homes is no JSON (Do it)"),
+    ),
+    "what is odd about a report": (
+        [ok(report={"users": {"minji": OK}}), ok(report={"users": {"minji": {"status": 5}}, "problems": ["a"]})],
+        HostResult("failed", [], f"{ODD}: users.minji.status: input should be a valid string (Do it)",
+                   {"problems": ["a"]}),
+    ),
+    "operations that are none": (
+        [ok(changed=True, operations=5), ok(operations=["x", 1], changed=True)],
+        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is no list of texts (Do it)"),
+    ),
+    "a report of a name that nobody reads": ([ok(report={"x": 1})], HostResult("ok")),
+    "a report that is none": (
+        [ok(report=5)], HostResult("failed", [], "its answer is not understood: report is no object (Do it)"),
+    ),
+    "a remark without an end": (
+        [ok(remarks=["a" * 9999, "b"])], HostResult("ok", message="a" * 4000),
     ),
     "a module that ends without JSON": (
         [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],

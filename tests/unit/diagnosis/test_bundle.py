@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from typing import Any
 
+import pytest
+
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding
+from gpuadmin.diagnosis.wording import Wording
 from tests.unit.support import public_key
 
 SECRETS = (
@@ -69,7 +73,9 @@ def test_a_name_of_two_letters_is_hidden_and_no_word_of_the_text() -> None:
         "node": True, "home": {"path": "/home/an", "owner": "kj", "mode": "0700", "error": "kj on /home/on/x: mode"},
     }  # fmt: skip
     found = [
-        Finding("locked", "an's account is on hold in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",))
+        Finding(
+            "locked", "an's account is on another in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",)
+        )
     ]
     files = contents("an", found, {"n1": facts}, NAMES_OF_TWO)
     home = json.loads(files["hosts/n1.json"])["home"]
@@ -77,7 +83,7 @@ def test_a_name_of_two_letters_is_hidden_and_no_word_of_the_text() -> None:
         "path": "/home/PERSON", "owner": "SOMEBODY", "mode": "0700", "error": "SOMEBODY on /home/SOMEBODY/x: SOMEBODY",
     }  # fmt: skip
     cause = json.loads(files["findings.json"])[0]["cause"]
-    assert cause == "PERSON's account is on hold in users.yml; it is an account of SOMEBODY (uid 20001)"
+    assert cause == "PERSON's account is on another in users.yml; it is an account of SOMEBODY (uid 20001)"
     assert files["README.txt"].startswith("A diagnosis by gpuadmin.\n\nLeft out")
 
 
@@ -87,3 +93,58 @@ def test_the_archive_can_be_read_whatever_people_are_called() -> None:
     files = contents("cause", FOUND[-1:], {"n1": facts}, people)
     assert json.loads(files["hosts/n1.json"]) == facts
     assert json.loads(files["findings.json"])[0]["code"] == "locked"
+
+
+#: Whoever is on a host and in no users.yml, and what they can call things. None of these is a word of gpuadmin's.
+STRANGERS = [
+    "eunseo",
+    "kim_minjun",
+    "dr-park-lab",
+    "x1lim",
+    "Seoyeon",
+    "서연",
+    "zhang.wei",
+    "o'neill",
+    "lee__",
+    "a1b2c3zz",
+]
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_name_that_nobody_knows_is_not_in_it(stranger: str) -> None:
+    """Holders of GPUs, mount points, and whatever a key or a sentence has: in no users.yml, and still a name."""
+    facts = {
+        "node": True, "late": [],
+        "unknown": {"disks": f"/media/{stranger}/my disk: Transport endpoint is not connected"},
+        "gpus": {"number": 1, "gpus": [{"index": 0, "name": "NVIDIA H100 80GB HBM3", "holders": [stranger]}]},
+        "disks": [{"mount": f"/mnt/{stranger}", "type": f"fuse.{stranger}", "bytes": 5, "read_only": False}],
+        "mount": {"point": f"/home/{stranger}", "source": f"nas1:/srv/{stranger}", "type": "nfs4"},
+        "units": ["sshd.service", f"{stranger}-backup.service"], "account": {"groups": [stranger], "today": 5},
+        "homes": {stranger: {"path": f"/home/{stranger}"}}, "reboot": {"kernel": "6.12.57+deb13-amd64", "uptime": 5},
+        "home": {"path": f"/home/{stranger}", "owner": stranger, "error": "Permission denied"},
+    }  # fmt: skip
+    found = [
+        Finding("gpu-held", f"GPU 0 is held by {stranger}", "x", (), ("node1",)),
+        Finding("homes-stale", f"/home/{stranger} cannot be looked at", "x", (), ("node1",)),
+    ]
+    whole = "\n".join(contents("minji", found, {"node1": facts}, ["minji", "jiho"]).values())
+    for piece in re.findall(r"\w{3,}", stranger):
+        assert piece.lower() not in whole.lower()
+    known = json.loads(contents("minji", found, {"node1": facts}, [])["hosts/node1.json"])
+    assert known["gpus"]["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
+    assert known["reboot"] == {"kernel": "6.12.57+deb13-amd64", "uptime": 5}
+    assert known["disks"][0]["bytes"] == 5
+    assert known["units"][0] == "sshd.service"
+    assert known["home"]["error"] == "Permission denied"
+    name = known["gpus"]["gpus"][0]["holders"][0]
+    assert known["home"]["path"] == f"/home/{name}"
+
+
+def test_what_an_honest_host_says_stays_readable() -> None:
+    """The sentences of a diagnosis, each as its table of faults has it, lose names and no more."""
+    wording = Wording(["node1"])
+    for text in (
+        "the disk of /home is full: 0 bytes of 1.0 TB free", "3 units of the system failed: sshd.service",
+        "PERSON may not use their own home: it has mode 0000", "7 of 8 expected GPUs answer",
+    ):  # fmt: skip
+        assert wording.hide(text) == text

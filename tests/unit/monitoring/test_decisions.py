@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.monitoring.cluster import Device, Holder, Node, of_samples
+from gpuadmin.monitoring.cluster import Device, Holder, Node, as_of, of_samples
 from gpuadmin.monitoring.free import GIB, rooms
 from gpuadmin.monitoring.idle import idle, spans
 from gpuadmin.monitoring.queries import idle as query_idle
@@ -49,6 +49,26 @@ def test_a_node_that_is_well() -> None:
     assert node.devices[0].holders == (Holder("minji", "train", NOW - 7200, 1, 20 * GIB),)
 
 
+@pytest.mark.parametrize("when", [-1e12, -1.0, NOW + 1000, 1e300])
+def test_a_time_that_cannot_be_is_not_known(when: float) -> None:
+    """It ended `idle --act` with a traceback, or had somebody mailed and stopped who had only just begun."""
+    found = samples("gpu1", held={0: ("minji", "train")})
+    name = "gpuadmin_gpu_unused_since_timestamp_seconds"
+    labels = next(one.labels for one in found if one.name == "gpuadmin_gpu_allocated")
+    found = changed(found, "gpuadmin_gpu_allocated_since_timestamp_seconds", when)
+    found = [one for one in found if one.name != name] + [Sample(name, labels, when)]
+    (holder,) = one_node(found).devices[0].holders or ()
+    assert (holder.since, holder.unused) == (None, None)
+
+
+def test_since_when_it_is_known_that_nodes_are_up() -> None:
+    asked = [Sample("", {"instance": "gpu1", "job": "node", "what": "measured"}, NOW - 14)]
+    node = one_node([*samples("gpu1"), *asked])
+    assert node.measured == NOW - 14
+    assert as_of([node, replace(node, measured=NOW - 20), replace(node, state="down", measured=0.0)]) == NOW - 20
+    assert as_of([replace(node, measured=None)]) is None
+
+
 #: What is measured → the state, a word of the problem, and how many GPUs are free.
 STATES: dict[str, tuple[Any, str, str, int]] = {
     "down": (lambda found: changed(changed(found, "up", 0), "probe_success", 0), "down", "ping", 0),
@@ -74,6 +94,11 @@ STATES: dict[str, tuple[Any, str, str, int]] = {
         lambda found: changed(
             changed(found, "gpuadmin_gpu_driver_state", 1, state="broken"), "gpuadmin_gpu_driver_state", 0, state="ok"
         ), "up", "broken", 0,
+    ),
+    "who holds is of the future": (
+        lambda found: changed(
+            found, "gpuadmin_collector_sample_timestamp_seconds", NOW + 1e9, source="processes"
+        ), "up", "who holds", 0,
     ),
     "one is lost": (lambda found: changed(found, "gpuadmin_gpus_answering", 1), "up", "1 of 2", 2),
 }  # fmt: skip

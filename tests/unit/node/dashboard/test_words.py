@@ -39,3 +39,10 @@ def test_what_is_not_known_is_a_dash() -> None:
         "2.0",
     ]
     assert words.iso(0) == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("when", [-1e12, -1.0, 1e300, 253_402_300_800.0])
+def test_a_time_that_can_be_none(when: float) -> None:
+    """A node says when it booted: no page ends because of it."""
+    assert words.moment(when) == "–"
+    assert words.iso(when) == "1970-01-01T00:00:00Z"

@@ -1,0 +1,83 @@
+"""What one host says and another is given is parsed in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.heard import refusals, ssh_key
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.support import public_key
+
+KEY = public_key("a", comment="root@nas")
+OTHER = public_key("b", comment="")
+PARTS = " ".join(KEY.split()[:2])
+
+
+@pytest.mark.parametrize("text", [KEY, f"{KEY}\n", PARTS, f"{PARTS}\n", f"{PARTS} a comment of four words"])
+def test_a_key_comes_out_without_its_comment(text: str) -> None:
+    assert ssh_key(text) == PARTS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{KEY}\n{OTHER}\n",  # what root's authorized_keys of the other host took for an unrestricted key
+        f"{KEY}\n\n",
+        f"\n{KEY}",
+        f'command="sh" {KEY}',
+        f"restrict {KEY}",
+        f"{PARTS}\0",
+        f"{PARTS}A",
+        PARTS[:-1],
+        PARTS.replace("AAAAC3", "AAAAC4"),
+        public_key("a", kind="ssh-rsa"),
+        f"ssh-ed25519  {KEY.split()[1]}",
+        f"@cert-authority {KEY}",
+        "ssh-ed25519 " + "A" * 68,
+        "",
+    ],
+)  # fmt: skip
+def test_what_is_not_one_key_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is not one public key of type ssh-ed25519"):
+        ssh_key(text)
+
+
+@given(before=st.text(max_size=3), between=st.text(max_size=3), after=st.text(max_size=80))
+def test_whatever_is_around_a_key_never_gets_through(before: str, between: str, after: str) -> None:
+    try:
+        found = ssh_key(f"{before}{PARTS}{between}{after}")
+    except ValueError:
+        return
+    assert found == PARTS
+
+
+def of(refused: Any) -> dict[str, Any]:
+    return {"report": {"refused": refused}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ([of({"bob": "uid 20005 was given to alice"})], [{"name": "bob", "reason": "uid 20005 was given to alice"}]),
+        ([of(5), of([1]), of({"bob": 5, "../x": "y", "Bob\n": "z"}), {"report": 7}, 8, {}], []),
+        ([of(5), of({"bob": "a\nb\x1b[2J"})], [{"name": "bob", "reason": "a?b?[2J"}]),
+    ],
+)
+def test_whom_a_storage_host_refuses(answers: list[Any], found: list[dict[str, str]]) -> None:
+    """One that is odd refuses nobody, and the accounts of all others are made."""
+    assert refusals(answers) == found
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(json_values | st.builds(of, json_values), max_size=4))
+def test_whatever_storage_hosts_say_is_a_list_of_names(answers: list[Any]) -> None:
+    assert all(set(one) == {"name", "reason"} for one in refusals(answers))

@@ -1,0 +1,359 @@
+"""A host that lies in a field of a report: that is its failure, in words, and whoever reads reports goes on.
+
+For each report that a verb reads there is one as an honest host gives it; one place of it becomes anything at all.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import answering
+from ansible_collections.gpuadmin.node.plugins.module_utils import power as node_power
+from ansible_collections.gpuadmin.node.plugins.module_utils import status as node_status
+from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect as node_diagnosis
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import look as node_gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
+from gpuadmin.actions.shared import accounts, images, screen
+from gpuadmin.actions.shared.welcome import with_account
+from gpuadmin.ansible.events import Collector
+from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
+from gpuadmin.answers import Answers
+from gpuadmin.config.memory import Memory
+from gpuadmin.config.schema import Registry, User
+from gpuadmin.diagnosis.bundle import contents
+from gpuadmin.diagnosis.restarting import restarts
+from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
+from gpuadmin.display import make_console
+from gpuadmin.images.prune import prune_store
+from gpuadmin.images.push import plan_push
+from gpuadmin.jsontext import json_text
+from gpuadmin.monitoring.cluster import of_texts
+from gpuadmin.power import Target, decide
+from gpuadmin.results import HostResult, RunResult
+from gpuadmin.semester.facts import Facts
+from tests.unit.support import SETTINGS
+
+UUID = "aaaaaaaa-0000-0000-0000-000000000000"
+PERSON = {"minji": {"status": "ok", "operations": ["create uid 20000"], "problem": None}}
+HOME = {"uid": 20000, "files": 2, "bytes": 5005, "checksum": "c", "verified": None, "inode": 257}
+BACKUP = {
+    "name": "20261221T010203Z-manual", "path": "/srv/backups/x", "created": "2026-12-21T01:02:03Z",
+    "homes": {"minji": HOME}, "problems": {}, "copies": {"bak": "2026-12-21T02:02:03Z"},
+}  # fmt: skip
+LAST = {"stage": "failed", "image": "b", "reason": "no sshd", "root": "b", "time": 1.0, "ended": 9.5, "uptime": 3}
+GPU = {
+    "index": 0, "address": "0000:01:00.0", "name": "NVIDIA H100", "uuid": "GPU-1", "serial": "165",
+    "memory": 85520809984,
+    "mig": True, "mig_pending": False, "lacks": [], "problem": None, "pcie_width": 16, "pcie_width_max": 16,
+    "ecc": True,
+    "ecc_pending": True, "ecc_uncorrected": 0,
+    "mig_devices": [{"index": 0, "name": "1g", "uuid": "MIG-1", "memory": 9}],
+}  # fmt: skip
+BUS = {"address": "0000:01:00.0", "vendor": "0x10de", "device": "0x2330", "driver": "nvidia", "name": None, "width": 16,
+       "width_max": 16}  # fmt: skip
+MANIFEST = {
+    "name": "b", "uuid": UUID, "created": 1.0, "by": "somebody", "parent": {"name": "a", "uuid": UUID},
+    "distribution": "debian", "version": "13", "machine": "x86_64", "kernel": "6.12", "size": 9,
+    "packages": {"rsync": "3"}, "changes": {"added": {"rsync": "3"}, "changed": {}, "removed": {}},
+    "streams": [{"bytes": 6, "file": "x", "parent": None, "sha256": "0"}],
+}  # fmt: skip
+GOOD: dict[str, Any] = {
+    "users": PERSON, "homes": PERSON, "scratch": PERSON, "login_access": PERSON, "sessions": PERSON,
+    "problems": ["homes: not mounted"], "refused": {"bob": "uid 20005 was given to alice"},
+    "uids": {"memory": {"20000": "minji"}, "seen": {"20003": "/srv/homes/ghost"}, "problem": None},
+    "backup": BACKUP, "pruned": ["20261121T010203Z-daily"], "restored": {"target": "/srv/x", "files": 1},
+    "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
+    "cleared": {"x/minji": {"archive": "/y"}},
+    "facts": {
+        "at": "2026-12-21T01:02:03Z", "boot": UUID, "processes": {"minji": 2}, "waiting": ["x/minji"], "free": 9,
+        "homes": {"minji": {"kind": "directory", "uid": 20000, "problem": None, "of": "minji"}}, "backups": [BACKUP],
+        "scratch": {"items": [{"user": "minji", "uid": 20000, "kind": "directory"}], "problems": {"/x": "why"}},
+        "identities": {"minji": 20000},
+    },
+    "store": {"b": {"manifest": MANIFEST, "problem": None, "text": "{}"}, "c": {"manifest": None, "problem": "cut"}},
+    "verified": {"b": ["x is missing"]}, "layout": {"disk": "vda"},
+    "node": {
+        "running": "a", "current": "a", "trial": "", "image": "a", "held": {"a": UUID}, "confirmed": ["a"],
+        "last": LAST, "drift": ["x"],
+        "receives": {"bytes": 6, "held": False, "parent": "a"}, "people": ["minji"], "gpu_work": [], "send_version": 2,
+        "refused": {"b": "why"}, "prunable": {"images": ["a"], "roots": []}, "rollback": None, "problem": None,
+    },
+    "switch": {"seconds": {"fetch": 3.5}, "booted": True},
+    "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
+             "answering": 1, "broken": [], "worse": ["x"]},
+    "diagnosis": {
+        "node": True, "unknown": {"home": "late"}, "clock": {"seconds": 1.8e9, "service": None},
+        "causes": [{"code": "shell", "cause": "its shell is gone", "remedy": "chsh", "evidence": ["/bin/x"]}],
+        "docker": {"data": {"path": "/x"}}, "sessions": {"manager": "active"},
+        "containers": {"asked": True, "running": 1},
+        "keys": {"site": {"keys": [{"kind": "ssh-ed25519", "problem": None}]}}, "homes": {"mount": {"point": "/home"}},
+    },
+    "docker_restart": "the socket is made again", "measured": {"text": "gpuadmin_gpus_on_bus 8\n"},
+    "idle": {"stopped": [{"user": "minji", "uuid": "GPU-1", "status": "kept", "why": "used", "processes": 1,
+                          "containers": ["ab"]}], "terminals": 1},
+    "status": {
+        "unknown": {"gpus": "no bus"}, "disks": {"homes": {"path": "/x", "mount": "/", "bytes": 9, "free": 3}},
+        "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"],
+        "image": {"running": "a", "current": "b", "trial": "", "image": None, "last": LAST, "drift": ["x"]},
+        "backup": {"name": "x", "created": "2026-12-21T01:02:03Z", "homes": 2, "verified": 1, "problems": 0,
+                   "copies": {}},
+    },
+    "command": {"status": 1, "output": "a\n", "errors": "b"},
+    "disk": {"people": {"minji": {"homes": {"bytes": 5, "inodes": 1, "when": 1.8e9, "partial": True,
+                                            "largest": [{"path": "/x", "bytes": 1, "inodes": 1}]}}}, "places": []},
+}  # fmt: skip
+ROOT = Path(__file__).resolve().parents[3]
+HOSTS = ["liar", "honest"]
+ME = Registry(users=[User(name="minji", uid=20000, keys=[])])
+
+
+def _reset(found: RunResult) -> None:
+    facts = Facts.of(found.hosts, tuple(HOSTS), "")
+    json_text(
+        [facts.homes_unknown, facts.silent, facts.identities(), facts.backups(), facts.waiting(), facts.processes()]
+    )
+    for host in HOSTS:
+        json_text([facts.scratch(host), facts.scratch_problems(host)])
+    for listed in (facts.of_homes() or {}).values():
+        assert listed["kind"] != listed["uid"]
+    result = list_backups.rows(found, None, SETTINGS, HOSTS)
+    list_backups._show(result, None)
+
+
+def _images(found: RunResult) -> None:
+    facts = images.facts(found, HOSTS, HOSTS)
+    list_images._show(facts)
+    prune_store(facts, 1)
+    for manifest in facts.complete.values():
+        show_image.describe(manifest)
+    for node in facts.nodes.values():
+        plan_push({"receives": {"held": True}, **node}, "b", reboot=True)
+    push_image._result(found, HOSTS)
+
+
+def _power(found: RunResult) -> None:
+    targets = [Target(name, name, people=True, serves=True) for name in HOSTS]
+    decide("reboot", targets, Answers.of(found.hosts, HOSTS, "power").known, waits=False)
+
+
+def _gpus(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "gpus")
+    list_gpus.show({name: {"expected": 8, **one} for name, one in answers.known.items()}, answers.unknown, whole=True)
+
+
+def _diagnosis(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "diagnosis")
+    asked = Asked("minji", ME, date(2026, 12, 21), "nas", "/srv")
+    listed = verdict(asked, answers.known, answers.unknown, dict.fromkeys(HOSTS, time.time()))
+    first_line(asked, listed, answers.known)
+    restarts("minji", answers.known)
+    contents("minji", listed, answers.known, ["minji", "jiho"])
+
+
+def _status(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "status")
+    for answer in answers.known.values():
+        entry = {"state": "up", "gpus_expected": 8, **status._parts(answer, node=True)}
+        list(screen.cells(status._without_unmounted(entry, SETTINGS)))
+        newest = entry["backup"] and {
+            **entry["backup"],
+            "host": "x",
+            "age_hours": status._hours(entry["backup"]["created"]),
+        }
+        screen.backup_lines({"newest": newest, "asked": [], "unknown": {}, "second": {"x": entry["backup"]}})
+
+
+def _people(found: RunResult) -> None:
+    json_text(accounts.account_result(found))
+    with_account(found, ME.users)
+    for answer in Answers.of(found.hosts, HOSTS, "uids").known.values():
+        assert all(int(uid) >= 0 for uid in answer["seen"])
+        if answer["memory"] is not None:
+            Memory.parse(answer["memory"]).contradictions(ME)
+
+
+def _idle(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "idle")
+    idle._sentences(answers)
+    idle._agreed({"liar": [{"user": "minji", "uuid": "GPU-1"}]}, answers)
+
+
+def _disk(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "disk")
+    disk.show(answers.known, answers.unknown, "minji")
+
+
+def _command(found: RunResult) -> None:
+    session: Any = SimpleNamespace(console=make_console(json=False), check=True)
+    run._show(session, found, dict(found.reported("command")))
+
+
+def _measured(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "measured")
+    of_texts({name: one["text"] for name, one in answers.known.items()}, answers.unknown, HOSTS, time.time())
+
+
+READERS: tuple[Callable[[RunResult], None], ...] = (
+    _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured,
+)  # fmt: skip
+
+
+def collected(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, HostResult]:
+    """Host → a module's result, as Ansible's events bring it."""
+    collector = Collector(on_task=lambda name: None, on_host=lambda host, outcome, detail: None)
+    for host, answer in answers.items():
+        data = {"host": host, "task": "Look", "res": answer}
+        collector.event({"event": "runner_on_ok", "event_data": data})
+    return collector.hosts
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value."""
+    yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: object) -> Any:
+    if not path:
+        return new
+    changed = copy.deepcopy(value)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return changed
+
+
+PLACES = [(name, path) for name, value in GOOD.items() for path in places(value)]
+NUMBERS = st.sampled_from([-1, -1e12, 1e300, 1e12, 2**63, 2**64, 10**30, -(2**63), float("inf"), float("nan"), True])
+TIMES = ["2026-99-99T99:99:99Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-12-21", "2026-12-21T01:02:03Z\n"]
+TEXTS = st.sampled_from([*TIMES, "", "\0", "\x1b[2J", "x" * 5000, "../..", "\u202e", "{{ 1 }}"])
+SMALL = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | NUMBERS | TEXTS
+ANYTHING = st.recursive(
+    SMALL,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | TEXTS, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+KEYS = ["report", "each", "operations", "remarks", "progress", "changed", "msg", "stderr", "cmd", "rc"]
+
+
+def test_every_report_has_an_honest_one() -> None:
+    assert GOOD.keys() == REPORTS.keys()
+    assert all(parsed(name, value) == value for name, value in GOOD.items())
+
+
+def test_everybody_who_reads_understands_an_honest_one() -> None:
+    found = RunResult(collected({host: {"report": GOOD} for host in HOSTS}))
+    assert found.bad == {}
+    for read in READERS:
+        read(found)
+
+
+@pytest.mark.parametrize("lie", TIMES)
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("facts", ("backups", 0, "created")), ("backup", ("created",)), ("status", ("backup", "created"))],
+)
+def test_a_time_that_is_none(name: str, path: tuple[Any, ...], lie: str) -> None:
+    found = RunResult(
+        collected({"liar": {"report": {name: replaced(GOOD[name], path, lie)}}, "honest": {"report": GOOD}})
+    )
+    assert "its answer is not understood" in str(found.hosts["liar"].message)
+    for read in READERS:
+        read(found)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from(PLACES), ANYTHING, st.booleans())
+def test_a_lie_in_a_field_is_its_host_s_failure_and_no_other_s(place: tuple[str, Any], lie: Any, each: bool) -> None:
+    name, path = place
+    value = replaced(GOOD[name], path, lie)
+    answer: dict[str, Any] = {"each": {name: json.dumps(value)}} if each else {"report": {name: value}}
+    found = RunResult(collected({"liar": answer, "honest": {"report": GOOD}}))
+    assert found.hosts["honest"].reports == GOOD
+    assert not found.hosts["honest"].bad
+    liar = found.hosts["liar"]
+    if liar.bad:
+        assert liar.message is not None
+        assert liar.message.startswith("its answer is not understood: ")
+        assert name not in liar.reports
+    for read in READERS:
+        read(found)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), ANYTHING))
+@pytest.mark.parametrize("kind", ["ok", "failed", "unreachable", "retry", "item_on_failed"])
+def test_whatever_is_around_a_report(kind: str, answer: dict[str, Any]) -> None:
+    said: list[str] = []
+    collector = Collector(on_task=lambda name: None, on_host=lambda host, outcome, detail: said.append(detail))
+    collector.event(
+        {"event": f"runner_on_{kind}".replace("on_item", "item"), "event_data": {"host": "n", "res": answer}}
+    )
+    collector.event({"event": f"runner_{kind}", "event_data": {"host": "n", "res": answer}})
+    host = collector.hosts["n"]
+    assert all(isinstance(one, str) for one in (*host.changed, *said))
+    json_text([host.changed, host.message, host.reports])
+
+
+def test_every_report_that_is_read_has_a_shape() -> None:
+    """By a verb of its name; and each shape has a reader, or is shown as it is."""
+    reads = re.compile(r"""(?:Answers\.of\([^)]*, |reported\(|reports\.get\(|reports\[)"([a-z_]+)\"""")
+    text = "".join(path.read_text() for path in (ROOT / "gpuadmin").rglob("*.py") if "collections" not in path.parts)
+    read = set(reads.findall(text))
+    assert {"users", "facts", "status", "command", "pruned"} <= read
+    assert read <= REPORTS.keys()
+
+
+def test_what_this_very_machine_says_is_understood() -> None:
+    """Node code, run here: no report of an honest host is refused for a field that only tests have."""
+    look = {"uid_first": 20000, "uid_last": 29999}
+    parsed("status", node_status.collect(**look, disks={"homes": "/"}, node=True))
+    parsed("power", node_power.collect(node=True, **look))
+    parsed("command", answering.answer("echo a; exit 3"))
+    seen = node_gpus.look(seconds=5)
+    parsed("gpus", {**seen.as_dict(), "answering": 0, "broken": [], "worse": []})
+    people = [Person("minji", 20000)]
+    parsed("facts", dict(term_facts.collect(people, directories=["/nonexistent"], names=["root"])))
+    facts = node_diagnosis.collect(subject.parse({}))
+    parsed("diagnosis", {**facts, "causes": [one.document() for one in judge(facts, subject.person({}))]})
+
+
+def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = "[" * (DEEPEST + 1) + "]" * (DEEPEST + 1)
+    for text in (f'{{"x": {deep}}}', '{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"x": 1e999}', '{"x": NaN}'):
+        with pytest.raises(OddError):
+            of_text("layout", text)
+    monkeypatch.setattr("gpuadmin.ansible.reports.MOST_VALUES", 10)
+    with pytest.raises(OddError, match="more than 10 values"):
+        parsed("layout", {"x": [0] * 11})
+
+
+def test_a_million_lines() -> None:
+    """Of operations; of an answer's text: both end, and soon."""
+    began = time.monotonic()
+    found = collected({"liar": {"changed": True, "operations": ["x"] * 10**6}, "honest": {"report": GOOD}})
+    assert found["liar"].bad
+    assert not found["honest"].bad
+    assert len(found["liar"].changed) < 10**6
+    assert time.monotonic() - began < 20
