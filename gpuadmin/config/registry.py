@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from gpuadmin.config.schema import Registry, Settings, User
 from gpuadmin.config.schema.accounts import Retired
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, RefusedError
 
 EntryT = TypeVar("EntryT", User, Retired)
 LOST = "restore it from version control or a copy: without it uids would be given twice; for nobody write `users: []`"
@@ -32,6 +32,8 @@ class RegistryFile:
 
     file: YamlFile
     registry: Registry
+    #: The text on the disk that it was made from; None where there is none.
+    base: str | None = None
 
     @classmethod
     def load(cls, path: Path, settings: Settings | None) -> RegistryFile:
@@ -42,7 +44,7 @@ class RegistryFile:
         file = YamlFile.load(path, missing=LOST)
         if not file.data:
             raise ConfigError(f"{path}: is empty", hint=LOST)
-        return cls.of(file, settings)
+        return replace(cls.of(file, settings), base=file.text)
 
     @classmethod
     def of(cls, file: YamlFile, settings: Settings | None) -> RegistryFile:
@@ -97,10 +99,18 @@ class RegistryFile:
             drop=[index for index, entry in enumerate(self.registry.retired) if entry.name in free],
             add=[entry for index in gone if (entry := _tombstone(users[index], retire, today or date.today()))],
         )
-        return RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
+        changed = RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
+        return replace(changed, base=self.base)
 
     def save(self, *, forget: Collection[str] = ()) -> None:
-        """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again."""
+        """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again.
+
+        Raises RefusedError where somebody has changed the file since it was read.
+        """
+        if self.base is not None and YamlFile.load(self.file.path, missing=LOST).text != self.base:
+            raise RefusedError(
+                f"{self.file.path}: was changed meanwhile; nothing was written over it", hint="run it again"
+            )
         write_atomically(self.file.path, self.file.text)
         remember(self.file.path.parent, self.registry, forget=forget)
 
