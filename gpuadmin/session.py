@@ -17,10 +17,11 @@ from typing import Any
 import click
 
 from gpuadmin.ansible import runner
+from gpuadmin.ansible.admin_keys import AdminKeys
 from gpuadmin.ansible.invocation import Invocation, Secrets
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.find import find_site
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import KEY, Host
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.memory import recall, refuse_contradictions, remember
 from gpuadmin.config.registry import RegistryFile
@@ -70,8 +71,7 @@ class Session:
 
     def some(self, *groups: str) -> list[str]:
         """The same; raises ConfigError where there is none: that nobody is asked is not that nothing is to be done."""
-        names = self.named(*groups)
-        if not names:
+        if not (names := self.named(*groups)):
             where = "" if self.options.limit is None else f", of those that --limit {self.options.limit} leaves"
             raise ConfigError(
                 f"no host is in a group that this works on: {', '.join(groups)}{where}",
@@ -81,8 +81,7 @@ class Session:
 
     def storage(self) -> list[str]:
         """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
-        names = self.named("storage")
-        if not names:
+        if not (names := self.named("storage")):
             if self.site.inventory.group("storage"):
                 raise ConfigError(
                     "--limit leaves out the storage host, which alone can answer", hint="leave --limit out"
@@ -182,6 +181,7 @@ class Session:
             verbosity=self.options.verbose,
             secrets=self.secrets if secrets is None else secrets,
             log=log,
+            keys=AdminKeys.of(self.site.inventory.hosts, self.site.settings.admin.ssh_key, variables.get(KEY)),
         )
         with Progress(
             self.console,

@@ -42,7 +42,7 @@ def run(
         else content_path("playbooks", f"{invocation.playbook}.yml")
     )
     collector = Collector(on_task=on_task, on_host=on_host)
-    control = connections.directory(invocation.known_hosts)
+    control = connections.directory(invocation.known_hosts, invocation.keys.files)
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
         (private / "tmp").mkdir()
@@ -76,11 +76,12 @@ def run(
             _append_private(invocation.log, text)
         interrupted = bool(signals) or runner.rc in (99, 250 + 5)
         if interrupted:
-            connections.close(control)
+            connections.close(invocation.known_hosts)
         error = None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_output(text)
-        return RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
+        found = RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
+        return found if invocation.secrets.ssh is not None else invocation.keys.blamed(found)
     finally:
         shutil.rmtree(private, ignore_errors=True)
 
