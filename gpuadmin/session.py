@@ -45,6 +45,8 @@ from gpuadmin.report import document, status_of
 from gpuadmin.results import RunResult, with_all
 from gpuadmin.terminal import SafeConsole
 
+_AGAIN = "the table says why; then run it again"
+
 
 @dataclass
 class Session:
@@ -168,7 +170,6 @@ class Session:
         if hosts is not None and not hosts:
             return RunResult({})
         asked = self.named(*groups_of(playbook)) if hosts is None else hosts
-        log = self.begun().log
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
             playbook=playbook,
@@ -180,7 +181,7 @@ class Session:
             check=check,
             verbosity=self.options.verbose,
             secrets=self.secrets if secrets is None else secrets,
-            log=log,
+            log=self.begun().log,
             keys=AdminKeys.of(self.site.inventory.hosts, self.site.settings.admin.ssh_key, variables.get(KEY)),
         )
         with Progress(
@@ -198,19 +199,18 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True)
         return self.whole(found, "interrupted while looking; nothing was changed")
 
-    def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
+    def predict(self, playbook: str, hosts: Sequence[str] | None, given: Mapping[str, Any], advice: str = "") -> None:
         """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
         if self.check or self.options.yes:
             return
         self.require_confirmation_possible()
         self.console.print("Looking what would change on each host…")
-        found = self.run(playbook, hosts, variables, check=True)
-        whole = bool(self.options.verbose)
-        show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
+        found = self.run(playbook, hosts, given, check=True)
+        show_hosts(self.console, found.hosts, check=True, whole=bool(self.options.verbose), run=self.begun().id)
         self.whole(found, "interrupted while looking; nothing was changed")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
-            raise kind("no host can do it now; nothing was changed", hint="the table says why; then run it again")
+            raise kind("no host can do it now; nothing was changed", hint=advice or _AGAIN)
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
