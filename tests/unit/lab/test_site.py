@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpuadmin.cli.lab import command
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import hosts, site, state
@@ -104,3 +106,33 @@ def test_the_site_of_another_cluster_is_refused(small: state.Lab, written: Path,
     with pytest.raises(ConfigError, match="another cluster"):
         site.write(more, written)
     assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
+
+
+def test_in_a_lab_s_site_its_lab_is_meant(
+    small: state.Lab, written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = with_keys(hosts.with_hosts(state.Lab("other", 1024, 5556), 1, 0, BASES, set()))
+    site.write(other, tmp_path / "other-site")
+    state.save(replace(other, site=str(tmp_path / "other-site")))
+    state.save(replace(small, site=str(written)))
+    line: list[str] = []
+    monkeypatch.setattr("os.execvp", lambda _name, words: line.extend(words))
+    monkeypatch.setattr("gpuadmin.lab.commands.require", lambda *_: None)
+    for place, expected in (
+        (tmp_path / "other-site" / "inventory", other), (written, small), (tmp_path, small),
+    ):  # fmt: skip
+        line.clear()
+        monkeypatch.chdir(place)
+        command.main(["ssh", "node1", "true"], standalone_mode=False)
+        assert str(expected.host("node1").ssh_port) in line
+        assert f"IdentityFile={expected.ssh_key}" in line
+    monkeypatch.chdir(tmp_path / "other-site")
+    command.main(["ssh", "--name", "default", "node1"], standalone_mode=False)
+    assert f"IdentityFile={small.ssh_key}" in line
+
+
+def test_a_lab_that_there_is_not_names_those_there_are(small: state.Lab, written: Path) -> None:
+    state.save(small)
+    with pytest.raises(ConfigError) as caught:
+        state.existing("defualt")
+    assert "there is: default" in str(caught.value.hint)
