@@ -93,7 +93,7 @@ def main() -> int:
         cost(running, directory, "ok")  # brings the code that hosts keep
         break_account(running)
         for turn in range(options.runs + 1):
-            connections.close(connections.directory(directory / "known_hosts"))
+            connections.close(directory / "known_hosts")
             for name, found in (
                 ("import alone", imported()),
                 ("new connections", looked(running, directory)),
@@ -105,7 +105,7 @@ def main() -> int:
             line = [sys.executable, "-m", "cProfile", "-o", str(options.profile), "-m", "gpuadmin", "diagnose", PERSON]
             done = subprocess.run([*line, "--site", str(directory)], check=False, stdout=subprocess.DEVNULL)
             print(f"profile of a run that ended with {done.returncode}: {options.profile}", file=sys.stderr)
-        connections.close(connections.directory(directory / "known_hosts"))
+        connections.close(directory / "known_hosts")
     medians = {name: middle(costs) for name, costs in measured.items()}
     print(f"{options.nodes} nodes and a storage host, {options.users} people, load {os.getloadavg()[0]:.1f}\n")
     print("| diagnose | clock | processor: controller | all hosts |\n| --- | ---: | ---: | ---: |")

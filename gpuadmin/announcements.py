@@ -94,6 +94,12 @@ def _name(content: object) -> str:
     return hashlib.sha256(json_text(content, indent=None).encode()).hexdigest()[:8]
 
 
+def _names(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(value)
+    return value
+
+
 def _clean(language: str, text: str) -> str:
     lines = [line.rstrip() for line in text.strip().expandtabs(4).splitlines()]
     if len(lines) > _LINES:
@@ -113,6 +119,7 @@ class Announcements:
         self.path = path
         self._all: dict[str, Announcement] = {}
         self._back: set[str] = set()
+        self._reached: dict[str, set[str]] = {}
         try:
             raw = b"" if is_absent(path) else read_record(path)
         except OSError as error:
@@ -133,6 +140,9 @@ class Announcements:
             if value["event"] == "taken back":
                 self._back.add(name)
                 return
+            if value["event"] == "reached":
+                self._reached.setdefault(name, set()).update(_names(value["hosts"]))
+                return
             begin, until = (date.fromisoformat(value[key]) for key in ("begin", "until"))
             texts = {str(language): str(text) for language, text in value["texts"].items()}
             hosts = tuple(str(host) for host in value["hosts"])
@@ -144,6 +154,8 @@ class Announcements:
                 hint="restore the file from version control, or delete the line",
             ) from None
         self._back.discard(name)
+        if "reached" in value:  # not in what earlier versions wrote
+            self._reached[name] = set()
         self._all[name] = Announcement(name, texts, begin, until, hosts)
 
     def __iter__(self) -> Any:
@@ -159,6 +171,11 @@ class Announcements:
             known = ", ".join(one.id for one in self if self.holds(one.id)) or "none"
             raise ConfigError(f"there is no announcement {name!r}", hint=f"announced: {known}")
         return self._all[name]
+
+    def reached(self, one: Announcement) -> list[str] | None:
+        """The hosts that have had it, in the order of its own; None where its record is of a version that kept none."""
+        found = self._reached.get(one.id)
+        return None if found is None else [host for host in one.hosts if host in found]
 
     def kept(self, one: Announcement) -> Announcement:
         """The announcement as it was recorded, if it is announced already: it began when it began."""
@@ -197,9 +214,18 @@ class Announcements:
         """Record that something is announced; what is recorded already is not again."""
         if not self.holds(one.id):
             facts = {**asdict(one), "begin": str(one.begin), "until": str(one.until)}
-            self._append("announced", {**facts, "hosts": list(one.hosts)}, who)
+            self._append("announced", {**facts, "hosts": list(one.hosts), "reached": []}, who)
+            self._reached[one.id] = set()
             self._all[one.id] = one
             self._back.discard(one.id)
+
+    def add_reached(self, hosts: Sequence[str], who: str) -> None:
+        """Record that these hosts have all that is announced on them."""
+        for one in self:
+            known = self._reached.get(one.id)
+            if known is not None and self.holds(one.id) and (new := set(hosts) & set(one.hosts) - known):
+                self._append("reached", {"id": one.id, "hosts": sorted(new)}, who)
+                known |= new
 
     def take_back(self, name: str, who: str) -> None:
         """Record that it is taken back."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -34,6 +34,8 @@ def make_console(*, json: bool) -> SafeConsole:
     return SafeConsole(file=stream, highlight=False, emoji=False, markup=False, width=None if stream.isatty() else 4000)
 
 
+_WIDEST = 60  # columns of a cell where there is no terminal
+_RULE = 100  # columns of the line below a head there
 _MANY_ROWS = 200  # above them a table is laid out line by line
 
 
@@ -47,9 +49,21 @@ def lines_of(lines: Iterable[str]) -> Text:
     return Text("\n".join(one_line(line) for line in lines))
 
 
+class PlainTable(Table):
+    """On a terminal rich's table. Elsewhere, in a file, a mail or a pipe, a line is as wide as what is in it: the last
+    column is neither filled up nor broken, so that grep finds a sentence; the others fold at blanks.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.is_terminal:
+            yield from super().__rich_console__(console, options)
+        elif self.columns:
+            yield Text("\n", no_wrap=True, overflow="ignore", end="\n").join(_laid_out(console, self, _WIDEST))
+
+
 def make_table(*titles: str, right: Sequence[str] = (), fold: bool = False) -> Table:
     """An empty table. `right`: titles of columns of numbers. `fold`: long cells are folded rather than cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = PlainTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold" if fold else "ellipsis")
     return table
@@ -65,20 +79,34 @@ def show_table(console: SafeConsole, table: Table) -> None:
     if table.row_count <= _MANY_ROWS:
         console.print(table)
         return
-    columns = [[_text(cell) for cell in (column.header, *column.cells)] for column in table.columns]
-    widths = [max(line.cell_len for cell in column for line in cell) for column in columns]
-    right = [column.justify == "right" for column in table.columns]
-    lines = [
-        _row(row, widths, right)
-        for cells in zip(*columns, strict=True)
-        for row in zip_longest(*cells, fillvalue=Text())
-    ]
-    lines[0].stylize("bold")
-    lines.insert(1, Text(" " + "─" * (sum(widths) + 3 * len(widths) - 3)))
+    lines = _laid_out(console, table, _UNBOUND if console.is_terminal else _WIDEST)
     if console.is_terminal:
         for line in lines:
             line.truncate(console.width, overflow="ellipsis")
-    console.print(Text("\n").join([Text(), *lines, Text()]), no_wrap=True, overflow="ignore", crop=False)
+    console.print(Text("\n").join(lines), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _laid_out(console: Console, table: Table, widest: int) -> list[Text]:
+    """The lines of a table with a blank one before and after. `widest`: columns of a cell, but in the last."""
+    last = len(table.columns) - 1
+    columns = [
+        [
+            [part for line in _text(cell) for part in (line.wrap(console, widest) if fold else [line])]
+            for cell in (column.header, *column.cells)
+        ]
+        for number, column in enumerate(table.columns)
+        for fold in [number != last and not column.no_wrap]
+    ]
+    widths = [max(line.cell_len for cell in column for line in cell) for column in columns]
+    right = [column.justify == "right" for column in table.columns]
+    rows = [[*zip_longest(*cells, fillvalue=Text())] for cells in zip(*columns, strict=True)]
+    lines = [_row(row, widths, right) for one in rows for row in one]
+    head = len(rows[0])
+    for line in lines[:head]:
+        line.stylize("bold")
+    ruled = sum(widths) + 3 * len(widths) - 3
+    lines.insert(head, Text(" " + "─" * (ruled if widest == _UNBOUND else min(ruled, _RULE))))
+    return [Text(), *lines, Text()]
 
 
 def _text(cell: RenderableType) -> list[Text]:
@@ -95,6 +123,7 @@ def _row(cells: Sequence[Text], widths: Sequence[int], right: Sequence[bool]) ->
         blanks = " " * (width - cell.cell_len)
         row.append("   " if number else "").append(blanks if left_blank else "").append_text(cell)
         row.append("" if left_blank else blanks)
+    row.rstrip()
     return row
 
 
@@ -137,7 +166,7 @@ def show_hosts(
     """
     if not hosts:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = PlainTable(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("Host", style="cyan", max_width=32 if console.is_terminal else None)
     table.add_column("Result", no_wrap=True)
     table.add_column("Would change" if check else "What")

@@ -17,10 +17,11 @@ from typing import Any
 import click
 
 from gpuadmin.ansible import runner
+from gpuadmin.ansible.admin_keys import AdminKeys
 from gpuadmin.ansible.invocation import Invocation, Secrets
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.find import find_site
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import KEY, Host
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.memory import recall, refuse_contradictions, remember
 from gpuadmin.config.registry import RegistryFile
@@ -43,6 +44,8 @@ from gpuadmin.records import CONFIRMED, NOTHING, SENT, Record, prune_runs
 from gpuadmin.report import document, status_of
 from gpuadmin.results import RunResult, with_all
 from gpuadmin.terminal import SafeConsole
+
+_AGAIN = "the table says why; then run it again"
 
 
 @dataclass
@@ -71,8 +74,7 @@ class Session:
 
     def some(self, *groups: str) -> list[str]:
         """The same; raises ConfigError where there is none: that nobody is asked is not that nothing is to be done."""
-        names = self.named(*groups)
-        if not names:
+        if not (names := self.named(*groups)):
             where = "" if self.options.limit is None else f", of those that --limit {self.options.limit} leaves"
             raise ConfigError(
                 f"no host is in a group that this works on: {', '.join(groups)}{where}",
@@ -82,8 +84,7 @@ class Session:
 
     def storage(self) -> list[str]:
         """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
-        names = self.named("storage")
-        if not names:
+        if not (names := self.named("storage")):
             if self.site.inventory.group("storage"):
                 raise ConfigError(
                     "--limit leaves out the storage host, which alone can answer", hint="leave --limit out"
@@ -180,7 +181,6 @@ class Session:
         asked = self.named(*groups_of(playbook)) if hosts is None else hosts
         if not check:
             self._reached = SENT
-        log = self.begun().log
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
             playbook=playbook,
@@ -192,7 +192,8 @@ class Session:
             check=check,
             verbosity=self.options.verbose,
             secrets=self.secrets if secrets is None else secrets,
-            log=log,
+            log=self.begun().log,
+            keys=AdminKeys.of(self.site.inventory.hosts, self.site.settings.admin.ssh_key, variables.get(KEY)),
         )
         with Progress(
             self.console,
@@ -209,19 +210,19 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True)
         return self.whole(found, f"interrupted while looking; {self.left_behind}")
 
-    def predict(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> None:
+    def predict(self, playbook: str, hosts: Sequence[str] | None, given: Mapping[str, Any], advice: str = "") -> None:
         """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
         if self.check or self.options.yes:
             return
         self.require_confirmation_possible()
         self.console.print("Looking what would change on each host…")
-        found = self.run(playbook, hosts, variables, check=True)
+        found = self.run(playbook, hosts, given, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
         self.whole(found, f"interrupted while looking; {self.left_behind}")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
-            raise kind(f"no host can do it now; {self.left_behind}", hint="the table says why; then run it again")
+            raise kind(f"no host can do it now; {self.left_behind}", hint=advice or _AGAIN)
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""

@@ -13,7 +13,7 @@ import paramiko
 from gpuadmin.ansible.events import unreachable_message
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.known_hosts import is_hash_of, known_as
+from gpuadmin.config.known_hosts import known_as
 
 _TIMEOUT = 10.0  # seconds, for the connection and for the key exchange
 
@@ -75,19 +75,3 @@ def _summary(error: Exception) -> str:
         return unreachable_message("Could not resolve hostname")
     text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
     return unreachable_message(text)
-
-
-def with_pinned(known_hosts: str, keys: Iterable[HostKey]) -> str:
-    """Given the text of known_hosts and new keys, return the text with each host's keys replaced by the new one.
-
-    A line with a pattern stays: it may name other hosts as well.
-    """
-    new = {key.pattern: key for key in keys}
-
-    def replaced(line: str) -> bool:
-        field = line.split(" ", 1)[0]
-        names = set(field.split(",")) & set(new)
-        return bool(names) or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in new))
-
-    kept = [line for line in known_hosts.splitlines() if line.startswith("#") or not replaced(line)]
-    return "\n".join([*kept, *(key.line for key in new.values())]) + "\n"

@@ -103,7 +103,7 @@ def _valid(user: User, keys: Sequence[str]) -> list[str]:
 def _named(user: User, keys: Sequence[str], item: str) -> list[str]:
     """Those of a person's keys that an admin means. Raises ConfigError where that is none, or not one."""
     if item.split(" ", 1)[0] in KEY_TYPES or is_file(item):
-        wanted = {_blob(key) for key in _valid(user, read_keys([item]))}
+        wanted = {_blob(key) for key in _valid(user, read_keys([item], "--remove-key"))}
         found = [key for key in keys if _blob(key) in wanted]
     else:
         found = [key for key in keys if item and item in (key_fingerprint(_blob(key)), _comment(key))]

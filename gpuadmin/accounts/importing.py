@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpuadmin.accounts.requests import Request, request
-from gpuadmin.config.fields import KEY_TYPES
+from gpuadmin.config.fields import KEY_TYPES, ssh_key
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import decode_table, decoded, read_limited
@@ -21,28 +22,48 @@ ENCODINGS = ("utf-8", "cp949")  # the default of `applications.encodings`; Korea
 YES, NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
 
 
-def read_keys(given: Sequence[str]) -> tuple[str, ...]:
-    """Given the values of --key, each a public key or a file of them, return the keys."""
+def read_keys(given: Sequence[str], option: str = "--key") -> tuple[str, ...]:
+    """Given the values of an option, each a public key or a file of them, return the keys. Raises ConfigError, with the
+    first mistake, the file and the line.
+    """
     keys: list[str] = []
     for item in given:
         if item.split(" ", 1)[0] in KEY_TYPES:
-            keys.append(item.strip())
+            keys.append(_valid(item, option))
             continue
+        if _PRIVATE.search(item):
+            raise ConfigError(f"{option}: holds a private key, which nobody hands over", hint=_ANOTHER)
         if not is_file(item):
             raise ConfigError(
-                f"--key {item[:60]!r}: neither a public key nor a file",
+                f"{option} {item[:60]!r}: neither a public key nor a file",
                 hint="give the content of a .pub file in quotes, or the file's path",
             )
         path = Path(item).expanduser()
+        text = read_limited(path, MOST_OF_KEYS).decode("utf-8", errors="replace")
+        if _PRIVATE.search(text):
+            public = path.with_name(f"{path.name}.pub")
+            hint = f"the public one is {public}" if public.is_file() else _ANOTHER
+            raise ConfigError(f"{option} {path}: is a private key, which nobody hands over", hint=hint)
         found = [
-            line.strip()
-            for line in read_limited(path, MOST_OF_KEYS).decode("utf-8", errors="replace").splitlines()
+            _valid(line, f"{option} {path}:{number}")
+            for number, line in enumerate(text.splitlines(), start=1)
             if line.strip() and not line.lstrip().startswith("#")
         ]
         if not found:
-            raise ConfigError(f"{path}: holds no key")
+            raise ConfigError(f"{option} {path}: holds no key", hint="name the .pub file")
         keys.extend(found)
     return tuple(keys)
+
+
+_PRIVATE = re.compile(r"^(-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File)", re.MULTILINE)
+_ANOTHER = "the public one ends with .pub; ssh-keygen -y -f PRIVATE prints it"
+
+
+def _valid(text: str, where: str) -> str:
+    try:
+        return ssh_key(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}", hint="a public key is what the .pub file holds, in one line") from None
 
 
 def is_file(text: str) -> bool:

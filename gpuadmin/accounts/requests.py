@@ -16,6 +16,7 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.config.validate import mistakes
 from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.text import counted
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,14 @@ def add(
     settings: Settings,
     requests: Sequence[Request],
     elsewhere: Mapping[int, str] = MappingProxyType({}),
+    *,
+    arguments: Mapping[str, str] = MappingProxyType({}),
 ) -> RegistryFile:
     """Given requests for accounts, return the registry with them.
 
     Somebody who is registered already with the same fields is left as they are, so that an interrupted add can
     be run again; with other fields it is an error. Somebody who comes back gets the uid they had. `elsewhere`: uids
-    that something carries, and what; nobody new is given them.
+    that something carries, and what; nobody new is given them. `arguments`: as in RegistryFile.changed.
     """
     taken: set[int] = {request.uid for request in requests if request.uid is not None} | elsewhere.keys()
     retired = {entry.name: entry.uid for entry in file.registry.retired}
@@ -86,7 +89,7 @@ def add(
                 f"uid {user.uid} was {owner.name}'s; a home, a backup or Docker data may still belong to it",
                 hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
             )
-    return file.changed(settings, add=new) if new else file
+    return file.changed(settings, add=new, arguments=arguments) if new else file
 
 
 def make_user(fields: Mapping[str, Any]) -> User:
@@ -113,9 +116,19 @@ def _same_or_error(present: User, request: Request) -> None:
     for field, value in request.fields().items():
         if getattr(present, field) != value:
             raise ConfigError(
-                f"'{request.name}' is registered already, with another {field} ({getattr(present, field)!r})",
-                hint="edit users.yml and run gpuadmin sync-users, or use extend-user, lock-user, unlock-user",
+                f"'{request.name}' is registered already, with {'other' if field == 'keys' else 'another'} {field} "
+                f"({_shown(getattr(present, field))})",
+                hint="gpuadmin change-user or extend-user; or edit users.yml and run gpuadmin sync-users",
             )
+
+
+def _shown(value: object) -> str:
+    """A field's value in a sentence."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return counted(len(value), "ssh key")
+    return "none" if value is None else str(value)
 
 
 def known(file: RegistryFile, names: Sequence[str]) -> list[User]:

@@ -42,9 +42,10 @@ def add_user(
         site = session.site
         # made before any host is asked: what is missing for mail is said at once
         post = Post.of(session, mail) if (_by_setting(site.settings) if send is None else send) else None
-        registry = accounts.add(site.registry, site.settings, requests)
+        options_of = {} if source else {"uid": "--uid", "keys": "--key"}
+        registry = accounts.add(site.registry, site.settings, requests, arguments=options_of)
         new = [request.name for request in requests if site.registry.find(request.name) is None]
-        title = f"Add {counted(len(requests), 'account')} to {site.settings.name}"
+        title = _title(len(new), len(requests) - len(new), site.settings.name)
 
         def changed(registry: RegistryFile) -> Change:
             people = accounts.known(registry, [request.name for request in requests])
@@ -56,7 +57,7 @@ def add_user(
             looked = session.look(session.verb, None, change.variables) if _asks_all(session) else None
             taken = uids_elsewhere(session, looked)
             if taken.keys() & {user.uid for user in accounts.known(registry, new)}:
-                registry = accounts.add(site.registry, site.settings, requests, taken)
+                registry = accounts.add(site.registry, site.settings, requests, taken, arguments=options_of)
                 change, looked = changed(registry), None
         people = accounts.known(registry, [request.name for request in requests])
         if post is None:
@@ -65,6 +66,15 @@ def add_user(
         if mail.preview:
             return _preview(session, found, post, mail)
         return _perform(session, change, people, found, post, looked)
+
+
+def _title(new: int, registered: int, site: str) -> str:
+    if not registered:
+        return f"Add {counted(new, 'account')} to {site}"
+    there = "that is registered already" if registered == 1 else "that are registered already"
+    if not new:
+        return f"Bring {counted(registered, 'account')} {there} to all hosts of {site}"
+    return f"Add {counted(new, 'account')} to {site}, and bring {registered} {there} to all hosts"
 
 
 def _asks_all(session: Session) -> bool:

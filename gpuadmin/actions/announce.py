@@ -25,7 +25,7 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import decoded, read_limited
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
+from gpuadmin.text import counted, listed
 from gpuadmin.who import who
 
 
@@ -71,6 +71,7 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
         run = _run(
             session, record.entries(list(one.hosts), settings.name, today, more=[one], everything=_dashboard(session))
         )
+        _note_reached(session, record, run)
         # who stops it in the middle wants no mails sent; the same again goes on
         mails, good = _send(session, None if run.interrupted else post, notices)
         code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
@@ -101,6 +102,7 @@ def take_back(options: Options, name: str) -> int:
         dashboard = [] if left else _dashboard(session)
         entries = record.entries(there, session.site.settings.name, date.today(), but=name, everything=dashboard)
         run = _run(session, entries)
+        _note_reached(session, record, run)
         if not session.check and not left and not run.code:
             record.take_back(name, who())
         return report(session, run, {"id": name})
@@ -113,12 +115,28 @@ def list_announcements(options: Options) -> int:
         today, found = date.today(), []
         table = make_table("Id", "From", "Until", "State", "Hosts", "What", fold=True)
         for one in record:
-            state = "taken back" if not record.holds(one.id) else "over" if one.over(today) else "announced"
+            state = _state(record, one, today)
             found.append({"id": one.id, "from": str(one.begin), "until": str(one.until), "state": state,
-                          "hosts": list(one.hosts), "texts": dict(one.texts)})  # fmt: skip
+                          "hosts": list(one.hosts), "reached": record.reached(one),
+                          "texts": dict(one.texts)})  # fmt: skip
             table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), one.subject)
         session.console.print(table if found else "Nothing was announced.")
         return finish(session, ExitCode.DONE, {"announcements": found})
+
+
+def _state(record: Announcements, one: Announcement, today: date) -> str:
+    if not record.holds(one.id):
+        return "taken back"
+    if one.over(today):
+        return "over"
+    reached = record.reached(one)
+    missing = [] if reached is None else [host for host in one.hosts if host not in reached]
+    return "announced" if not missing else f"not yet on {listed(missing)}" if reached else "on no node yet"
+
+
+def _note_reached(session: Session, record: Announcements, run: RunResult) -> None:
+    if not session.check:
+        record.add_reached([name for name, host in run.hosts.items() if host.status in ("ok", "changed")], who())
 
 
 def _text(language: str, given: str) -> str:

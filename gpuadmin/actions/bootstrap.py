@@ -13,7 +13,9 @@ from gpuadmin.actions.trust import pin
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.invocation import Secrets
 from gpuadmin.config.fields import USER_NAME, SshKey
+from gpuadmin.config.inventory import KEY
 from gpuadmin.config.load import Site
+from gpuadmin.config.private_key import DEFAULTS
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -23,7 +25,6 @@ from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
-_DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # what ssh tries where it is given no key
 _ANOTHER_LOGIN = "another login is --as USER, a password --ask-pass; then run it again"
 
 
@@ -38,7 +39,7 @@ class Entrance:
         """What Ansible is told of it, above what the inventory says. root needs no sudo, which may be missing."""
         given: dict[str, Any] = {"ansible_user": self.user, "ansible_become": self.user != "root"}
         if self.identity is not None:
-            given["ansible_ssh_private_key_file"] = connections.literal(str(self.identity.expanduser().absolute()))
+            given[KEY] = connections.literal(str(self.identity.expanduser().absolute()))
         return given
 
 
@@ -106,7 +107,7 @@ def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostRes
     if not well:
         return RunResult({})
     # a connection that is still open would prove nothing
-    connections.close(connections.directory(session.site.known_hosts))
+    connections.close(session.site.known_hosts)
     session.console.print("Logging in as the admin account…")
     proof = session.run(
         "bootstrap",
@@ -156,4 +157,4 @@ def _public_key(site: Site) -> str:
 def _public_keys(private: str | None) -> Iterable[Path]:
     if private is not None:
         return [Path(f"{private}.pub").expanduser()]
-    return [Path("~/.ssh").expanduser() / f"{name}.pub" for name in _DEFAULT_KEYS]
+    return [Path("~/.ssh").expanduser() / f"{name}.pub" for name in DEFAULTS]

@@ -35,7 +35,7 @@ def change_user(
     """
     wanted = Wanted(
         keys=read_keys(keys) if keys else None,
-        add_keys=read_keys(add_keys),
+        add_keys=read_keys(add_keys, "--add-key"),
         remove_keys=tuple(remove_keys),
         email=email,
         note=note,
@@ -44,7 +44,9 @@ def change_user(
     with opened("change-user", options) as session:
         (before,) = known(session.site.registry, [name])
         after = change(before, wanted)
-        registry = session.site.registry.changed(session.site.settings, update=[after])
+        registry = session.site.registry.changed(
+            session.site.settings, update=[after], arguments={"keys": "--key" if keys else "--add-key"}
+        )
         title = f"Change {name} on {session.site.settings.name}"
         nodes = on_nodes(before, after)
         found = converge(session, registry, [after], title=title, describe=lambda user, _: nodes)

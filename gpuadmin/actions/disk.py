@@ -6,11 +6,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import monitor_of
 from gpuadmin.answers import Answers
-from gpuadmin.config.load import Site
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -46,7 +45,7 @@ def show_disk(options: Options, name: str | None) -> int:
         answers = Answers.of(run.hosts, asked, "disk")
         hosts = {host: answers.known[host] for host in asked if host in answers.known}
         if name is not None and not answers.unknown and not any(rows(hosts)):
-            _require_registered(session.site, name)
+            require_known_name(session.site, name)
         return report(
             session,
             run,
@@ -72,12 +71,6 @@ def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], nam
         console.print("+: more than that, it could not be counted to the end.")
     for host, why in unknown.items():
         console.print(f"{host}: unknown: {why}")
-
-
-def _require_registered(site: Site, name: str) -> None:
-    """Of whom no host has a file. Raises ConfigError where there is no such person; a directory may know others."""
-    if site.settings.accounts.source == "registry" and name not in {one.name for one in site.registry.registry.retired}:
-        known(site.registry, [name])
 
 
 def rows(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Row]:

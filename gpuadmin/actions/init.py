@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,10 +12,11 @@ from pydantic import ValidationError
 
 from gpuadmin.config.check import findings
 from gpuadmin.config.fields import host_name
-from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
+from gpuadmin.config.find import SETTINGS_FILE
+from gpuadmin.config.hosts_file import HOSTS_FILE, SiteHost
 from gpuadmin.config.load import load_site
 from gpuadmin.config.schema import Settings
-from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.config.skeleton import write_site
 from gpuadmin.config.validate import mistakes
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError
@@ -34,6 +36,11 @@ def init(
         raise ConfigError(
             f"{directory}: holds a site already", hint="nothing was changed; edit it, then: gpuadmin check"
         )
+    if os.path.lexists(directory / HOSTS_FILE):
+        raise ConfigError(
+            f"{directory / HOSTS_FILE}: is there already; the hosts would be written into it",
+            hint="nothing was changed; move it away, or name another directory",
+        )
     named = [*nodes, *([storage] if storage else [])]
     try:
         for host in named:
@@ -49,11 +56,10 @@ def init(
     called = name or directory.absolute().name
     try:
         _refuse(called, settings, hosts)
-        write_site(directory, name=called, settings=settings, hosts=hosts)
+        written = write_site(directory, name=called, settings=settings, hosts=hosts)
     except ValidationError as error:
         found = [f"{'.'.join(map(str, place))}: {words}" for place, words in mistakes(Settings, error)]
         raise ConfigError("\n  ".join(found), hint="nothing was written") from None
-    written = [SETTINGS_FILE, USERS_FILE, "inventory/hosts.yml"]
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
     todo += ["gpuadmin check", BOOTSTRAP, "gpuadmin provision --check", "gpuadmin provision"]
     if as_json:

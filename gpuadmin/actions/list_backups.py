@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.answers import Answers
 from gpuadmin.config.schema import Settings
 from gpuadmin.display import lines_of, make_console, make_table
@@ -26,6 +27,8 @@ def list_backups(options: Options, user: str | None) -> int:
         session.planned(builder.build())
         run = session.run("list-backups", None, {}, check=True)
         result = rows(run, user, session.site.settings, asked)
+        if user is not None and not result["backups"] and not result["unknown"]:
+            require_known_name(session.site, user.partition(".")[0])  # what a restore made is NAME.restored-…
         return report(session, run, result, show=lambda: _show(result, user))
 
 

@@ -17,6 +17,9 @@ from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
+from gpuadmin.text import listed
+
+_MOST_PROBLEMS = 40
 
 
 def list_users(options: Options, *, offline: bool) -> int:
@@ -87,6 +90,8 @@ def _show(result: dict[str, Any]) -> None:
             _hosts_summary(row["hosts"], everywhere=not result["not_asked"]),
         )
     show_table(console, table)
+    for line in _problems(result["users"]):
+        console.print(line)
     if not result["users"]:
         console.print("Nobody is registered yet: gpuadmin add-user NAME")
     for name, hosts in result["unregistered"].items():
@@ -94,6 +99,19 @@ def _show(result: dict[str, Any]) -> None:
     if result["unknown"]:
         hosts = ", ".join(f"{host} ({reason})" for host, reason in result["unknown"].items())
         console.print(f"Which accounts they have is not known: {hosts}")
+
+
+def _problems(rows: list[dict[str, Any]]) -> list[str]:
+    """What is in the way of somebody's account, a line for each person and sentence, with the hosts that say it."""
+    lines = []
+    for row in rows:
+        said: dict[str, list[str]] = {}
+        for host, entry in row["hosts"].items():
+            if entry["problem"]:
+                said.setdefault(str(entry["problem"]), []).append(host)
+        lines += [f"{row['name']} on {listed(hosts)}: {problem}" for problem, hosts in said.items()]
+    more = len(lines) - _MOST_PROBLEMS
+    return lines[:_MOST_PROBLEMS] + ([f"and {more} more: --json has all"] if more > 0 else [])
 
 
 def _hosts_summary(hosts: dict[str, Any], *, everywhere: bool) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.config.load import Site
-from gpuadmin.config.memory import owners, recall
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
+
+#: As the storage host names them: a time, and what it was made for.
+_BACKUP = re.compile(r"\d{8}T\d{6}Z-[a-z0-9.-]{1,62}")
 
 
 def restore_home(
@@ -34,11 +38,12 @@ def restore_home(
         builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
         given = {"gpuadmin_backup": {"restore": wanted}}
         session.plan(builder.build())
-        session.predict("restore-home", None, given)
+        advice = f"the table says why; which backups there are: gpuadmin list-backups {user}"
+        session.predict("restore-home", None, given, advice)
         session.confirm()
         run = session.run("restore-home", None, given, check=session.check)
         restored = next(iter(run.reported("restored").values()), None)
-        return report(session, run, {} if restored is None else {"restored": restored})
+        return report(session, run, {} if restored is None else {"restored": restored}, advice=advice)
 
 
 def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
@@ -52,15 +57,17 @@ def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
     name = user.partition(".")[0]  # what a restore made beside a home is called NAME.restored-…
     if not name or "/" in user:
         raise ConfigError(f"{user!r} is not the name of a home", hint="gpuadmin list-backups shows whose there are")
+    if backup is not None and not _BACKUP.fullmatch(backup):
+        raise ConfigError(f"--from {backup[:80]!r}: is not the name of a backup", hint=f"gpuadmin list-backups {user}")
     if backup is not None or site.settings.accounts.source != "registry":
         return
-    registered = {user.name for user in site.registry.registry.users}
-    known = registered | {*owners(site.registry.registry).values(), *recall(site.directory).uids.values()}
-    if name not in known:
+    try:
+        require_known_name(site, name)
+    except ConfigError as error:
         raise ConfigError(
             f"{user}: nobody of that name is registered, or was",
-            hint=f"gpuadmin list-backups {user} says whether a backup has such a home; if so, name it with --from",
-        )
+            hint=f"{error.hint}; a backup that is older than users.yml: gpuadmin list-backups, then --from BACKUP",
+        ) from None
 
 
 def request(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from rich.live import Live
 
+from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.actions.shared.now import document, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus, monitor_of
 from gpuadmin.answers import Answers
@@ -36,6 +37,7 @@ def top(options: Options, *, once: bool, user: str | None, local: bool, every: i
         with Prometheus(session.site) as prometheus:
             if options.json or once or not sys.stdout.isatty():
                 nodes = look(prometheus, names)
+                _require_somebody(session, nodes, user)
                 if not options.json:
                     show_screen(make_console(json=False), session.site.settings.name, nodes, time.time(), user)
                 return finish(session, 0, document(of_user(nodes, user)))
@@ -56,10 +58,19 @@ def _local(session: Session, names: Sequence[str], user: str | None) -> int:
     answers = Answers.of(run.hosts, names, "measured")
     nodes = of_texts({name: one["text"] for name, one in answers.known.items()}, answers.unknown, names, time.time())
 
+    _require_somebody(session, nodes, user)
+
     def show() -> None:
         show_screen(make_console(json=False), session.site.settings.name, nodes, time.time(), user)
 
     return report(session, run, document(of_user(nodes, user)), show=show, unknown=[answers])
+
+
+def _require_somebody(session: Session, nodes: Sequence[Node], user: str | None) -> None:
+    """Raise ConfigError where somebody is named who holds nothing and is nobody: a slip is not an answer."""
+    held = {one.user for node in nodes for device in node.devices for one in device.holders or ()}
+    if user is not None and user not in held:
+        require_known_name(session.site, user)
 
 
 def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
@@ -72,6 +83,7 @@ def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
 def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
     name, problem = session.site.settings.name, ""
     nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
+    _require_somebody(session, nodes, user)
     console = make_console(json=False)
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live, _keys():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.known_hosts import pinned_keys, read_known_hosts
+from gpuadmin.config.known_hosts import pinned_keys, read_known_hosts, with_lines
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
@@ -15,7 +15,7 @@ from gpuadmin.outcome import finish
 from gpuadmin.reading import read_text
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
-from gpuadmin.trust import HostKey, fetch_host_keys, with_pinned
+from gpuadmin.trust import HostKey, fetch_host_keys
 
 
 def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
@@ -67,7 +67,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
         if read_known_hosts(path) != text:
             raise RefusedError(f"{path}: was changed while you were asked; nothing was pinned", hint="run it again")
         try:
-            write_atomically(path, with_pinned(text, new))
+            write_atomically(path, with_lines(text, [key.line for key in new]))
         except OSError as error:
             raise GpuadminError(
                 f"{path}: {error.strerror}; nothing was pinned",

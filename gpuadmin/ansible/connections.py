@@ -7,11 +7,17 @@ import os
 import re
 import shutil
 import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from gpuadmin.errors import GpuadminError
+from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.reading import read_limited
 
 _PLAIN = re.compile(r"[\w%/.,:=@+~-]+")
+_OWN = Path("~/.ssh/known_hosts")
+_OLD = 86400.0  # seconds; no run takes that long
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -28,7 +34,7 @@ def require_ssh() -> str:
 
 def options(known_hosts: Path) -> tuple[str, ...]:
     """Given a site's known_hosts, return the options of every ssh to its hosts: keys are checked, and it gives up."""
-    files = " ".join(file_word(path) for path in (known_hosts, Path("~/.ssh/known_hosts").expanduser()))
+    files = " ".join(file_word(path) for path in (known_hosts, _OWN.expanduser()))
     named = (
         "StrictHostKeyChecking=yes",
         "ConnectTimeout=20",
@@ -57,11 +63,33 @@ def quoted(word: str) -> str:
     return word if _PLAIN.fullmatch(word) else '"' + word.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
-def directory(known_hosts: Path) -> Path:
-    """Where ssh keeps its sockets: a short path, because a socket's name has at most 107 bytes; ours alone.
+def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
+    """Where ssh keeps its sockets for a site: a short path, because a socket's name has at most 107 bytes; ours alone.
 
-    One for each site: a connection that another site's host keys opened must not serve this one, nor end with its run.
+    `keys`: the private keys that are logged in with. One directory for each site and what it trusts: a connection that
+    was opened when other host keys were known, or by another key, must not serve it; it is asked to end.
     """
+    ours, site = _ours(), _site(known_hosts)
+    current = ours / f"{site}-{_trusted(known_hosts, keys)}"
+    current.mkdir(mode=0o700, exist_ok=True)
+    for other in ours.glob(f"{site}-*"):
+        if other != current:
+            _close(other, at_once=False)
+            with suppress(OSError):  # one that another run still uses is younger, or not empty
+                if time.time() - other.stat().st_mtime > _OLD:
+                    other.rmdir()
+    return current
+
+
+def close(known_hosts: Path, *, at_once: bool = False) -> None:
+    """Ask the ssh connections of a site that would wait for the next run to end now; those that another run uses, after
+    it. `at_once`: those, too. The other side of them is gone, and they would only find out after a minute.
+    """
+    for control in _ours().glob(f"{_site(known_hosts)}-*"):
+        _close(control, at_once=at_once)
+
+
+def _ours() -> Path:
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     ours = base / f"gpuadmin-{os.getuid()}"
     try:
@@ -74,21 +102,38 @@ def directory(known_hosts: Path) -> Path:
             f"{ours}: belongs to somebody else or is open to others",
             hint="delete it, or set XDG_RUNTIME_DIR",
         )
-    own = ours / hashlib.sha256(os.fsencode(known_hosts.absolute())).hexdigest()[:8]
-    own.mkdir(mode=0o700, exist_ok=True)
-    return own
+    return ours
 
 
-def close(control: Path, *, at_once: bool = False) -> None:
-    """Ask the ssh connections that would wait for the next run to end now; those that another run uses, after it.
+def _site(known_hosts: Path) -> str:
+    return hashlib.sha256(os.fsencode(known_hosts.absolute())).hexdigest()[:8]
 
-    `at_once`: those, too. The other side of them is gone, and they would only find out after a minute.
-    """
+
+def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
+    """Of the host keys that are known, and of which files the private keys are: their content is read by ssh alone."""
+    total = hashlib.sha256()
+    for path in (known_hosts, _OWN.expanduser()):
+        try:
+            total.update(hashlib.sha256(read_limited(path)).digest())
+        except (OSError, ConfigError):  # ssh passes over it as well
+            total.update(b"none")
+    for key in sorted(keys):
+        try:
+            facts = key.stat()
+            about = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_mode, facts.st_uid
+        except OSError:
+            about = ()
+        total.update(repr((str(key), about)).encode("utf-8", "surrogateescape"))
+    return total.hexdigest()[:8]
+
+
+def _close(control: Path, *, at_once: bool) -> None:
     for socket in control.iterdir():
         if socket.is_socket():
-            subprocess.run(
-                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit" if at_once else "stop", "gpuadmin"],
-                check=False,
-                capture_output=True,
-                timeout=10,
-            )
+            with suppress(subprocess.TimeoutExpired):  # whoever does not listen ends by itself after five minutes
+                subprocess.run(
+                    ["ssh", "-o", f"ControlPath={socket}", "-O", "exit" if at_once else "stop", "gpuadmin"],
+                    check=False,
+                    capture_output=True,
+                    timeout=10,
+                )

@@ -159,6 +159,8 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> s
     return f"{message} ({task})" if task else message
 
 
+#: What a run says of a host that ssh may not log in to; whose fault it is, the session looks up (Session.run).
+DENIED = "refuses our login (permission denied)"
 _CUT = "the ssh connection was cut"
 _SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"
@@ -171,7 +173,7 @@ _SSH_REASONS = (
     (r"timed out|Timeout|timeout", "does not answer (timed out)"),
     (r"No route to host|Network is unreachable", "cannot be reached over the network"),
     (r"Could not resolve hostname", "its name cannot be resolved: give ansible_host in inventory/"),
-    (r"Permission denied", "refuses our login (permission denied)"),
+    (r"Permission denied", DENIED),
     (
         r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",
         _CUT,

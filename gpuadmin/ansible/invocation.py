@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.ansible import connections
+from gpuadmin.ansible.admin_keys import AdminKeys
 from gpuadmin.content import collections_path, content_path
 
 # What of the controller's environment Ansible and ssh may see. ansible-runner stores the environment of a run, so
@@ -46,6 +47,7 @@ class Invocation:
     check: bool = False
     verbosity: int = 0
     secrets: Secrets = Secrets()
+    keys: AdminKeys = field(default_factory=AdminKeys)
     log: Path | None = None  # Ansible's output is added to it
 
 
@@ -71,7 +73,10 @@ def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
 
 def environment(invocation: Invocation, directory: Path, control: Path) -> dict[str, str]:
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
-    shared = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
+    shared: tuple[str, ...] = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
+    if invocation.keys.ask and invocation.secrets.ssh is None:
+        # for a passphrase ssh would ask a terminal that nobody sees, for minutes
+        shared = (*shared, "-o", "BatchMode=yes")
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return kept | {
         "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",

@@ -49,7 +49,7 @@ def run(
         finished.event(event)
         return collector.event(event)
 
-    control = connections.directory(invocation.known_hosts)
+    control = connections.directory(invocation.known_hosts, invocation.keys.files)
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
         (private / "tmp").mkdir()
@@ -83,13 +83,14 @@ def run(
             _append_private(invocation.log, text)
         interrupted = bool(signals) or runner.rc in (99, 250 + 5)
         if interrupted:
-            connections.close(control)
+            connections.close(invocation.known_hosts)
             left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
             _mark(collector.hosts, left)
         error = None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_output(text)
-        return RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
+        found = RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
+        return found if invocation.secrets.ssh is not None else invocation.keys.blamed(found)
     finally:
         shutil.rmtree(private, ignore_errors=True)
 

@@ -33,7 +33,7 @@ def command(
     templates/call/ takes a template's place: terms.ko.md.j2 and terms.en.md.j2 are the terms of use.
 
     \b
-    gpuadmin call-for-applications --until 2027-03-05 --output public/
+    gpuadmin call-for-applications --next --until 2027-01-15 --output public/
     gpuadmin call-for-applications --survey --language ko
     """
     from gpuadmin.actions.call_for_applications import call_for_applications

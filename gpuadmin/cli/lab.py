@@ -9,7 +9,20 @@ import click
 
 from gpuadmin.cli._options import WholeNumber, json_option
 
-NAME = click.option("--name", default="default", show_default=True, help="Which lab; several can exist side by side.")
+
+def _lab_here(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
+    if given is not None:
+        return given
+    from gpuadmin.lab.state import lab_here
+
+    return lab_here()
+
+
+NAME = click.option(
+    "--name",
+    callback=_lab_here,
+    help="Which lab; several can exist side by side.  [default: the one whose site you are in, else `default`]",
+)
 
 
 @click.group()

@@ -14,6 +14,7 @@ from gpuadmin.config.inventory import Inventory
 from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
+from gpuadmin.config.private_key import login_problem
 from gpuadmin.config.schema import User
 from gpuadmin.text import listed
 
@@ -112,11 +113,18 @@ def _known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
 
 
 def _admin(site: Site) -> Iterator[Finding]:
-    key = site.settings.admin.ssh_key
-    if key is not None and not Path(key).expanduser().is_file():
-        yield Finding(
-            "error", "gpuadmin.yml: admin.ssh_key", f"{key} is no file", "make it (ssh-keygen), or name another"
-        )
+    """The keys that hosts are logged in to with: the site's, and those that the inventory names for some."""
+    named = site.settings.admin.ssh_key
+    keys: dict[str | None, str] = {} if named is None else {named: "gpuadmin.yml: admin.ssh_key"}
+    for host in site.inventory.hosts:
+        if not host.local:
+            own = host.key is not None
+            where = f"inventory: {host.name}: ansible_ssh_private_key_file" if own else "gpuadmin.yml: admin.ssh_key"
+            keys.setdefault(host.key if own else named, where)
+    for key, where in keys.items():
+        if problem := login_problem(key):
+            level: Literal["error", "warning"] = "error" if problem.sure and key is not None else "warning"
+            yield Finding(level, where, f"{problem.key} {problem.message}", problem.hint)
 
 
 def _group_slips(inventory: Inventory, where: str) -> Iterator[Finding]:

@@ -24,11 +24,12 @@ _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
 
 
 _MORE_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+KEY = "ansible_ssh_private_key_file"
 _LOGIN = (
-    "ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_ssh_private_key_file",
+    "ansible_connection", "ansible_host", "ansible_port", "ansible_user", KEY,
     *_MORE_ARGUMENTS,
 )  # fmt: skip
-_OF_A_HOST = ("ansible_host", "ansible_port", "ansible_connection", "gpuadmin_address", *NAMES)
+_OF_A_HOST = ("ansible_host", "ansible_port", "ansible_connection", "gpuadmin_address", KEY, *NAMES)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,12 @@ class Host:
     def local(self) -> bool:
         """Whether it is this machine: Ansible needs no ssh for it."""
         return self.variables.get("ansible_connection") == "local"
+
+    @property
+    def key(self) -> str | None:
+        """The private key that the inventory names for it; None: as gpuadmin.yml says, or a template gives it."""
+        value = str(self.variables.get(KEY) or "")
+        return value.replace("%%", "%") if value and "{{" not in value else None
 
     @property
     def gpus(self) -> int | None:
@@ -119,7 +126,7 @@ class Inventory:
                 f"{host.name} is not reached over ssh: its ansible_connection is {kind}", hint="the inventory says so"
             )
         more = [word for name in _MORE_ARGUMENTS for word in shlex.split(known[name])]
-        key = known["ansible_ssh_private_key_file"]
+        key = known[KEY]
         address, port = known["ansible_host"] or host.name, known["ansible_port"] or "22"
         if not _HOST.fullmatch(address) or not port.isdecimal():
             raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is no address of a host")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
@@ -37,6 +38,22 @@ def pinned_keys(known_hosts: str, name: str) -> dict[str, set[str]]:
         if len(fields) >= 3 and not line.startswith(("#", "@")) and _names(fields[0], name):
             found.setdefault(fields[1], set()).add(fields[2])
     return found
+
+
+def with_lines(known_hosts: str, new: Sequence[str]) -> str:
+    """Given the text of a known_hosts file and new lines, return it with those in place of all that name their hosts.
+
+    A line with a pattern stays: it may name other hosts as well.
+    """
+    names = {name for line in new for name in line.split(" ", 1)[0].split(",")}
+
+    def replaced(line: str) -> bool:
+        field = line.split(" ", 1)[0]
+        known = not names.isdisjoint(field.split(","))
+        return known or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in names))
+
+    kept = [line for line in known_hosts.splitlines() if line in new or line.startswith("#") or not replaced(line)]
+    return "".join(f"{line}\n" for line in [*kept, *(line for line in new if line not in kept)])
 
 
 def no_keys(known_hosts: str) -> list[int]:

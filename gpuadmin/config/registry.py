@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from gpuadmin.config.schema import Registry, Settings, User
 from gpuadmin.config.schema.accounts import Retired
 from gpuadmin.config.validate import validated
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, RefusedError
 
 EntryT = TypeVar("EntryT", User, Retired)
 LOST = "restore it from version control or a copy: without it uids would be given twice; for nobody write `users: []`"
@@ -32,6 +32,8 @@ class RegistryFile:
 
     file: YamlFile
     registry: Registry
+    #: The text on the disk that it was made from; None where there is none.
+    base: str | None = None
 
     @classmethod
     def load(cls, path: Path, settings: Settings | None) -> RegistryFile:
@@ -42,7 +44,7 @@ class RegistryFile:
         file = YamlFile.load(path, missing=LOST)
         if not file.data:
             raise ConfigError(f"{path}: is empty", hint=LOST)
-        return cls.of(file, settings)
+        return replace(cls.of(file, settings), base=file.text)
 
     @classmethod
     def of(cls, file: YamlFile, settings: Settings | None) -> RegistryFile:
@@ -53,9 +55,11 @@ class RegistryFile:
             registry = validated(Registry, file, data)
         except ConfigError as error:
             # what is wrong between the others is said now, not after these are corrected
-            more = _conflicts(file, _valid(User, data.get("users")), _valid(Retired, data.get("retired")), settings)
-            raise ConfigError("\n  ".join([error.message, *more]), hint=error.hint) from None
-        problems = list(_conflicts(file, enumerate(registry.users), enumerate(registry.retired), settings))
+            more = _conflicts(_valid(User, data.get("users")), _valid(Retired, data.get("retired")), settings)
+            lines = [error.message, *(f"{file.where(path)}: {text}" for path, text in more)]
+            raise ConfigError("\n  ".join(lines), hint=error.hint) from None
+        found = _conflicts(enumerate(registry.users), enumerate(registry.retired), settings)
+        problems = [f"{file.where(path)}: {text}" for path, text in found]
         if problems:
             raise ConfigError("\n  ".join(problems), hint="correct these lines, then: gpuadmin check")
         return cls(file, registry)
@@ -77,13 +81,16 @@ class RegistryFile:
         retire: Mapping[str, int | None] = MappingProxyType({}),
         forget: Collection[str] = (),
         today: date | None = None,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> RegistryFile:
         """Given people to add, to update (by name), to retire, and retired ones to forget, return the new registry,
         validated as a whole. `retire`: by name, the uid of those whose entry has none, where it is known.
+        `arguments`: field → what it was given as, for errors: they name that and the person, and no line of a file.
 
         Nothing is written: `save` does that.
         """
-        users = self.registry.users
+        users, update = self.registry.users, list(update)
+        self._refuse_conflicts(settings, [*add, *update], {*retire, *forget}, arguments)
         place = {user.name: index for index, user in enumerate(users)}
         gone = sorted(place[name] for name in retire if name in place)
         # somebody who comes back is no longer retired
@@ -97,10 +104,37 @@ class RegistryFile:
             drop=[index for index, entry in enumerate(self.registry.retired) if entry.name in free],
             add=[entry for index in gone if (entry := _tombstone(users[index], retire, today or date.today()))],
         )
-        return RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
+        changed = RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
+        return replace(changed, base=self.base)
+
+    def _refuse_conflicts(
+        self, settings: Settings, given: Sequence[User], gone: Collection[str], arguments: Mapping[str, str]
+    ) -> None:
+        """Raise ConfigError where those given contradict the others, who are right: they were read and validated."""
+        names = {user.name for user in given}
+        people = [*(user for user in self.registry.users if user.name not in {*names, *gone}), *given]
+        retired = [entry for entry in self.registry.retired if entry.name not in {*names, *gone}]
+        found = []
+        for path, text in _conflicts(enumerate(people), enumerate(retired), settings):
+            of_user = path[0] == "users"
+            field = str(path[2]) if len(path) > 2 else ""
+            whose = (
+                f"'{people[int(path[1])].name}': " if of_user and f"'{people[int(path[1])].name}'" not in text else ""
+            )
+            label = f"{arguments.get(field, field)}: " if field and field != "name" else ""
+            found.append(f"{label}{whose}{text}")
+        if found:
+            raise ConfigError("\n  ".join(found), hint="nothing was changed")
 
     def save(self, *, forget: Collection[str] = ()) -> None:
-        """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again."""
+        """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again.
+
+        Raises RefusedError where somebody has changed the file since it was read.
+        """
+        if self.base is not None and YamlFile.load(self.file.path, missing=LOST).text != self.base:
+            raise RefusedError(
+                f"{self.file.path}: was changed meanwhile; nothing was written over it", hint="run it again"
+            )
         write_atomically(self.file.path, self.file.text)
         remember(self.file.path.parent, self.registry, forget=forget)
 
@@ -146,48 +180,49 @@ def _valid(model: type[EntryT], entries: object) -> Iterator[tuple[int, EntryT]]
 
 
 def _conflicts(
-    file: YamlFile,
     users: Iterable[tuple[int, User]],
     retirees: Iterable[tuple[int, Retired]],
     settings: Settings | None,
-) -> Iterable[str]:
-    """What no single field shows: names, uids and keys that appear twice, uids outside the range."""
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What no single field shows, with its place: names, uids and keys that appear twice, uids outside the range."""
     names: dict[str, str] = {}
     uids: dict[int, str] = {}
     keys: dict[str, str] = {}
     accounts = None if settings is None else settings.accounts
     reserved = {"root"} if settings is None else {settings.admin.user, settings.accounts.group, "root"}
     for index, user in users:
-        where = ("users", index)
+        where: tuple[str | int, ...] = ("users", index)
         if user.name in names:
-            yield f"{file.where((*where, 'name'))}: '{user.name}' appears twice"
+            yield (*where, "name"), f"'{user.name}' appears twice"
         if user.name in reserved:
-            yield f"{file.where((*where, 'name'))}: '{user.name}' is the cluster's own admin account or group"
+            yield (*where, "name"), f"'{user.name}' is the cluster's own admin account or group"
         names[user.name] = user.name
         if user.uid is None:
             if accounts is not None and accounts.source == "registry":
-                yield f"{file.where(where)}: '{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
+                yield where, f"'{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
         else:
             if accounts is not None and not accounts.uid_first <= user.uid <= accounts.uid_last:
                 yield (
-                    f"{file.where((*where, 'uid'))}: {user.uid} is outside the site's range "
-                    f"{accounts.uid_first}-{accounts.uid_last} (accounts.uid_first, accounts.uid_last)"
+                    (*where, "uid"),
+                    f"{user.uid} is outside the site's range "
+                    f"{accounts.uid_first}-{accounts.uid_last} (accounts.uid_first, accounts.uid_last)",
                 )
             if user.uid in uids:
-                yield f"{file.where((*where, 'uid'))}: {user.uid} is taken by '{uids[user.uid]}'"
+                yield (*where, "uid"), f"{user.uid} is taken by '{uids[user.uid]}'"
             uids.setdefault(user.uid, user.name)
         for position, key in enumerate(user.keys):
             blob = key.split()[1]
             if blob in keys:
                 owner = "the same person" if keys[blob] == user.name else f"'{keys[blob]}'"
-                yield f"{file.where((*where, 'keys', position))}: this ssh key is already {owner}'s"
+                yield (*where, "keys", position), f"this ssh key is already {owner}'s"
             keys[blob] = user.name
     for index, retired in retirees:
         if retired.uid in uids:
             yield (
-                f"{file.where(('retired', index, 'uid'))}: {retired.uid} is taken by '{uids[retired.uid]}'; "
-                f"a home, a backup or Docker data of '{retired.name}' may still belong to it"
+                ("retired", index, "uid"),
+                f"{retired.uid} is taken by '{uids[retired.uid]}'; "
+                f"a home, a backup or Docker data of '{retired.name}' may still belong to it",
             )
         uids.setdefault(retired.uid, retired.name)
         if retired.name in names:
-            yield f"{file.where(('retired', index, 'name'))}: '{retired.name}' is also under users"
+            yield ("retired", index, "name"), f"'{retired.name}' is also under users"

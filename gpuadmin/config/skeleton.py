@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import yaml
 
+from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
 from gpuadmin.config.groups import GROUPS
+from gpuadmin.config.hosts_file import HOSTS_FILE, SiteHost
 from gpuadmin.config.reference import json_schemas
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_text
 
-
-@dataclass(frozen=True)
-class SiteHost:
-    """A host to put into a new site's inventory."""
-
-    name: str
-    groups: tuple[str, ...]
-    variables: Mapping[str, object] = field(default_factory=dict)
+__all__ = ["SiteHost", "keep_out_of_git", "scalar", "write_site"]
 
 
 def write_site(
@@ -37,11 +33,10 @@ def write_site(
     hosts: Sequence[SiteHost],
     known_hosts: str = "",
     schemas: bool = True,
-) -> None:
-    """Write a site that is valid as it is.
+) -> list[str]:
+    """Write a site that is valid as it is. Returns what was written of the files that people edit.
 
-    gpuadmin.yml and users.yml are written only where there are none; inventory/hosts.yml and known_hosts are
-    replaced. `settings` replace the defaults. Raises ConfigError if the directory holds something else.
+    What is there of them stays as it is. `settings` replace the defaults. Raises ConfigError if the directory is none.
     """
     chosen = Settings.model_validate({"name": name, **settings})
     if directory.exists() and not directory.is_dir():
@@ -49,17 +44,28 @@ def write_site(
     (directory / "inventory").mkdir(parents=True, exist_ok=True)
     (directory / "runs").mkdir(mode=0o700, exist_ok=True)
     values = {"name": name, "settings": chosen.model_dump(mode="json"), "groups": _groups(hosts)}
-    for target, template in (("gpuadmin.yml", "gpuadmin.yml.j2"), ("users.yml", "users.yml.j2")):
-        if not (directory / target).exists():
-            text = _render(template, values)
-            write_atomically(directory / target, _with_all(text, settings) if target == "gpuadmin.yml" else text)
-    write_atomically(directory / "inventory" / "hosts.yml", _render("hosts.yml.j2", values))
-    write_atomically(directory / "known_hosts", known_hosts)
-    if not (directory / ".gitignore").exists():
-        write_atomically(directory / ".gitignore", "/runs/\n")
+    texts = {
+        SETTINGS_FILE: lambda: _with_all(_render("gpuadmin.yml.j2", values), settings),
+        USERS_FILE: lambda: _render("users.yml.j2", values),
+        HOSTS_FILE: lambda: _render("hosts.yml.j2", values),
+        "known_hosts": lambda: known_hosts,
+    }
+    written = [file for file in texts if not os.path.lexists(directory / file)]
+    for file in written:
+        write_atomically(directory / file, texts[file]())
+    keep_out_of_git(directory, "runs/")
     if schemas:
         for file, schema in json_schemas().items():
             write_atomically(directory / file, schema)
+    return written
+
+
+def keep_out_of_git(directory: Path, name: str) -> None:
+    """Add a file or directory of a site to its .gitignore, if it is not there."""
+    ignore = directory / ".gitignore"
+    lines = read_text(ignore).splitlines()
+    if f"/{name}" not in lines:
+        write_atomically(ignore, "".join(f"{line}\n" for line in (*lines, f"/{name}")), mode=0o644)
 
 
 def _with_all(text: str, settings: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ What is written goes through ruamel.yaml, which keeps comments and order (rewrit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from typing import Any
 
@@ -24,6 +25,9 @@ from gpuadmin.config.yamlvalues import YamlMistake, value_of
 MOST_VALUES = 200_000  # in one file: more than ten thousand people have
 MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together: 400 bytes of them can stand for 10^9
 DEEPEST = 50
+
+_OPEN_QUOTE = "a quote is opened and not closed"
+_NO_COLON = "has no `: ` between a field and its value"
 
 
 class Fields(dict[Any, Any]):
@@ -53,13 +57,11 @@ def read_yaml(text: str) -> Any:
 
     Raises YamlMistake.
     """
+    reader = _Reader(text)
     try:
-        return _Reader(text).document()
+        return reader.document()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        if "end of stream" in f"{error.problem}" and error.context_mark:  # where the quote was opened
-            mark = error.context_mark
-        raise YamlMistake(_words(error), mark.line + 1 if mark else None) from None
+        raise _mistake(error, text, reader.quote) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1 if isinstance(error.position, int) else None
         raise YamlMistake(f"holds a character that no YAML file may hold ({error.reason})", line) from None
@@ -75,6 +77,7 @@ class _Reader:
         self._open: set[str] = set()  # anchors of what is not complete yet
         self._values = self._by_alias = 0
         self._last = 0  # the line behind the last word
+        self.quote: tuple[int, int] | None = None  # the lines, from 0, of the last value if it has quotes
 
     def document(self) -> Any:
         data, seen = None, False
@@ -100,6 +103,7 @@ class _Reader:
             self._open.add(anchor)
         if isinstance(event, ScalarEvent):
             value = value_of(event, line)
+            self.quote = (event.start_mark.line, end.line) if event.style in ("'", '"') else None
             self._last = end.line + (1 if end.column else 0)
         elif isinstance(event, SequenceStartEvent):
             value = self._items(event, depth)
@@ -189,29 +193,48 @@ _WORDS = (
         "has a second `: ` in one line, or is indented too far; a text with `: ` is put into quotes",
     ),
     ("block sequence entries are not allowed", "has a list item (`- `) where none may be; look at the line before it"),
-    ("did not find expected ',' or", "has brackets that are not closed, or a comma is missing"),
+    (
+        "did not find expected ',' or",
+        "opens a bracket that is not closed, or a comma is missing in it before line {at}",
+    ),
     ("did not find expected node content", "has a value missing, or a bracket or comma too many"),
     (
         "did not find expected key",
         "is indented otherwise than the lines around it, or a quote or bracket is not closed",
     ),
     ("did not find expected '-' indicator", "is indented otherwise than the items (`- `) around it"),
-    (
-        "could not find expected ':'",
-        "has no `: ` between a field and its value; look at the line before it, too",
-    ),
-    ("found unexpected end of stream", "a quote is opened and not closed"),
-    ("found unexpected document indicator", "a quote is opened and not closed"),
+    ("could not find expected ':'", _NO_COLON),
+    ("found unexpected end of stream", _OPEN_QUOTE),
+    ("found unexpected document indicator", _OPEN_QUOTE),
     (
         "did not find expected <document start>",
-        "is text behind the end of the content; look at how it is indented",
+        "belongs to nothing before it: it is indented less than the first line, or follows a closed bracket or quote",
     ),
     ("did not find expected alphabetic", "has `*` or `&` at the start of a text; put the text into quotes"),
     ("found unknown escape character", "has a backslash between double quotes; use single quotes"),
     ("found undefined tag handle", "begins with `!`, which is a tag in YAML; put the text into quotes"),
 )
+#: Of these, the place where it begins is meant, not where the parser gave up: that is lines below, or the file's end.
+_FROM_ITS_BEGINNING = ("end of stream", "document indicator", "could not find expected ':'", "expected ',' or")
 
 
-def _words(error: yaml.MarkedYAMLError) -> str:
-    text = error.problem or ""
-    return next((words for problem, words in _WORDS if problem in text), text or "cannot be read")
+def _mistake(error: yaml.MarkedYAMLError, text: str, quote: tuple[int, int] | None) -> YamlMistake:
+    """Given the parser's error, return what is wrong, and in which line. `quote`: the lines of the quotes before it."""
+    problem, mark = error.problem or "", error.problem_mark or error.context_mark
+    at = mark.line if mark else 0
+    words = next((words for known, words in _WORDS if known in problem), problem or "cannot be read")
+    line = at
+    if error.context_mark and any(known in problem for known in _FROM_ITS_BEGINNING):
+        line = error.context_mark.line
+    elif quote is not None and quote[0] < quote[1] and quote[1] in (at, at - 1):
+        line, words = quote[0], _OPEN_QUOTE  # it ended where the next one was opened
+    elif "mapping values" in problem or "<document start>" in problem:
+        lines = [(number, one) for number, one in enumerate(text.splitlines()[:at]) if _holds_something(one)]
+        number, before = lines[-1] if lines else (at, ":")
+        if not re.search(r":(\s|$)", before) and not before.lstrip().startswith(("- ", "{", "[", "#")):
+            line, words = number, _NO_COLON  # the parser takes it and the next line for one text
+    return YamlMistake(words.format(at=at + 1), line + 1 if mark else None)
+
+
+def _holds_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state
 from gpuadmin.lab.commands import require
@@ -18,6 +19,7 @@ from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.state import Host, Lab
+from gpuadmin.text import listed
 
 #: Seconds that `down` gives guests to shut down by themselves.
 SHUTDOWN_LIMIT = 60.0
@@ -68,12 +70,20 @@ def up(
         for host in lab.hosts:
             hosts.prepare(lab, host)
         (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
+        lab = _with_site(lab, site_directory, progress)  # refused before minutes are spent
         if chosen is not None:
             progress.line(accel.why(chosen))
         start_all(lab, lab.hosts, chosen, progress)
-        lab = replace(lab, site=str(site_directory))
-        state.save(lab)
-        site.write(lab, site_directory)
+    return lab
+
+
+def _with_site(lab: Lab, directory: Path, progress: Progress) -> Lab:
+    """Write the lab's site, and note where it is."""
+    others = site.write(lab, directory)
+    if others:
+        progress.line(f"{directory}/{HOSTS_FILE} names hosts that this lab does not have; they stay: {listed(others)}")
+    lab = replace(lab, site=str(directory))
+    state.save(lab)
     return lab
 
 
@@ -148,7 +158,7 @@ def start(name: str, host_name: str, progress: Progress) -> None:
             state.save(lab)
             (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
             if lab.site:
-                site.write(lab, Path(lab.site))
+                _with_site(lab, Path(lab.site), progress)
         start_all(lab, [lab.host(host_name)], chosen_accel(lab, progress), progress)
 
 

@@ -57,7 +57,7 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
             if host not in saved and machines.kill(lab, host):
                 progress.line(f"{host.name} is not in {snapshot}: switched off")
         if lab.site is not None:
-            connections.close(connections.directory(Path(lab.site) / "known_hosts"), at_once=True)
+            connections.close(Path(lab.site) / "known_hosts", at_once=True)
         if lab.light:
             with progress.phase(f"restoring {snapshot}"):
                 light.restore(lab, saved, snapshot)

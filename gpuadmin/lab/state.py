@@ -12,10 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gpuadmin.config.find import find_site
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lab import disk
 from gpuadmin.lab.paths import state_directory
 
+DEFAULT = "default"
 Kind = Literal["storage", "node", "plain"]
 
 
@@ -111,7 +113,9 @@ def existing(name: str) -> Lab:
     """Given a lab's name, return it. Raises ConfigError if there is none."""
     lab = load(name)
     if lab is None:
-        raise ConfigError(f"there is no lab {name!r}", hint="gpuadmin lab up makes one")
+        others = ", ".join(sorted(path.parent.name for path in state_directory().glob("*/lab.json")))
+        there = f"; there is: {others} (--name)" if others else ""
+        raise ConfigError(f"there is no lab {name!r}", hint=f"gpuadmin lab up makes one{there}")
     return lab
 
 
@@ -138,6 +142,15 @@ def all_labs() -> list[Lab]:
     """Return every lab of this user."""
     found = (load(path.parent.name) for path in sorted(state_directory().glob("*/lab.json")))
     return [lab for lab in found if lab is not None]
+
+
+def lab_here() -> str:
+    """The name of the lab whose site is meant here (GPUADMIN_SITE, or the nearest upwards); `default` where none is."""
+    try:
+        site = find_site(None).resolve()
+        return next(lab.name for lab in all_labs() if lab.site and Path(lab.site).resolve() == site)
+    except (StopIteration, GpuadminError, OSError):  # whatever is wrong with another lab is not said of this one
+        return DEFAULT
 
 
 @contextmanager

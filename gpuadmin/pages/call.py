@@ -45,9 +45,16 @@ def call_of(settings: Settings, today: date, *, coming: bool, until: date | None
             hint="set the next term (term) in gpuadmin.yml, or give --next",
         )
     if until is not None and until < today:
-        raise ConfigError(f"--until {until}: is past: today or a later day")
+        raise ConfigError(f"--until {until}: is past", hint="today or a later day, as YYYY-MM-DD")
     if until is not None and deadline is not None and until > deadline:
-        raise ConfigError(f"--until {until}: is after the day on which the accounts end ({deadline})")
+        hint = "an earlier day"
+        if coming:
+            hint += "; or a later term.next.deadline in gpuadmin.yml"
+        elif term is not None and term.next is not None:
+            hint += f"; or --next: the call is for {term.next.name} then, the term after this one"
+        else:
+            hint += "; or --next, once gpuadmin.yml says which term comes after this one (term.next: name, deadline)"
+        raise ConfigError(f"--until {until}: is after the day on which the accounts end ({deadline})", hint=hint)
     return Call(None if wanted is None else wanted.name, deadline, until, members)
 
 

@@ -129,12 +129,15 @@ def masters(directory: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("first")
-def test_connections_wait_for_the_next_run_and_end_when_asked(directory: Path, short_directory: Path) -> None:
+def test_connections_wait_for_the_next_run_and_end_when_asked(
+    directory: Path, short_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_directory))
     gpuadmin(directory, "sync-users", "--yes", XDG_RUNTIME_DIR=str(short_directory))
     (control,) = short_directory.glob("*/*")
     assert control.parent.stat().st_mode & 0o777 == 0o700
     assert len(masters(short_directory)) == 4
-    connections.close(control)
+    connections.close(directory / "known_hosts")
     deadline = time.monotonic() + 10
     while masters(short_directory) and time.monotonic() < deadline:
         time.sleep(0.1)  # no children of this process: nothing tells of their end

@@ -45,10 +45,10 @@ def make_site(directory: Path, users: str = "users: []\n", settings: Mapping[str
 
 def make_local_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
     """The same, but Ansible runs on this machine, as this user, and needs no ssh."""
-    make_site(directory, users, settings)
     local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
     hosts = [SiteHost(host.name, host.groups, local) for host in HOSTS]
-    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
+    write_site(directory, name="test", settings=settings or {}, hosts=hosts, schemas=False)
+    (directory / "users.yml").write_text(users)
     return directory
 
 

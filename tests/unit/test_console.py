@@ -132,3 +132,21 @@ def test_cells_of_several_lines_in_a_long_table(capsys: pytest.CaptureFixture[st
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     at = lines.index(" gpu7       1")
     assert lines[at + 1 : at + 3] == ["           22", " gpu8     333"]
+
+
+def test_a_table_without_a_terminal_is_as_wide_as_it_has_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a cron job's mail every line was as wide as the longest sentence, 270 columns; so was the head's."""
+    long = "a reason that is much longer than a line of a mail, " * 4
+    many = {f"gpu{number}": HostResult("ok") for number in range(60)}
+    show_hosts(make_console(json=False), {**many, "nas1": HostResult("failed", [], long.strip())}, check=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 101] == [line for line in lines if long.strip() in line]
+    assert len([line for line in lines if long.strip() in line]) == 1, "one line, so that grep finds it"
+    assert all(line == line.rstrip() for line in lines)
+    words = " ".join(lines).replace(",", " ").split()
+    assert [name for name in many if name not in words] == [], "no name is broken or left out"
+
+
+def test_a_table_of_nothing_but_a_head(capsys: pytest.CaptureFixture[str]) -> None:
+    make_console(json=False).print(make_table("Name", "uid"))
+    assert capsys.readouterr().out.splitlines() == ["", " Name   uid", " " + "─" * 10, ""]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.known_hosts import pinned_keys
+from gpuadmin.config.known_hosts import pinned_keys, with_lines
 from gpuadmin.session import Session
-from gpuadmin.trust import HostKey, fetch_host_keys, with_pinned
+from gpuadmin.trust import HostKey, fetch_host_keys
 
 Cli = Callable[..., tuple[int, str, str]]
 FIRST, SECOND = (base64.b64encode(word * 8).decode() for word in (b"one ", b"two "))
@@ -186,6 +186,6 @@ def test_a_site_that_cannot_be_written_is_said(
 
 def test_a_line_of_two_names_goes_with_either_of_them() -> None:
     new = HostKey("node1", "a", 22, "ssh-ed25519", SECOND)
-    assert with_pinned(f"a,b ssh-ed25519 {FIRST}\nc ssh-ed25519 {FIRST}\n", [new]) == (
+    assert with_lines(f"a,b ssh-ed25519 {FIRST}\nc ssh-ed25519 {FIRST}\n", [new.line]) == (
         f"c ssh-ed25519 {FIRST}\na ssh-ed25519 {SECOND}\n"
     )

@@ -11,6 +11,7 @@ from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.accounts.requests import known
 from gpuadmin.answers import Answers
+from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import User
@@ -193,6 +194,16 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                         hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"
                         " home; an archive is yours to move away or to delete",
                     )
+
+
+def require_known_name(site: Site, name: str) -> None:
+    """Raise ConfigError, with the name that may be meant, where nobody of that name is registered, or ever was.
+
+    With a directory others may have an account, too.
+    """
+    remembered = {*owners(site.registry.registry).values(), *recall(site.directory).uids.values()}
+    if site.settings.accounts.source == "registry" and name not in remembered:
+        known(site.registry, [name])
 
 
 def account_result(run: RunResult) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuadmin.answers import Answers
 from gpuadmin.config.load import Site
+from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
 from gpuadmin.images.facts import Facts
 from gpuadmin.reading import read_text
@@ -34,15 +35,13 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
     path = Path(named).expanduser() if named else Path("image_signing_key")
     path = path if path.is_absolute() else site.directory / path
     if not path.exists() and make:
+        if path.parent == site.directory:  # first: there is no moment in which it could be added by mistake
+            keep_out_of_git(site.directory, path.name)
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"images of {site.settings.name}", "-f", str(path)],
             check=True,
             stdin=subprocess.DEVNULL,
         )
-        ignore = site.directory / ".gitignore"
-        text = read_text(ignore)
-        if path.parent == site.directory and f"/{path.name}\n" not in text:
-            ignore.write_text(f"{text}/{path.name}\n")
     return path
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuadmin.actions.shared.dashboard import dashboard_variables
 from gpuadmin.config.load import Site
-from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import read_password
 from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper
@@ -45,10 +45,7 @@ def keep_secret(site: Site, secret: bytes) -> None:
     path = site.directory / SECRET
     if read_text(path).strip():
         return
-    ignore = site.directory / ".gitignore"
-    text = read_text(ignore)
-    if f"/{SECRET}\n" not in text:  # first: there is no moment in which it could be added by mistake
-        write_atomically(ignore, f"{text}/{SECRET}\n", mode=0o644)
+    keep_out_of_git(site.directory, SECRET)  # first: there is no moment in which it could be added by mistake
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as stream:

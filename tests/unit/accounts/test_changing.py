@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Wanted, str]] = {
     "a text that is too long for a file": (Wanted(remove_keys=("x" * 5000,)), "has no such key"),
     "gone already": (Wanted(keys=(OTHER,), remove_keys=("desk",)), "has no such key"),
     "no key": (Wanted(add_keys=("ssh-ed25519",)), "keys"),
-    "no key to remove": (Wanted(remove_keys=("ssh-ed25519 AAAA",)), "keys"),
+    "no key to remove": (Wanted(remove_keys=("ssh-ed25519 AAAA",)), "--remove-key: is damaged"),
     "no address": (Wanted(email="minji"), "email"),
     "a template": (Wanted(note="{{ x }}"), "note"),
 }

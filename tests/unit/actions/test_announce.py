@@ -313,3 +313,36 @@ def test_without_a_dashboard_its_host_is_left_alone(ansible: Ansible, cli: Cli) 
     (site / "gpuadmin.yml").write_text(json.dumps({"name": "test", "metrics": {"dashboard": {"enabled": False}}}))
     assert cli(*TEXTS, "--yes")[0] == 0
     assert "watch" not in given(ansible.asked[0])
+
+
+def test_the_list_says_where_nobody_reads_it_yet(ansible: Ansible, cli: Cli) -> None:
+    """Power was off: it is recorded, and no node shows it."""
+    prepare(ansible, mail=False)
+    away = HostResult("unreachable", message="does not answer (timed out)")
+    ansible.answer = RunResult({"node1": away, "node2": away})
+    assert cli(*TEXTS, "--yes")[0] == 4
+    assert [one["state"] for one in announced(cli)] == ["on no node yet"]
+    assert announced(cli)[0]["reached"] == []
+    ansible.answer = RunResult({"node1": HostResult("changed"), "node2": away})
+    assert cli(*TEXTS, "--yes")[0] == 4
+    assert [one["state"] for one in announced(cli)] == ["not yet on node2"]
+    ansible.answer = RunResult({"node1": HostResult("ok"), "node2": HostResult("changed")})
+    assert cli(*TEXTS, "--yes")[0] == 0
+    assert [one["state"] for one in announced(cli)] == ["announced"]
+    assert announced(cli)[0]["reached"] == ["node1", "node2"]
+
+
+def test_what_an_earlier_version_recorded_is_announced(ansible: Ansible, cli: Cli) -> None:
+    """It did not say which nodes it reached."""
+    site = prepare(ansible, mail=False)
+    line = {"event": "announced", "id": "a1b2c3d4", "begin": str(TODAY), "until": str(TODAY), "hosts": ["node1"]}
+    (site / "announcements.jsonl").write_text(json.dumps({**line, "texts": {"en": "x", "ko": "x"}}) + "\n")
+    assert [(one["state"], one["reached"]) for one in announced(cli)] == [("announced", None)]
+
+
+@pytest.mark.parametrize("reached", ['"node1"', "[1]", "{}"])
+def test_a_record_that_says_nothing_of_nodes_is_damaged(ansible: Ansible, cli: Cli, reached: str) -> None:
+    site = prepare(ansible, mail=False)
+    (site / "announcements.jsonl").write_text(f'{{"event": "reached", "id": "a1b2c3d4", "hosts": {reached}}}\n')
+    code, _, err = cli("announce", "--list")
+    assert (code, "announcements.jsonl:1: is damaged" in err) == (2, True), err

@@ -47,7 +47,10 @@ CALLS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "restore": (["restore-home", "minji"], {"restore": RESTORE}),
     "restore a part": (["restore-home", "minji", "--path", "a/b"], {"restore": {**RESTORE, "path": "a/b"}}),
     "restore in place": (["restore-home", "minji", "--in-place"], {"restore": {**RESTORE, "mode": "in-place"}}),
-    "restore an older one": (["restore-home", "minji", "--from", "X"], {"restore": {**RESTORE, "backup": "X"}}),
+    "restore an older one": (
+        ["restore-home", "minji", "--from", "20261221T010203Z-x"],
+        {"restore": {**RESTORE, "backup": "20261221T010203Z-x"}},
+    ),
     "restore elsewhere": (
         ["restore-home", "minji", "--to", "/srv/x"],
         {"restore": {**RESTORE, "mode": "directory", "target": "/srv/x"}},
@@ -90,6 +93,26 @@ def test_list_backups(asked: list[Invocation], cli: Cli) -> None:
     assert all(invocation.check for invocation in asked)
 
 
+def test_a_name_that_nobody_has_is_no_answer(asked: list[Invocation], cli: Cli) -> None:
+    code, out, err = cli("list-backups", "minjii")
+    assert (code, out) == (2, ""), out
+    assert "not registered: 'minjii'" in err
+    assert "did you mean 'minji'?" in err
+
+
+def test_a_restore_that_no_host_can_do_says_where_backups_are_listed(
+    asked: list[Invocation], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same again would be the same."""
+    missing = RunResult({"storage1": HostResult("failed", message="there is no complete backup")})
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: missing)
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    for more in ([], ["--yes"]):
+        _, _, err = cli("restore-home", "minji", "--from", "20261221T010203Z-x", *more)
+        assert "which backups there are: gpuadmin list-backups minji" in err
+        assert "run it again" not in err
+
+
 def test_two_places_at_once(asked: list[Invocation], cli: Cli) -> None:
     assert cli("restore-home", "minji", "--to", "/x", "--in-place")[0] == 2
     assert asked == []
@@ -102,6 +125,8 @@ def test_two_places_at_once(asked: list[Invocation], cli: Cli) -> None:
         (["minji", "--path", "../jiho"], "is not a path inside of the home"),
         (["minji", "--path", "/etc"], "is not a path inside of the home"),
         (["../minji"], "is not the name of a home"),
+        (["minji", "--from", "yesterday"], "--from 'yesterday': is not the name of a backup"),
+        (["minjii"], "did you mean 'minji'?"),
     ],
 )
 def test_what_no_backup_can_have_is_refused_before_a_host_is_asked(
@@ -115,7 +140,7 @@ def test_what_no_backup_can_have_is_refused_before_a_host_is_asked(
 
 def test_who_names_the_backup_has_looked(asked: list[Invocation], cli: Cli) -> None:
     """A backup can be older than what the site remembers."""
-    code, _out, err = cli("restore-home", "ghost", "--from", "X", "--yes")
+    code, _out, err = cli("restore-home", "ghost", "--from", "20261221T010203Z-x", "--yes")
     assert (code, len(asked)) == (0, 1), err
 
 

@@ -16,7 +16,9 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.lock import site_lock
+from gpuadmin.options import Options
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.session import opened
 from gpuadmin.trust import HostKey
 from tests.unit.support import make_site, public_key
 
@@ -237,6 +239,28 @@ def test_bootstrap_asks_before_it_makes_something(
     code, _, err = cli("bootstrap", "node1")
     assert (code, [one.check for one in ansible.asked]) == (5, [True])
     assert "nothing was changed" in err
+
+
+def test_a_key_that_ssh_does_not_use_is_not_the_host_s_fault(site: Path, tmp_path: Path) -> None:
+    """What the run is told of the keys that it logs in with: the site's, one host's own, one given to bootstrap."""
+    inventory(site, ansible_ssh_private_key_file="/own")
+    settings = site / "gpuadmin.yml"
+    settings.write_text(
+        settings.read_text().replace("  user: gpuadmin\n", f"  user: gpuadmin\n  ssh_key: {site}/key\n")
+    )
+    for variables, expected in (
+        ({}, {"storage1": f"{site}/key", "node1": "/own", "node2": f"{site}/key"}),
+        ({"ansible_ssh_private_key_file": "/given"}, dict.fromkeys(("storage1", "node1", "node2"), "/given")),
+    ):
+        asked: list[Invocation] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "gpuadmin.ansible.runner.run", lambda one, asked=asked, **_: asked.append(one) or RunResult({})
+            )
+            with opened("status", Options(site=str(site)), changes=False) as session:
+                session.run("status", None, variables, check=True)
+        assert asked[0].keys.keys == expected
+        assert all(problem.message == "is no file" for problem in asked[0].keys.problems.values())
 
 
 def test_bootstrap_without_a_terminal_shows_the_plan(

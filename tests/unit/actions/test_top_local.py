@@ -38,7 +38,12 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
 
 def test_what_a_person_holds(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = RunResult({name: written(name) for name in ("node1", "node2")})
-    code, out, _ = cli("top", "--local", "--user", "nobody-here")
+    code, out, _ = cli("top", "--local", "--user", "minji")
+    assert code == 0
+    assert "minji in train" in out
+    assert ansible.site is not None
+    (ansible.site / "users.yml").write_text("users: [{name: jiho, uid: 20000}]\n")
+    code, out, _ = cli("top", "--local", "--user", "jiho")
     assert code == 0
     assert "Nobody of that name holds a GPU." in out
 
@@ -50,3 +55,10 @@ def test_a_node_cannot_speak_for_another(ansible: Ansible, cli: Cli) -> None:
     })  # fmt: skip
     _, out, _ = cli("top", "--local", "--json")
     assert json.loads(out)["result"]["nodes"]["node2"]["expected"] == 2
+
+
+def test_a_name_that_nobody_has_is_no_answer(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = RunResult({name: written(name) for name in ("node1", "node2")})
+    code, out, err = cli("top", "--local", "--user", "nobody-of-us")
+    assert (code, out) == (2, ""), out
+    assert "not registered: 'nobody-of-us'" in err

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -575,6 +576,25 @@ def test_init_writes_a_site_that_check_accepts(cli: Cli, tmp_path: Path) -> None
     assert "holds a site already" in err
 
 
+def test_init_replaces_nothing_that_is_there(cli: Cli, tmp_path: Path) -> None:
+    """A directory that was one's own before: an inventory of Ansible's, accepted host keys, a .gitignore."""
+    mine = {
+        "inventory/hosts.yml": "all: {hosts: {gpu7: {}}}\n",
+        "known_hosts": "gpu7 ssh-ed25519 AAAA\n",
+        ".gitignore": "*.swp",
+    }
+    for name, text in mine.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    code, _, err = cli("init", str(tmp_path), "--node", "gpu1")
+    assert (code, "inventory/hosts.yml: is there already" in err) == (2, True), err
+    assert {name: (tmp_path / name).read_text() for name in mine} == mine
+    (tmp_path / "inventory/hosts.yml").unlink()
+    assert cli("init", str(tmp_path), "--node", "gpu1")[0] == 0
+    assert (tmp_path / "known_hosts").read_text() == mine["known_hosts"]
+    assert (tmp_path / ".gitignore").read_text() == "*.swp\n/runs/\n"
+
+
 @pytest.mark.parametrize("node", ["-oProxyCommand=id", "a b", "{{ x }}", "../x"])
 def test_init_refuses_hostile_hosts(cli: Cli, tmp_path: Path, node: str) -> None:
     code, _, err = cli("init", str(tmp_path / "cluster"), f"--node={node}")
@@ -608,7 +628,7 @@ def test_verbs_of_this_machine_have_a_document_too(
     verb = verb.partition(" ")[0]
     plain = cli(verb, *arguments)[1]
     if verb == "init":
-        (tmp_path / "new-site/gpuadmin.yml").unlink()
+        shutil.rmtree(tmp_path / "new-site")
     code, out, err = cli(verb, *arguments, "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)

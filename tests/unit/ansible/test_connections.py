@@ -21,25 +21,66 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_ours_alone_and_one_for_each_site(ours: Path, tmp_path: Path) -> None:
-    first = connections.directory(tmp_path / "a/known_hosts")
+    first = connections.directory(tmp_path / "a/known_hosts", ())
     assert first.parent == ours
-    assert connections.directory(tmp_path / "b/known_hosts") != first
-    assert connections.directory(tmp_path / "a/known_hosts") == first
+    assert connections.directory(tmp_path / "b/known_hosts", ()) != first
+    assert connections.directory(tmp_path / "a/known_hosts", ()) == first
     assert {path.stat().st_mode & 0o777 for path in (ours, first)} == {0o700}
+
+
+def test_what_a_site_trusts_decides_which_connections_serve_it(ours: Path, tmp_path: Path) -> None:
+    """A connection that a good key opened hid for five minutes that the key was bad, and that no host key was known."""
+    known_hosts, key = tmp_path / "known_hosts", tmp_path / "key"
+    seen = []
+
+    def look() -> None:
+        seen.append(connections.directory(known_hosts, (key,)))
+
+    look()
+    known_hosts.write_text("node1 ssh-ed25519 AAAA\n")
+    look()
+    key.write_text("a key\n")
+    look()
+    key.chmod(0o600)
+    look()
+    key.write_text("another key\n")
+    look()
+    known_hosts.write_text("")
+    look()
+    assert len(set(seen)) == len(seen)
+    seen.clear()
+    look()
+    look()
+    assert len(set(seen)) == 1
+
+
+def test_what_the_site_no_longer_trusts_is_ended(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_hosts, key = tmp_path / "known_hosts", tmp_path / "key"
+    before, other = connections.directory(known_hosts, (key,)), connections.directory(tmp_path / "b/known_hosts", ())
+    asked: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_more: asked.append(command))
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as elsewhere:
+        listener.bind(str(before / "node1"))
+        elsewhere.bind(str(other / "node1"))
+        connections.directory(known_hosts, (key,))
+        assert asked == []
+        key.write_text("a key\n")
+        connections.directory(known_hosts, (key,))
+    assert [command[command.index("-o") + 1] for command in asked] == [f"ControlPath={before}/node1"]
 
 
 def test_one_that_others_can_enter_is_refused(ours: Path, tmp_path: Path) -> None:
     ours.mkdir(mode=0o700)
     ours.chmod(0o770)
     with pytest.raises(GpuadminError, match="belongs to somebody else or is open to others"):
-        connections.directory(tmp_path / "known_hosts")
+        connections.directory(tmp_path / "known_hosts", ())
 
 
 def test_a_link_is_refused(ours: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     ours.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(GpuadminError, match="belongs to somebody else"):
-        connections.directory(tmp_path / "known_hosts")
+        connections.directory(tmp_path / "known_hosts", ())
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -48,30 +89,30 @@ def test_another_persons_is_refused(ours: Path, tmp_path: Path, monkeypatch: pyt
     (tmp_path / f"gpuadmin-{other}").mkdir(mode=0o700)
     monkeypatch.setattr(connections.os, "getuid", lambda: other)
     with pytest.raises(GpuadminError, match="belongs to somebody else"):
-        connections.directory(tmp_path / "known_hosts")
+        connections.directory(tmp_path / "known_hosts", ())
 
 
 def test_a_connection_that_another_run_uses_is_not_cut(
     ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two that change nothing, or one that does and one that looks, share the connections of a site."""
-    control = connections.directory(tmp_path / "known_hosts")
+    control = connections.directory(tmp_path / "known_hosts", ())
     asked: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda command, **_more: asked.append(command))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(control / "node1"))
-        connections.close(control)
-        connections.close(control, at_once=True)
+        connections.close(tmp_path / "known_hosts")
+        connections.close(tmp_path / "known_hosts", at_once=True)
     assert [command[command.index("-O") + 1] for command in asked] == ["stop", "exit"]
 
 
 def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours.write_text("")
     with pytest.raises(GpuadminError, match=f"gpuadmin-{os.getuid()}: File exists"):
-        connections.directory(tmp_path / "known_hosts")
+        connections.directory(tmp_path / "known_hosts", ())
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "of a session that ended"))
     with pytest.raises(GpuadminError, match="No such file or directory"):
-        connections.directory(tmp_path / "known_hosts")
+        connections.directory(tmp_path / "known_hosts", ())
 
 
 @pytest.mark.needs("ssh")

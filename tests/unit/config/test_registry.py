@@ -9,7 +9,7 @@ import pytest
 
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, RefusedError
 from tests.unit.support import SETTINGS, public_key, registry
 
 MINJI, JIHO, NEW = public_key("minji"), public_key("jiho"), public_key("new")
@@ -95,6 +95,17 @@ def test_it_is_written_whole_and_keeps_its_mode(tmp_path: Path) -> None:
     assert path.read_text() == file.file.text
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(tmp_path.iterdir()) == [tmp_path / "runs", path], "no temporary file is left"
+
+
+def test_what_somebody_wrote_meanwhile_is_not_written_over(tmp_path: Path) -> None:
+    """The admin edits users.yml in another window while the verb asks, or looks at the hosts."""
+    path = tmp_path / "users.yml"
+    path.write_text(TEXT)
+    file = RegistryFile.load(path, SETTINGS).changed(SETTINGS, add=[User(name="yuna", uid=20004)])
+    path.write_text(edited := TEXT + "# mine\n")
+    with pytest.raises(RefusedError, match="was changed meanwhile"):
+        file.save()
+    assert path.read_text() == edited
 
 
 def person(**fields: object) -> str:

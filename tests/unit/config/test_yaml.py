@@ -67,7 +67,7 @@ BROKEN = {
     "a tab": ("a:\n\tb: 1\n", 2, "tab"),
     "a second colon": ("a: b: c\n", 1, "into quotes"),
     "a quote that is open": ("x: 1\na: 'b\nc: d\n", 2, "a quote is opened"),
-    "a bracket that is open": ("a: [1, 2\nb: 3\n", 2, "brackets"),
+    "a bracket that is open": ("a: [1, 2\nb: 3\n", 1, "opens a bracket"),
     "indentation": ("a:\n  - b: 1\n   c: 2\n", 3, "indented otherwise"),
     "a long number": ("a: " + "9" * 5000 + "\n", 1, "5000 digits"),
     "a field twice": ("a: 1\nb: 2\na: 3\n", 3, "the field 'a' twice"),
@@ -196,3 +196,40 @@ def test_fields_are_changed_and_comments_stay() -> None:
     found = with_fields(file_of(text), change)
     assert found.data == {"name": "x", "term": {"name": "2027-1"}}
     assert re.findall(r"#.*", found.text) == ["# The cluster.", "# ours", "# end"]
+
+
+LINES = {
+    "unclosed bracket line2": (
+        2,
+        "name: x\nadmin: {user: gpuadmin\nterm:\n  name: a\n  deadline: 2027-01-31\nmail:\n  host: x\n",
+    ),
+    "unclosed list": (2, "a: 1\nkeys: [a, b\nc: 1\nd: 2\n"),
+    "unclosed quote line 2": (2, "a: 1\nb: 'x\nc: 1\nd: 2\ne: 3\n"),
+    "unclosed dquote": (2, 'a: 1\nb: "x\nc: 1\nd: "2"\ne: 3\n'),
+    "unclosed squote, one below": (3, "users:\n  - name: a\n    note: 'x\n    email: 'a@b'\n    uid: 3\n"),
+    "missing colon": (2, "a: 1\nb\nc: 1\n"),
+    "missing colon nested": (3, "users:\n  - name: a\n    uid 20000\n    email: x\n    note: y\n"),
+    "missing colon first": (1, "name x\nb: 1\n"),
+    "missing colon first below comments": (2, "# c\nname x\n\n# d\n\nb: 1\n"),
+    "bad indent": (3, "a:\n  b: 1\n   c: 2\nd: 1\n"),
+    "bad dedent": (3, "a:\n    b: 1\n  c: 2\nd: 1\n"),
+    "list indent": (4, "users:\n  - name: a\n    uid: 1\n   - name: b\n"),
+    "list dedent": (4, "users:\n  - name: a\n    uid: 1\n - name: b\n"),
+    "tab": (2, "a:\n\tb: 1\n"),
+    "stray text": (3, "a: 1\n\nfoo bar\n\n\nb: 1\n"),
+    "first indented": (2, "  a: 1\nb: 2\n"),
+    "end text2": (1, "{a: 1} b\n"),
+    "end text3": (2, "a: 1\n}\n"),
+    "quote then text": (1, "a: 'x' y\nb: 1\n"),
+    "value colon": (1, "a: b: c\nd: 1\n"),
+    "key no space": (2, "a: 1\nb:2\nc: 3\n"),
+    "multi comment": (3, "users:\n  - name: a\n    uid 20000\n\n\n    # x\n    email: x\n"),
+}
+
+
+@pytest.mark.parametrize(("line", "text"), LINES.values(), ids=LINES.keys())
+def test_a_mistake_is_where_somebody_made_it(line: int, text: str) -> None:
+    """Not where the parser gave up, which is the line after it, or the next that holds something."""
+    with pytest.raises(ConfigError, match=rf"^x\.yml:{line}: is not valid YAML: ") as caught:
+        YamlFile.parse(Path("x.yml"), text)
+    assert "end of the content" not in caught.value.message

@@ -115,3 +115,22 @@ def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None
     assert len(list((tmp_path / "out").iterdir())) == 8
     assert "이메일 주소" in (tmp_path / "out/survey.ko.html").read_text()
     assert ansible.asked == []
+
+
+@pytest.mark.parametrize(
+    ("following", "coming", "words"),
+    [
+        (True, False, "or --next: the call is for "),
+        (False, False, "or --next, once gpuadmin.yml says which term comes after this one"),
+        (True, True, "a later term.next.deadline"),
+    ],
+)
+def test_a_day_after_the_term_is_refused_with_the_way_out(following: bool, coming: bool, words: str) -> None:
+    """As in the guide: a call that is published before the break is for the term after this one."""
+    term: dict[str, Any] = {"name": "2026-2", "deadline": "2026-12-31"}
+    if following:
+        term["next"] = {"name": "2027-1", "deadline": "2027-06-30"}
+    given = Settings.model_validate({"name": "ai", "term": term})
+    with pytest.raises(ConfigError) as caught:
+        call_of(given, date(2026, 12, 1), coming=coming, until=date(2027, 7, 5), members=None)
+    assert words in str(caught.value.hint)

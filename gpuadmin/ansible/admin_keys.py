@@ -1,0 +1,46 @@
+"""The private keys that a run logs in with: what is wrong with them is this machine's fault, and no host's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gpuadmin.ansible.events import DENIED
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.private_key import KeyProblem, key_files, login_problem
+from gpuadmin.results import RunResult
+
+
+@dataclass(frozen=True)
+class AdminKeys:
+    """Host → the private key that it is logged in to with, None being ssh's own; and what is wrong with which."""
+
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    problems: Mapping[str | None, KeyProblem] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, hosts: Iterable[Host], named: str | None, above: str | None) -> AdminKeys:
+        """Given hosts, the key that the site names, and one that is above that and the inventory, look at each once."""
+        keys = {host.name: above or host.key or named for host in hosts if not host.local}
+        return cls(keys, {key: found for key in set(keys.values()) if (found := login_problem(key)) is not None})
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of all of them."""
+        return tuple(path for key in set(self.keys.values()) for path in key_files(key))
+
+    @property
+    def ask(self) -> bool:
+        """Whether ssh would ask for the passphrase of one."""
+        return any(not problem.sure for problem in self.problems.values())
+
+    def blamed(self, found: RunResult) -> RunResult:
+        """Given what came of a run, return it with the key's fault in place of the host's."""
+        hosts = dict(found.hosts)
+        for name, host in found.hosts.items():
+            problem = self.problems.get(self.keys[name]) if name in self.keys else None
+            if problem is not None and host.status == "unreachable" and host.message == DENIED:
+                why = f"{problem.message}; {problem.hint}"
+                hosts[name] = replace(host, message=f"{DENIED}: the key {problem.key} of this machine {why}")
+        return replace(found, hosts=hosts)

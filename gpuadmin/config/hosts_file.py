@@ -1,0 +1,86 @@
+"""inventory/hosts.yml as people edit it: hosts are added and their variables changed, and nothing else is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuadmin.config.rewrite import with_fields
+from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.errors import ConfigError
+
+HOSTS_FILE = "inventory/hosts.yml"
+
+
+@dataclass(frozen=True)
+class SiteHost:
+    """A host of an inventory: its name, its groups, and its variables."""
+
+    name: str
+    groups: tuple[str, ...]
+    variables: Mapping[str, object] = field(default_factory=dict)
+
+
+def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
+    """Given an inventory file and hosts, return the file with them. Nothing is written.
+
+    Who is in it already stays in the groups where they are, and has those of the given variables changed that differ.
+    Who is not is added to their groups. Raises ConfigError where the file has another shape than groups with hosts.
+    """
+
+    def change(data: Any) -> None:
+        for host in hosts:
+            _put(data, host)
+
+    try:
+        return with_fields(file, change)
+    except (AttributeError, TypeError, KeyError):  # a list or a text where groups or hosts have to be
+        raise ConfigError(
+            f"{HOSTS_FILE}: does not hold groups with hosts as `gpuadmin init` writes them, so no host can be added",
+            hint=f"correct it, or move it away; these belong into it: {', '.join(host.name for host in hosts)}",
+        ) from None
+
+
+def host_names(file: YamlFile) -> list[str]:
+    """Given an inventory file, return the names of the hosts in it, each once."""
+    return list(dict.fromkeys(name for _, group in _groups(file.data) for name in group.get("hosts") or {}))
+
+
+def _put(data: Any, host: SiteHost) -> None:
+    there = [group["hosts"] for _, group in _groups(data) if host.name in (group.get("hosts") or {})]
+    if not there:
+        for index, name in enumerate(host.groups):
+            _hosts_of(data, name)[host.name] = dict(host.variables) if index == 0 else {}
+        return
+    # the entry that says how it is reached; of several, one has them
+    place = next((hosts for hosts in there if (hosts[host.name] or {}).keys() & host.variables.keys()), there[0])
+    if place[host.name] is None:
+        place[host.name] = {}
+    entry = place[host.name]
+    for name, value in host.variables.items():
+        if entry.get(name) != value:
+            entry[name] = value
+
+
+def _hosts_of(data: Any, name: str) -> MutableMapping[str, Any]:
+    """The hosts of a group, which is made where there is none."""
+    group = next((found for named, found in _groups(data) if named == name), None)
+    if group is None:
+        group = _below(_below(_below(data, "all"), "children"), name)
+    return _below(group, "hosts")
+
+
+def _below(node: MutableMapping[str, Any], name: str) -> MutableMapping[str, Any]:
+    if node.get(name) is None:
+        node[name] = {}
+    below: MutableMapping[str, Any] = node[name]
+    return below
+
+
+def _groups(data: Any) -> Iterator[tuple[str, MutableMapping[str, Any]]]:
+    """Every group of an inventory that holds something, with its name: Ansible allows them inside of each other."""
+    for name, group in data.items():
+        if group is not None:
+            yield name, group
+            yield from _groups(group.get("children") or {})

@@ -1,0 +1,116 @@
+"""The admin's ssh key on this machine: whether ssh can log in with it without asking anybody."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_limited
+
+DEFAULTS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")  # what ssh tries where it is given none
+_LARGEST = 1 << 20  # bytes; a key of 16384 bits has 13,000
+_TIMEOUT = 10.0  # seconds; an agent on another machine may have gone
+
+
+@dataclass(frozen=True)
+class KeyProblem:
+    """Why ssh does not log in with a key. `sure`: also with an agent's help that was not running just now."""
+
+    key: str
+    message: str
+    hint: str
+    sure: bool = True
+
+
+def login_problem(named: str | None) -> KeyProblem | None:
+    """Given the path of the private key that is logged in with, return what is wrong with it, or None.
+
+    None for the path: those of ~/.ssh; where one of them is good, or the agent has any, there is no problem.
+    """
+    if named is not None:
+        return key_problem(named)
+    there = [f"~/.ssh/{name}" for name in DEFAULTS if _expanded(f"~/.ssh/{name}").exists()]
+    problems = [key_problem(key) for key in there]
+    first = next(iter(problems), None)
+    return None if None in problems or _agent() else first
+
+
+def key_files(named: str | None) -> tuple[Path, ...]:
+    """The files that ssh takes a private key from; of none that is named, those of ~/.ssh."""
+    return tuple(_expanded(key) for key in ([f"~/.ssh/{name}" for name in DEFAULTS] if named is None else [named]))
+
+
+def key_problem(key: str) -> KeyProblem | None:
+    """Given the path of a private key's file, return what is wrong with it, or None."""
+    path = _expanded(key)
+    try:
+        raw = read_limited(path, _LARGEST)
+        facts = path.stat()
+    except FileNotFoundError:
+        return KeyProblem(key, "is no file", "make it (ssh-keygen), or name another")
+    except OSError as error:
+        why = error.strerror or str(error)
+        words = why if "file has to be" in why else f"cannot be read ({why})"
+        return KeyProblem(key, words, "name the file of a private key that you can read")
+    except ConfigError:
+        return KeyProblem(key, "is too large for a key", "name the file of a private key")
+    problem = _problem(key, path, raw, facts)
+    return None if problem is None or _fingerprint(path) in _agent() else problem
+
+
+def _problem(key: str, path: Path, raw: bytes, facts: os.stat_result) -> KeyProblem | None:
+    if raw.startswith((b"ssh-", b"ecdsa-", b"sk-")):
+        return KeyProblem(key, "is a public key", "name the private one, whose name has no .pub")
+    if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
+        mode = stat.S_IMODE(facts.st_mode)
+        return KeyProblem(key, f"is open to others (mode {mode:04o}), so ssh does not use it", f"chmod 600 {key}")
+    code, _, error = _asked("ssh-keygen", "-y", "-P", "", "-f", str(path))
+    if code == 0 or code is None:
+        return None
+    if "incorrect passphrase" in error:
+        hint = f"ssh-add {key}; or for gpuadmin a key without a passphrase: what runs by itself has nobody to ask"
+        return KeyProblem(key, "has a passphrase, and no ssh-agent has it open", hint, sure=False)
+    reason = error.strip().rpartition(": ")[2] or "ssh-keygen does not say why"
+    return KeyProblem(
+        key, f"is no private key that ssh can read ({reason})", "restore it, or make another: ssh-keygen -t ed25519"
+    )
+
+
+def _agent() -> set[str]:
+    """The fingerprints of the keys that an ssh-agent has."""
+    code, output, _ = _asked("ssh-add", "-l") if os.environ.get("SSH_AUTH_SOCK") else (None, "", "")
+    return {line.split()[1] for line in output.splitlines() if len(line.split()) > 1} if code == 0 else set()
+
+
+def _fingerprint(path: Path) -> str | None:
+    """That of a key's file; of its .pub beside it where it says nothing itself."""
+    code, output, _ = _asked("ssh-keygen", "-l", "-f", str(path))
+    words = output.split()
+    return words[1] if code == 0 and len(words) > 1 else None
+
+
+def _asked(*command: str) -> tuple[int | None, str, str]:
+    """The exit status of a program of OpenSSH's and what it printed; None where it did not end, or is not there."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None, "", ""
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def _expanded(key: str) -> Path:
+    try:
+        return Path(key).expanduser()
+    except RuntimeError:  # ~NAME of nobody
+        return Path(key)
