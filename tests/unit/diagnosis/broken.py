@@ -223,7 +223,7 @@ class Broken:
             [trial.PYTHON, "-I", "-S", "-c", source_of(trying)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             user=UID, group=UID, extra_groups=(), env={"HOME": home, "PATH": os.environ["PATH"]}, cwd="/",
         ) as process:  # fmt: skip
-            asked = {"home": home, "shell": shell if os.path.getsize(shell) else entry.pw_shell, "docker": None}
+            asked = {"home": home, "shell": shell if Path(shell).stat().st_size else entry.pw_shell, "docker": None}
             return trial.tried(process, None, UID, asked)
 
     def asked(self) -> Asked:

@@ -76,9 +76,9 @@ def _shells(name: str, steps: Mapping[str, Any]) -> Iterator[Cause]:
             cause = f"{name}'s shell prints text before a command's own, which breaks scp, sftp and rsync: {words}"
             yield Cause("session-noise", cause, look, (), (words,))
         elif why == "late":
-            said = f"; it last printed: {words}" if words else ""
+            last = f"; it last printed: {words}" if words else ""
             what = "run a command" if step == "command" else "finish a log-in"
-            cause = f"{name}'s shell does not {what} in 3 s{said}"
+            cause = f"{name}'s shell does not {what} in 3 s{last}"
             yield Cause("session-late", cause, look, (), (words,))
         else:
             cause = f"{name}'s shell ends {when}: {words}"

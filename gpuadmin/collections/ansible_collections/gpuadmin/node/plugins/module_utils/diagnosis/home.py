@@ -71,17 +71,29 @@ def home(subject: Subject) -> dict[str, Any]:
         "mode": stat.S_IMODE(facts.st_mode),
         "milliseconds": round((time.monotonic() - begun) * 1000, 1),
     }
-    entry = passwd(subject, name) if subject.node else None
-    if entry is not None and os.path.normpath(entry.pw_dir) != path:
-        found["passwd"] = short(entry.pw_dir)
-        with contextlib.suppress(OSError):
-            if os.path.samefile(subject.path(entry.pw_dir), place):
-                del found["passwd"]
+    by_passwd = _by_passwd(subject, name) if subject.node else None
+    if by_passwd is not None and os.path.normpath(by_passwd) != path and not _same(subject.path(by_passwd), place):
+        found["passwd"] = short(by_passwd)
     if kind == "directory":
         uid = facts.st_uid if subject.uid is None else subject.uid
         found["masked"], found["others"] = docker_needs.masked(subject), others(place, uid)
         found["keys"] = keys.of_home(place, uid, path)
     return found
+
+
+def _by_passwd(subject: Subject, name: str) -> str | None:
+    """The home that this host has for somebody; None: it does not know them, which is another part's to say."""
+    with contextlib.suppress(OSError):
+        entry = passwd(subject, name)
+        return None if entry is None else entry.pw_dir
+    return None
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def others(home: str, uid: int) -> list[dict[str, Any]]:

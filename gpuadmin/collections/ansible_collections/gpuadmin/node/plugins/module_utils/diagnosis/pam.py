@@ -1,4 +1,4 @@
-"""What PAM has for whoever comes by ssh: modules that are named and not there, and how many processes people may run."""
+"""What PAM has for whoever comes by ssh: modules that are named and not there, and how many processes it lets run."""
 
 from __future__ import annotations
 

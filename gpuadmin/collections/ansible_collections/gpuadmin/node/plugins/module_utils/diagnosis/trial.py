@@ -45,7 +45,8 @@ def trial(subject: Subject) -> dict[str, Any]:
     """``steps``: by step what came of it (``code`` "": well). ``pam``: why there was no session at all, or None.
 
     ``done``: it came to its end; ``late``: it was ended for its time. ``processes``: how many of theirs may run, by the
-    kernel; None: no limit. Raises NodeError where nobody can be tried as this person, OSError where their home does not answer.
+    kernel; None: no limit. Raises NodeError where nobody can be tried as this person, OSError where the homes do not
+    answer.
     """
     entry = passwd(subject, subject.name or "")
     if entry is None or entry.pw_uid < PEOPLE or subject.uid not in (None, entry.pw_uid):
@@ -108,7 +109,7 @@ def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) ->
             step = parsed(line)
             if step is None:
                 continue
-            name, said = step
+            name, answer = step
             if name == "done":
                 found["done"] = True
                 return found
@@ -118,8 +119,8 @@ def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) ->
                     scope, found["processes"] = _bounded(unit, uid)
                 process.stdin.write(json.dumps(asked).encode() + b"\n")
                 process.stdin.flush()
-            elif said is not None:
-                found["steps"].setdefault(name, said)
+            elif answer is not None:
+                found["steps"].setdefault(name, answer)
     except BrokenPipeError:
         pass  # it has ended: what it said until then is there
     finally:
@@ -150,15 +151,15 @@ def lines(descriptor: int, end: float) -> Iterator[bytes]:
 def parsed(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
     """Given a line, return its step and what is said of it; None for what is no such line. It is the person's word."""
     try:
-        said = json.loads(line)
+        answer = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    name, code = (said.get("step"), said.get("code")) if isinstance(said, dict) else (None, None)
+    name, code = (answer.get("step"), answer.get("code")) if isinstance(answer, dict) else (None, None)
     if name in ("begun", "done"):
         return str(name), None
     if name not in STEPS or not isinstance(code, str) or not _CODE.fullmatch(code):
         return None
-    return str(name), {"code": code, "words": short(said.get("words") or "", 200)}
+    return str(name), {"code": code, "words": short(answer.get("words") or "", 200)}
 
 
 def _bounded(unit: str, uid: int) -> tuple[str | None, int | None]:
@@ -198,5 +199,5 @@ def _why(process: Any, unit: str | None) -> str:
         process.wait(CLEANING)
     status = process.returncode
     text = journal(unit, 20, lambda line: run_command(line, seconds=CLEANING)) if unit is not None else ""
-    said = [line for line in text.splitlines() if "PAM" in line or "pam_" in line or "Failed at step" in line]
-    return short("; ".join(said[:2]) or f"no session begins (status {status})")
+    words = [line for line in text.splitlines() if "PAM" in line or "pam_" in line or "Failed at step" in line]
+    return short("; ".join(words[:2]) or f"no session begins (status {status})")

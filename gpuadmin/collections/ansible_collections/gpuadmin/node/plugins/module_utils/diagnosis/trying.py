@@ -1,8 +1,8 @@
 """What a session of somebody's is tried with, as the person. It says in lines of JSON what came of it.
 
 ``trial.py`` hands this text to a python3 of its own. It imports nothing of gpuadmin: the person need not be able to
-read it. On standard input comes one line, {"home", "shell", "docker"}, and nothing of the person's is started before it. What
-it says is the person's word: whoever is this person can say the same in its place.
+read it. On standard input comes one line, {"home", "shell", "docker"}, and nothing of the person's is started before.
+What it says is the person's word: whoever is this person can say the same in its place.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ NOT_SSHD = (
 )  # fmt: skip
 #: Shells that take -i and -c together, and then read what they read for a person at a terminal, and keep no history.
 INTERACTIVE = ("bash", "zsh")
-Said = Mapping[str, Any]
+Outcome = Mapping[str, Any]
 
 
-def said(code: str, words: str = "", **more: Any) -> dict[str, Any]:
+def outcome(code: str, words: str = "", **more: Any) -> dict[str, Any]:
     """``code``: "" where it went well, the name of an errno, or one of late, ended, silent, noise."""
     return {"code": code, "words": words[:300], **more}
 
 
-def home(path: str) -> Said:
+def home(path: str) -> Outcome:
     """Go into the home, as sshd does, and write a file there."""
     try:
         os.chdir(path)
     except OSError as error:
-        return said(errno.errorcode.get(error.errno or 0, "EIO"), f"{path}: {error.strerror}")
+        return outcome(errno.errorcode.get(error.errno or 0, "EIO"), f"{path}: {error.strerror}")
     return written(path)
 
 
-def written(directory: str) -> Said:
+def written(directory: str) -> Outcome:
     """Write a file in a directory and take it away again."""
     name = os.path.join(directory, f".gpuadmin-{secrets.token_hex(8)}")
     try:
@@ -62,34 +62,34 @@ def written(directory: str) -> Said:
             os.unlink(name)
             os.close(handle)
     except OSError as error:
-        return said(errno.errorcode.get(error.errno or 0, "EIO"), f"{directory}: {error.strerror}")
-    return said("")
+        return outcome(errno.errorcode.get(error.errno or 0, "EIO"), f"{directory}: {error.strerror}")
+    return outcome("")
 
 
-def process() -> Said:
+def process() -> Outcome:
     """Start a process."""
     try:
         child = os.fork()
     except OSError as error:
-        return said(errno.errorcode.get(error.errno or 0, "EIO"), str(error.strerror))
+        return outcome(errno.errorcode.get(error.errno or 0, "EIO"), str(error.strerror))
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    return said("")
+    return outcome("")
 
 
-def command(shell: str) -> Said:
+def command(shell: str) -> Outcome:
     """What `ssh HOST COMMAND` starts, and with it scp, sftp, rsync and editors: the shell, without a terminal."""
     return _shell(shell, [os.path.basename(shell), "-c"], terminal=False)
 
 
-def login(shell: str) -> Said:
+def login(shell: str) -> Outcome:
     """What `ssh HOST` starts: the shell as a login, at a terminal."""
     name = os.path.basename(shell)
     return _shell(shell, [f"-{name}", *(["-i"] if name in INTERACTIVE else []), "-c"], terminal=True)
 
 
-def _shell(shell: str, argv: Sequence[str], *, terminal: bool) -> Said:
+def _shell(shell: str, argv: Sequence[str], *, terminal: bool) -> Outcome:
     token = f"gpuadmin-{secrets.token_hex(8)}"
     environment = {key: value for key, value in os.environ.items() if key not in NOT_SSHD}
     environment |= {"SSH_CLIENT": "127.0.0.1 0 22", "SSH_CONNECTION": "127.0.0.1 0 127.0.0.1 22", "SHELL": shell}
@@ -109,11 +109,11 @@ def _shell(shell: str, argv: Sequence[str], *, terminal: bool) -> Said:
             child = subprocess.Popen(
                 [*argv, f"echo {token}"], executable=shell, env=environment, start_new_session=True,
                 stdin=theirs if terminal else subprocess.DEVNULL, stdout=theirs, stderr=their_errors,
-                preexec_fn=take_terminal if terminal else None,
+                preexec_fn=take_terminal if terminal else None,  # noqa: PLW1509  # it has no threads
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             code = errno.errorcode.get(getattr(error, "errno", None) or 0, "ended")
-            return said(code, f"{shell}: {getattr(error, 'strerror', None) or error}")
+            return outcome(code, f"{shell}: {getattr(error, 'strerror', None) or error}")
         finally:
             os.close(theirs)
             if not terminal:
@@ -123,13 +123,13 @@ def _shell(shell: str, argv: Sequence[str], *, terminal: bool) -> Said:
     before, found, _after = output.partition(token.encode())
     last = _last(complaints or output)
     if late:
-        return said("late", _last(output + complaints))
+        return outcome("late", _last(output + complaints))
     if not found or status != 0:
         how = f"signal {-status}" if status < 0 else f"status {status}"
-        return said("ended" if status != 0 else "silent", f"{how}: {last}" if last else how)
+        return outcome("ended" if status != 0 else "silent", f"{how}: {last}" if last else how)
     if before.strip() and not terminal:
-        return said("noise", _last(before))
-    return said("")
+        return outcome("noise", _last(before))
+    return outcome("")
 
 
 def _output(child: Any, ours: int, errors: int | None, token: bytes) -> tuple[bytes, bytes, bool]:
@@ -163,7 +163,7 @@ def _last(output: bytes) -> str:
     return next((line for line in reversed(lines) if line), "")[:200]
 
 
-def docker(path: str) -> Said:
+def docker(path: str) -> Outcome:
     """Ask a daemon through its socket whether it is there (Docker's API: /_ping)."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -172,13 +172,13 @@ def docker(path: str) -> Said:
             channel.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
             answer = channel.recv(4096)
     except socket.timeout:
-        return said("late", f"no answer in {DOCKER_SECONDS:g} s")
+        return outcome("late", f"no answer in {DOCKER_SECONDS:g} s")
     except OSError as error:
-        return said(errno.errorcode.get(error.errno or 0, "EIO"), f"{path}: {error.strerror}")
-    return said("") if answer.split(b" ")[1:2] == [b"200"] else said("ended", answer[:60].decode("latin-1"))
+        return outcome(errno.errorcode.get(error.errno or 0, "EIO"), f"{path}: {error.strerror}")
+    return outcome("") if answer.split(b" ")[1:2] == [b"200"] else outcome("ended", answer[:60].decode("latin-1"))
 
 
-def steps(asked: Mapping[str, Any]) -> Iterator[tuple[str, Said]]:
+def steps(asked: Mapping[str, Any]) -> Iterator[tuple[str, Outcome]]:
     """All that is tried, in this order, each as it ends."""
     yield "home", home(asked["home"])
     yield "tmp", written("/tmp")
