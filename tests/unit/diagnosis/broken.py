@@ -264,8 +264,10 @@ def sound(root: Path) -> Broken:
     broken.write("usr/bin/dockerd", "", 0o755)
     for name in ("newuidmap", "newgidmap"):
         broken.write(f"usr/bin/{name}", "", 0o4755)
-    broken.write("etc/pam.d/sshd", "@include common\nsession required pam_limits.so # limits\n")
-    broken.write("etc/pam.d/common", "account [success=1 default=ignore] pam_unix.so\n-session optional pam_no.so\n")
+    broken.write("etc/pam.d/sshd", "@include common-session\nsession required pam_limits.so # limits\n")
+    broken.write(
+        "etc/pam.d/common-session", "account [success=1 default=ignore] pam_unix.so\n-session optional pam_no.so\n"
+    )
     for name in ("pam_unix.so", "pam_limits.so"):
         broken.write(f"usr/lib/x86_64-linux-gnu/security/{name}", "")
     broken.write(f"var/lib/gpuadmin/keys/{NAME}", public_key(NAME) + "\n")

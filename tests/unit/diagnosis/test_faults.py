@@ -134,7 +134,7 @@ def _(broken: Broken) -> None:
 
 @fault("a module of PAM's is missing")
 def _(broken: Broken) -> None:
-    broken.write("etc/pam.d/common", "session required pam_mkhomedir.so\n-session optional pam_no.so\n")
+    broken.write("etc/pam.d/common-session", "session required pam_ldap.so\n-session optional pam_no.so\n")
 
 
 @fault("PAM lets nobody begin a session")

@@ -21,24 +21,27 @@ def host(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("line", "lacks"),
     [
-        ("auth required pam_unix.so nullok", []),
-        ("auth required pam_no.so", ["pam_no.so"]),
-        ("auth [success=ok new_authtok_reqd=ok default=bad] pam_no.so", ["pam_no.so"]),
+        ("account required pam_unix.so nullok", []),
+        ("account required pam_no.so", ["pam_no.so"]),
+        ("auth required pam_no.so", []),
+        ("session optional pam_no.so", []),
+        ("session [default=1] pam_no.so", []),
+        ("account [success=ok new_authtok_reqd=ok default=bad] pam_no.so", ["pam_no.so"]),
         ("session [success=ok module_unknown=ignore] pam_no.so", []),
-        ("-auth required pam_no.so", []),
-        ("# auth required pam_no.so", []),
+        ("-account required pam_no.so", []),
+        ("# account required pam_no.so", []),
         ("session required /usr/lib64/security/pam_unix.so", []),
         ("session required /opt/pam_no.so", ["/opt/pam_no.so"]),
         ("@include more", ["pam_more.so"]),
-        ("auth include more", ["pam_more.so"]),
-        ("auth substack ../../more", ["pam_more.so"]),
+        ("account include more", ["pam_more.so"]),
+        ("account substack ../../more", ["pam_more.so"]),
         ("@include sshd", []),
         ("@include", []),
         ("nonsense", []),
     ],
 )
 def test_modules(host: Path, line: str, lacks: list[str]) -> None:
-    (host / "etc/pam.d/more").write_text("\nauth required pam_more.so\n")
+    (host / "etc/pam.d/more").write_text("\naccount required pam_more.so\n")
     (host / "etc/pam.d/sshd").write_text(f"# sshd\n{line}\n")
     found = missing(Subject(name="minji", root=str(host)))
     assert [one["module"] for one in found] == lacks
@@ -47,7 +50,7 @@ def test_modules(host: Path, line: str, lacks: list[str]) -> None:
 
 def test_where_no_module_is_known_to_be_none_is_missing(tmp_path: Path) -> None:
     (tmp_path / "etc/pam.d").mkdir(parents=True)
-    (tmp_path / "etc/pam.d/sshd").write_text("auth required pam_unix.so\n")
+    (tmp_path / "etc/pam.d/sshd").write_text("account required pam_unix.so\n")
     assert missing(Subject(name="minji", root=str(tmp_path))) == []
 
 

@@ -73,6 +73,14 @@ def test_nobody_waits_for_what_goes_on(monkeypatch: pytest.MonkeyPatch, script: 
     assert (found["done"], found["steps"]) == (False, {})
 
 
+def test_what_is_read_has_a_bound() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "yes | head -c 1000000"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        found = list(trial.lines(process.stdout.fileno(), time.monotonic() + 20))
+        process.kill()
+    assert trial.MOST - 4096 <= len(found) * 2 <= trial.MOST + 4096
+
+
 def test_what_ends_before_it_begins_says_why() -> None:
     assert spoken("exit 224")["pam"] == "no session begins (status 224)"
 

@@ -30,11 +30,11 @@ def pam(subject: Subject) -> dict[str, Any]:
 
 
 def missing(subject: Subject) -> list[dict[str, Any]]:
-    """A line that begins with a dash may name what is not there."""
+    """Of those whose absence ends a session. Who has a key is not asked for a password: auth is left out."""
     places = [place for pattern in PLACES for place in glob.glob(os.path.join(subject.root, pattern))]
     found = []
-    for file, number, silent, control, module in _stack(subject, SERVICE, DEEPEST):
-        if silent or "module_unknown=ignore" in control:
+    for file, number, control, module in _stack(subject, SERVICE, DEEPEST):
+        if not _decides(control):
             continue
         paths = [subject.path(module)] if module.startswith("/") else [os.path.join(one, module) for one in places]
         if places and not any(os.path.exists(path) for path in paths):
@@ -42,7 +42,7 @@ def missing(subject: Subject) -> list[dict[str, Any]]:
     return found[:10]
 
 
-def _stack(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, int, bool, str, str]]:
+def _stack(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, int, str, str]]:
     for number, line in _lines(subject, name):
         words = line.split()
         if words[0] == "@include" and len(words) > 1 and depth:
@@ -51,12 +51,20 @@ def _stack(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, int, 
         found = _LINE.match(line)
         if found is None:
             continue
-        silent, _kind, control, module = found.groups()
+        silent, kind, control, module = found.groups()
         if control in ("include", "substack"):
             if depth:
                 yield from _stack(subject, os.path.join("etc/pam.d", os.path.basename(module)), depth - 1)
-        else:
-            yield name, number, bool(silent), control, module
+        elif not silent and kind.lower() in ("account", "session"):
+            yield name, number, control, module
+
+
+def _decides(control: str) -> bool:
+    """Whether a module that is not there ends it all (pam.conf(5); in brackets each result has its own action)."""
+    if not control.startswith("["):
+        return control in ("required", "requisite")
+    actions = dict(one.split("=", 1) for one in control.strip("[]").split() if "=" in one)
+    return actions.get("module_unknown", actions.get("default", "bad")) in ("bad", "die")
 
 
 def _lines(subject: Subject, name: str) -> Iterator[tuple[int, str]]:
