@@ -53,7 +53,7 @@ def looked(running: Cluster, directory: Path) -> Cost:
     document = gpuadmin(directory, "diagnose", PERSON)
     taken = Cost(time.perf_counter() - begin, of_controller() - controller, of_hosts(running) - hosts)
     first = document["result"]["verdict"]
-    if document["exit_code"] != 0 or first != f"{BROKEN}: {PERSON} has no account there":
+    if document["exit_code"] != 6 or first != f"{BROKEN}: {PERSON} has no account there":
         raise RuntimeError(f"diagnose ended with {document['exit_code']}: {first}\n{document['stderr'][-2000:]}")
     if document["result"]["silent"]:
         raise RuntimeError(f"silent: {document['result']['silent']}")

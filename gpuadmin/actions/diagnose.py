@@ -12,13 +12,14 @@ from typing import Any
 
 from gpuadmin.answers import Answers
 from gpuadmin.config.fields import USER_NAME
-from gpuadmin.console import agree
+from gpuadmin.console import agree, echo
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding, Severity
+from gpuadmin.diagnosis.looked import not_looked_at, right
 from gpuadmin.diagnosis.restarting import restarts
-from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
+from gpuadmin.diagnosis.verdict import Asked, bad, first_line, verdict
 from gpuadmin.display import make_console, styled
-from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
@@ -27,6 +28,10 @@ from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import size_words
 
+#: What is done besides looking; the seconds are SECONDS of module_utils/diagnosis/trial.py.
+TRIAL = (
+    "a session of {}'s is tried for at most 9 seconds: PAM, a file in the home, a process, the shell, Docker's socket"
+)
 GROUPS = ("gpu", "storage", "monitor", "backup")
 _STYLES = {Severity.STOPS: "bold red", Severity.HINDERS: "yellow", Severity.UNKNOWN: "magenta", Severity.NOTE: "dim"}
 
@@ -37,10 +42,12 @@ def diagnose(
     hosts: tuple[str, ...],
     bundle: str | None = None,
     restart: bool = False,
+    trial: bool = True,
 ) -> int:
     """Look at a person on all hosts, or at hosts alone, and show what is wrong. Returns the exit code.
 
-    `bundle`: a file to write the evidence to, redacted. `restart`: then restart the person's Docker daemon.
+    `bundle`: a file to write the evidence to, redacted. `restart`: then restart the person's Docker daemon. `trial`:
+    begin a session of the person's where people log in, for seconds.
     """
     if name is not None and not USER_NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a login name", hint="gpuadmin list-users shows them")
@@ -55,18 +62,31 @@ def diagnose(
             session.require_confirmation_possible()
         builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
         builder.add_all(on, ["look for what is wrong"])
+        asked = _asked(session, name, _no_trial(options, trial))
+        tried = name is not None and asked.untried is None
+        if tried:
+            builder.add_all(
+                [host.name for host in chosen if host.name in on and "gpu" in host.groups], [TRIAL.format(name)]
+            )
         session.planned(builder.build())
-        asked = _asked(session, name)
-        run = session.run("diagnose", on, {"gpuadmin_person": asked.person}, check=True)
+        if tried:
+            echo(f"{TRIAL.format(name)}; --no-trial leaves it out", err=True)
+        run = session.run("diagnose", on, {"gpuadmin_person": asked.person, "gpuadmin_trial": tried}, check=True)
         result, found = _result(session, run, on, asked)
         if not options.json:
-            _show(result["verdict"], found)
+            _show(result, found)
         if bundle is not None:
             result["bundle"] = _bundle(session, Path(bundle), name, found, result["facts"])
         if restart:
             return _restart(session, asked, run, result)
         # what some hosts said is an answer; the exit code says the rest
-        return report(session, run, result, show=lambda: None)  # it is shown, before anybody is asked
+        code = run.code or (ExitCode.DIFFERS if bad(found) else ExitCode.DONE)
+        return report(session, run, result, code=code, show=lambda: None)  # it is shown, before anybody is asked
+
+
+def _no_trial(options: Options, trial: bool) -> str | None:
+    """Why the admin wants no session tried, or None."""
+    return "--check begins none" if options.check else None if trial else "--no-trial"
 
 
 def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str, Any]) -> int:
@@ -82,7 +102,7 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
     run = session.run("restart-docker", list(wanted), {"gpuadmin_person": asked.person}, check=session.check)
     again, found = _result(session, run, list(wanted), asked)
     if not session.check and not session.options.json:
-        _show(again["verdict"], found)
+        _show(again, found)
     return report(session, run, {**result, "restarted": list(wanted), "after": again}, unknown=[answers])
 
 
@@ -101,14 +121,14 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Finding]
     return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
 
 
-def _asked(session: Session, name: str | None) -> Asked:
+def _asked(session: Session, name: str | None, no_trial: str | None) -> Asked:
     """Who is asked about, and where this site has homes."""
     site = session.site
     storage = next((one.name for one in site.inventory.group("storage")), None)
     directory = site.settings.accounts.source == "directory"
     return Asked(
         name, site.registry.registry, date.today(), site.settings.homes.server or storage or "STORAGE",
-        site.settings.homes.export, directory,
+        site.settings.homes.export, directory, no_trial,
     )  # fmt: skip
 
 
@@ -122,6 +142,8 @@ def _result(session: Session, run: RunResult, on: list[str], asked: Asked) -> tu
         "findings": [one.document() for one in found],
         "facts": dict(answers.known),
         "silent": dict(answers.unknown),
+        "right": right(asked.name, answers.known, found),
+        "not_looked_at": list(not_looked_at(asked.name, answers.known, answers.unknown, asked.untried)),
     }, found
 
 
@@ -135,9 +157,9 @@ def _drift(runs: Path, on: list[str]) -> Mapping[str, str]:
     return {}
 
 
-def _show(first: str, found: list[Finding]) -> None:
-    """The verdict, its remedy, the rest in the same order, then all evidence."""
-    console = make_console(json=False)
+def _show(result: Mapping[str, Any], found: list[Finding]) -> None:
+    """The verdict, its remedy, the rest in the same order, then all evidence, and what the diagnosis did not see."""
+    console, first = make_console(json=False), result["verdict"]
     causes = [one for one in found if one.severity in (Severity.STOPS, Severity.HINDERS)]
     console.print(styled((first, "bold" if not causes else _STYLES[causes[0].severity])))
     if causes:
@@ -151,3 +173,8 @@ def _show(first: str, found: list[Finding]) -> None:
         console.print("Seen:")
         for line in dict.fromkeys(evidence):
             console.print(f"  {line}")
+    if result["right"]:
+        console.print(f"Looked at, and right: {', '.join(result['right'])}.")
+    console.print("Not looked at:")
+    for line in result["not_looked_at"]:
+        console.print(f"  {line}")

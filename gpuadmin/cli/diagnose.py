@@ -31,11 +31,16 @@ from gpuadmin.options import Options
     is_flag=True,
     help="Then restart NAME's Docker daemon where it is set up, through their own user manager; containers end.",
 )
+@click.option("--no-trial", is_flag=True, help="Do not begin a session of NAME's to see what works in it.")
 @run_options()
-def command(name: str | None, hosts: tuple[str, ...], bundle: str | None, restart: bool, options: Options) -> int:
+def command(
+    name: str | None, hosts: tuple[str, ...], bundle: str | None, restart: bool, no_trial: bool, options: Options
+) -> int:
     """Say why something does not work for somebody, or on a host: the cause, what to do, and where it was seen.
 
-    It changes nothing and starts nothing, except what you ask it to restart. What is not known is called unknown.
+    It changes nothing. Where NAME may log in, it begins a session of theirs for some seconds and ends it: the shell, a
+    file, a process, Docker's socket. It ends with what was not looked at; what is not known is called unknown.
+    Exit code 0: what was looked at is right; 6: something stops or hinders; 4: a host did not answer.
 
     \b
     gpuadmin diagnose minji
@@ -51,4 +56,4 @@ def command(name: str | None, hosts: tuple[str, ...], bundle: str | None, restar
         raise click.UsageError("--host and --limit say the same; give one of them")
     if restart and (name is None or bundle is not None):
         raise click.UsageError("--restart-docker needs NAME, and no --bundle")
-    return diagnose(options, name, hosts, bundle, restart)
+    return diagnose(options, name, hosts, bundle, restart, trial=not no_trial)

@@ -14,7 +14,7 @@ from gpuadmin.options import Options
 def command(name: str, options: Options) -> int:
     """Verify an image in the store: its signature, the sha256 of its streams, and that its chain is complete.
 
-    Exit code 0: all is well; 1: something is not.
+    Exit code 0: what was verified is right; 1: something is not.
     """
     from gpuadmin.actions.verify_image import verify_image
 

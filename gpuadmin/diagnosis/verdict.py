@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
+from gpuadmin.diagnosis.looked import right, tried
 from gpuadmin.text import counted
 
 _NO_SERVICE = "install systemd-timesyncd or chrony there, then: gpuadmin run HOSTS -- timedatectl set-ntp true"
@@ -20,6 +21,7 @@ class Asked:
     """What is asked about. `name`: None where only hosts are. `storage` serves the homes from `export`.
 
     `directory`: whether accounts come from a directory; who is not in users.yml may have one all the same.
+    `no_trial`: why the admin wants no session tried, or None.
     """
 
     name: str | None
@@ -28,6 +30,17 @@ class Asked:
     storage: str
     export: str
     directory: bool = False
+    no_trial: str | None = None
+
+    @property
+    def untried(self) -> str | None:
+        """Why no session of the person's is to be tried; None: one is. `no_trial`: the admin's own reason."""
+        user = self.user
+        if self.no_trial is not None or user is None:
+            return self.no_trial or "users.yml does not have them"
+        if user.locked or (user.expires is not None and user.expires < self.today):
+            return "the account is locked" if user.locked else "the account has expired"
+        return None
 
     @property
     def user(self) -> User | None:
@@ -107,13 +120,20 @@ def registered(asked: Asked) -> Iterator[Finding]:
         yield Finding("expired", f"{name}'s account expired: it was valid until {user.expires}", remedy)
 
 
+def bad(found: list[Finding]) -> bool:
+    """Whether something keeps people from working, or soon will."""
+    return bool(found) and found[0].severity in (Severity.STOPS, Severity.HINDERS)
+
+
 def first_line(asked: Asked, found: list[Finding], known: Mapping[str, Any]) -> str:
-    """The verdict in one line: the cause, or that none was seen and what then cannot be it."""
-    if found and found[0].severity in (Severity.STOPS, Severity.HINDERS):
+    """The verdict in one line: the cause; where none was seen, how much was looked at, and what is left."""
+    if bad(found):
         return found[0].line
-    who = f"{asked.name} can log in" if asked.name is not None else "they work"
-    hosts = ", ".join(known) or "no host"
-    rest = f" ({sum(1 for one in found if one.severity is Severity.UNKNOWN)} parts are not known)"
-    return f"nothing is wrong on {hosts} as far as gpuadmin sees: {who}" + (
-        rest if any(one.severity is Severity.UNKNOWN for one in found) else ""
-    )
+    number, hosts = len(right(asked.name, known, found)), ", ".join(known) or "no host"
+    line = f"these {counted(number, 'thing')} were looked at on {hosts} and are right"
+    unknown = sum(1 for one in found if one.severity is Severity.UNKNOWN)
+    notes = sum(1 for one in found if one.severity is Severity.NOTE)
+    if tried(known):
+        line += f"; {asked.name} gets a session on {', '.join(tried(known))}"
+    line += f"; {counted(unknown, 'part')} could not be looked at" if unknown else ""
+    return line + (f"; {counted(notes, 'note')} below" if notes else "")

@@ -43,7 +43,8 @@ def identity_files(lab: Lab, host: Host, base_fstab: str) -> Mapping[str, str]:
         "etc/hostname": f"{host.name}\n",
         "etc/hosts": hosts_file(lab, host),
         "etc/machine-id": machine_id(lab, host) + "\n",
-        "etc/resolv.conf": f"nameserver {UPLINK_DNS}\n",
+        # a light host has no uplink, and names no server that it does not reach
+        "etc/resolv.conf": "" if lab.light else f"nameserver {UPLINK_DNS}\n",
         "etc/systemd/network/10-uplink.network": (
             f"[Match]\nMACAddress={host.uplink_mac}\n\n"
             # Static, and what QEMU's user network would answer anyway: DHCP costs seconds under emulation.

@@ -50,6 +50,13 @@ def without_keys(text: str) -> str:
     return re.sub(r"keys:\n(\s+- .*\n)+", "keys: []\n", text)
 
 
+def at_home(name: str, text: str) -> Fault:
+    """A file of minji's, written where the homes are."""
+    path = f"{HOME}/{name}"
+    make = f"test ! -e {path} || mv {path} {path}.kept; printf '%s\\n' '{text}' >{path} && chown {UID}:{UID} {path}"
+    return Fault(make, f"rm -f {path}; test ! -e {path}.kept || mv {path}.kept {path}", host="storage1")
+
+
 def valid_until(day: str) -> Callable[[str], str]:
     return lambda text: re.sub(r"( +)keys:", rf"\1expires: {day}\n\1keys:", text, count=1)
 
@@ -106,6 +113,33 @@ FAULTS = {
     "a container asked for a GPU that has no name": Fault(
         person=f"{IMPORT}; ! docker run --name train --device nvidia.com/gpu=9 box /bin/busybox true", after=ENDED
     ),
+    "the login shell is broken: a library of it is gone": Fault(
+        "echo '#!/bin/sh' >/usr/bin/zsh; echo \"echo 'zsh: error while loading shared libraries: libncursesw.so.6: "
+        "cannot open shared object file' >&2; exit 127\" >>/usr/bin/zsh; chmod 755 /usr/bin/zsh; "
+        "usermod -s /usr/bin/zsh minji",
+        "rm /usr/bin/zsh",
+    ),
+    "`exit 1` in ~/.bashrc": at_home(".bashrc", "exit 1"),
+    "the same, and only where there is a terminal": at_home(
+        ".bash_profile", "case $- in *i*) exec no-such-shell;; esac"
+    ),
+    "~/.bashrc prints text: scp and rsync fail": at_home(".bashrc", "echo Welcome to conda"),
+    "~/.bashrc waits for something": at_home(".bashrc", "sleep 60"),
+    "the home in passwd is /nonexistent": Fault("sed -i s,:/home/minji:,:/nonexistent:, /etc/passwd"),
+    "~/.ssh belongs to somebody else": Fault(
+        f"install -d -o 20001 -g 20001 {HOME}/.ssh", f"rmdir {HOME}/.ssh", host="storage1"
+    ),
+    "`sudo` made ~/.cache root's": Fault(f"mkdir {HOME}/.cache", f"rmdir {HOME}/.cache", host="storage1"),
+    "`nproc 3` in limits.conf: `exec request failed`": Fault(
+        "echo minji hard nproc 3 >/etc/security/limits.d/90-people.conf", "rm /etc/security/limits.d/90-people.conf"
+    ),
+    "/tmp has mode 755": Fault("chmod 755 /tmp", "chmod 1777 /tmp"),
+    "newuidmap has lost its setuid bit": Fault("chmod u-s /usr/bin/newuidmap", "chmod u+s /usr/bin/newuidmap"),
+    "somebody masked their own docker.service and docker.socket": Fault(
+        person="systemctl --user mask docker.service docker.socket",
+        after="systemctl --user unmask docker.service docker.socket",
+    ),
+    "no name server answers": Fault("echo nameserver 127.9.9.9 >/etc/resolv.conf", ": >/etc/resolv.conf"),
     "the user manager failed": Fault(
         f"loginctl terminate-user minji; D=/run/systemd/system/user@{UID}.service.d; mkdir -p $D && "
         "printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >$D/test.conf && systemctl daemon-reload && "
@@ -152,6 +186,7 @@ def minji(provisioned: Cluster) -> Cluster:
 
 
 def first_line(cluster: Cluster, code: int = 0) -> str:
+    """`code`: 6 where something stops or hinders."""
     return str(cluster.gpuadmin("diagnose", "minji", "--host", NODE, code=code)["result"]["verdict"])
 
 
@@ -159,8 +194,8 @@ def first_line(cluster: Cluster, code: int = 0) -> str:
 def test_the_first_line_on_a_host_is_that_of_the_page(minji: Cluster, words: str) -> None:
     page, _todo = row(words)
     with there_is(minji, FAULTS[words]):
-        assert alike(first_line(minji)) == alike(page)
-    assert first_line(minji).startswith(f"nothing is wrong on {NODE}")
+        assert alike(first_line(minji, code=6)) == alike(page)
+    assert first_line(minji).startswith("these ")
 
 
 #: What the driver's library answers, and what is done on the node.
@@ -196,11 +231,11 @@ def test_the_first_line_of_a_gpu_s_fault(driven: Cluster, words: str) -> None:
     fake_driver.describe(driven, NODE, answers)
     driven.admin(NODE, make)
     try:
-        assert alike(first_line(driven)) == alike(page)
+        assert alike(first_line(driven, code=6)) == alike(page)
     finally:
         driven.admin(NODE, mend)
         fake_driver.describe(driven, NODE, fake_nvml.TWO.read_text())
-    assert first_line(driven).startswith(f"nothing is wrong on {NODE}")
+    assert first_line(driven).startswith("these ")
 
 
 def test_a_host_that_lets_only_root_in_says_why(minji: Cluster) -> None:
@@ -212,4 +247,45 @@ def test_a_host_that_lets_only_root_in_says_why(minji: Cluster) -> None:
     time.sleep(4)  # until it has ended the connection that gpuadmin keeps
     assert first_line(minji, code=4) == page
     minji.wait(lambda: minji.ssh("admin", NODE, "echo it lets in"))
-    assert first_line(minji).startswith(f"nothing is wrong on {NODE}")
+    assert first_line(minji).startswith("these ")
+
+
+def test_pam_that_lacks_a_module(minji: Cluster) -> None:
+    """Nobody can come in while it is so: who has a connection already does, and the host mends itself."""
+    page, _todo = row("a module of PAM's is missing")
+    first_line(minji)  # gpuadmin keeps its connection
+    file = "/etc/pam.d/common-session"
+    back = f"cp -p {file} /root/kept && systemd-run --on-active=25 mv /root/kept {file}"
+    minji.admin(NODE, f"{OPEN}; {back}; echo session required pam_ldap.so >>{file}")
+    try:
+        document = minji.gpuadmin("diagnose", "minji", "--host", NODE, code=6)["result"]
+    finally:
+        minji.wait(lambda: minji.ssh("admin", NODE, "echo it lets in"))
+    assert alike(document["verdict"]) == alike(page)
+    assert "session-pam" in [one["code"] for one in document["findings"]], "it is also tried"
+    assert first_line(minji).startswith("these ")
+
+
+#: What minji's shell reads, and what must be gone when the session has ended.
+HOSTILE = {
+    "leaves something running": "(setsid sleep 7777 >/dev/null 2>&1 &)",
+    "is deaf": 'trap "" HUP TERM INT; (setsid sh -c "trap : TERM; sleep 7777" &); sleep 7777',
+    "fills pipes": "yes | head -c 500000000; yes >/proc/$PPID/fd/1; sleep 7777",
+    "kills what asks it": "kill -9 $PPID; sleep 7777",
+    "breeds": "f() { f | f & }; f; sleep 7777",
+}
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_whatever_somebody_s_shell_does_it_ends_soon_and_leaves_nothing(minji: Cluster, words: str) -> None:
+    before = minji.admin(NODE, "last -w minji; ls /run/systemd/system /run/systemd/transient")
+    with there_is(minji, at_home(".bashrc", HOSTILE[words])):
+        begun = time.monotonic()
+        minji.gpuadmin("diagnose", "minji", "--host", NODE, code=0 if words == "leaves something running" else 6)
+        assert time.monotonic() - begun < 40, "the trial takes 9 s at most; the rest is the machine's"
+        left = minji.admin(
+            NODE, f"pgrep -u {UID} -x 'sleep|yes|sh|python3' -a || true; loginctl list-sessions --no-legend"
+        )
+        assert "sleep" not in left, left
+        assert "background" not in left, left
+    assert minji.admin(NODE, "last -w minji; ls /run/systemd/system /run/systemd/transient") == before

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 
+from gpuadmin.diagnosis.looked import NEVER
 from gpuadmin.results import HostResult, RunResult
 from tests.unit.actions.test_verbs import Ansible, Cli, ansible
 
@@ -51,13 +52,50 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answer(**sound())
     code, out, err = cli("diagnose", "minji")
     assert code == 0, err
-    assert out.splitlines()[0] == "nothing is wrong on node1, node2, storage1 as far as gpuadmin sees: minji can log in"
+    assert out.splitlines()[0] == "these 8 things were looked at on node1, node2, storage1 and are right"
+    assert "a session of minji's is tried for at most 9 seconds" in err
+    assert "Looked at, and right: users.yml, account, log-ins for all (nologin), login shell, keys" in " ".join(
+        out.split()
+    )
+    assert out.splitlines()[-1] == f"  {NEVER[-1]}"
     (invocation,) = ansible.asked
+    assert invocation.variables["gpuadmin_trial"] is True
     assert (invocation.playbook, invocation.check) == ("diagnose", True)
     assert invocation.variables["gpuadmin_person"] == {
         "name": "minji", "uid": 20000, "registered": True, "locked": False, "keys": True, "docker": True,
         "expires": "2027-02-28",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("minji", "--no-trial"), "a session of minji's: --no-trial"),
+        (("minji", "--check"), "a session of minji's: --check begins none"),
+        (("jiho",), "a session of jiho's: the account is locked"),
+        (("nobody1",), "a session of nobody1's: users.yml does not have them"),
+    ],
+)
+def test_where_no_session_is_tried_that_is_said(
+    ansible: Ansible, cli: Cli, arguments: tuple[str, ...], why: str
+) -> None:
+    ansible.answer = answer(**sound())
+    _, out, err = cli("diagnose", *arguments)
+    assert why in out.split("Not looked at:")[1]
+    assert "is tried" not in err
+    (invocation,) = ansible.asked
+    assert invocation.variables["gpuadmin_trial"] is False
+
+
+def test_the_exit_code_is_that_of_the_finding(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answer(**sound())
+    assert cli("diagnose", "minji")[0] == 0
+    ansible.answer = answer(**sound() | {"node1": node(units=["x.service"])})
+    assert cli("diagnose", "minji")[0] == 0
+    down = node()["account"] | {"nologin": {"file": "/etc/nologin", "words": "down"}}
+    ansible.answer = answer(**sound() | {"node1": node(account=down)})
+    code, out, _ = cli("diagnose", "minji", "--json")
+    assert (code, json.loads(out)["status"]) == (6, "differs")
 
 
 def test_the_cause_and_the_remedy_are_the_first_two_lines(ansible: Ansible, cli: Cli) -> None:
@@ -81,7 +119,7 @@ def test_what_is_not_known_is_not_taken_for_nothing(ansible: Ansible, cli: Cli) 
     facts = node(unknown={"docker": "died"})
     ansible.answer = answer(**sound() | {"node1": facts})
     out = cli("diagnose", "minji")[1]
-    assert "(1 parts are not known)" in out.splitlines()[0]
+    assert out.splitlines()[0].endswith("and are right; 1 part could not be looked at")
     assert "unknown: node1: docker: not known, died" in out
 
 
@@ -104,7 +142,7 @@ def test_what_cannot_be_asked(ansible: Ansible, cli: Cli, arguments: tuple[str, 
 DOCKER = {
     "place": "/local/.docker", "data": {"path": "/local/.docker/minji", "directory": True, "uid": 20000},
     "subids": {"subuid": 65536, "subgid": 65536}, "socket": "missing", "daemon": True, "words": [], "installed": True,
-    "free": 10**12, "bytes": 10**13, "inodes_free": None,
+    "mappers": [], "free": 10**12, "bytes": 10**13, "inodes_free": None,
 }  # fmt: skip
 SESSIONS = {"manager": "active", "words": [], "slice": {}}
 RUNNING = {"asked": True, "ended": [], "running": 1}
@@ -152,7 +190,7 @@ def test_hosts_alone(ansible: Ansible, cli: Cli) -> None:
         {"node1": HostResult("ok", reports={"diagnosis": node(units=["x.service"], nobody=True)})}
     )
     out = cli("diagnose", "--host", "node1")[1]
-    assert out.splitlines()[0] == "nothing is wrong on node1 as far as gpuadmin sees: they work"
+    assert out.splitlines()[0] == "these 7 things were looked at on node1 and are right; 1 note below"
     assert "note: node1: 1 unit of the system failed: x.service" in out
     (invocation,) = ansible.asked
     assert (invocation.limit, invocation.variables["gpuadmin_person"]) == ("node1", {})

@@ -5,6 +5,7 @@ The node's own code looks at the root, as it does on a host; the controller's ru
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -20,21 +21,27 @@ from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
+    account,
     collect,
+    dns,
     docker,
     gpus,
     home,
     host,
+    pam,
     sessions,
+    trial,
+    trying,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.account import account, sshd_keys
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, person
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
+from ansible_collections.gpuadmin.node.plugins.module_utils.ship import source_of
 
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from tests import fake_nvml
+from tests.unit.node.storage import mounted, run
 from tests.unit.support import public_key
 
 UID, NAME, NODE = 20000, "minji", "node1"
@@ -70,6 +77,10 @@ class Broken:
         path.chmod(mode)
         return path
 
+    def own(self, name: str, text: str) -> None:
+        """Write a file of minji's."""
+        os.chown(self.write(name, text), UID, UID)
+
     def edit(self, name: str, old: str, new: str) -> None:
         text = (self.root / name).read_text()
         assert old in text
@@ -89,6 +100,23 @@ class Broken:
             (path / one).mkdir()
             os.chown(path / one, uid, uid)
             (path / one).chmod(int(mode, 8))
+
+    def quota(self) -> None:
+        """Have the homes on btrfs, and minji's with a quota that is used up."""
+        (self.root / "home" / NAME).rmdir()
+        (self.root / "home").rmdir()
+        disk = mounted(self.root / "disk", self.root / "home", 128)
+        home = disk.__enter__() / NAME
+        self.clean.append(lambda: disk.__exit__(None, None, None))
+        run("btrfs", "quota", "enable", home.parent)
+        run("btrfs", "subvolume", "create", home)
+        home.chmod(0o700)
+        os.chown(home, UID, UID)
+        run("btrfs", "qgroup", "limit", "1M", home)
+        with contextlib.suppress(OSError), (home / "checkpoint").open("wb", buffering=0) as stream:
+            for _ in range(1000):
+                stream.write(os.urandom(4096))
+                os.fsync(stream.fileno())
 
     def daemon(self, answers: Mapping[str, Any] | None) -> None:
         """Have a Docker daemon of minji's run; `answers`: path → JSON; None: it takes connections and says nothing."""
@@ -146,7 +174,7 @@ class Broken:
             os.mknod(self.root / "dev" / name, stat.S_IFCHR, os.makedev(1, 3))
             (self.root / "dev" / name).chmod(0o666)
         directory = self.root / "usr/lib/x86_64-linux-gnu"
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
         # a copy: the file that the link leads to has the version in its name
         (directory / f"libnvidia-ml.so.{libraries}").write_bytes(fake_nvml.library().read_bytes())
         (directory / fake_nvml.NAME).symlink_to(f"libnvidia-ml.so.{libraries}")
@@ -174,17 +202,29 @@ class Broken:
         )  # fmt: skip
         mounted = self.mounted
         parts: dict[str, Callable[[Subject], object]] = {
-            "account": account, "keys": sshd_keys, "home": home.home, "docker": docker.docker,
+            "account": account.account, "keys": account.sshd_keys, "home": home.home, "docker": docker.docker,
             "containers": docker.containers, "clock": host.clock, "names": host.names, "memory": host.memory,
             "mount": lambda one: home.mount(one, mounted),
             "homes": lambda one: {**home.homes(one), "mount": home.mount(one, mounted)},
             "sessions": lambda one: {
                 "manager": self.manager, "words": [], "slice": sessions.slice_of(UID, one.path(sessions.CGROUP)),
             },
-            "gpus": gpus.gpus, "kernels": gpus.kernels,
-        } | self.parts  # fmt: skip
+            "gpus": gpus.gpus, "kernels": gpus.kernels, "dns": dns.dns, "temporary": host.temporary, "pam": pam.pam,
+        } | ({"trial": self.session} if self.asked().untried is None else {}) | self.parts  # fmt: skip
         facts = collect.collect(subject, seconds=self.seconds, chosen=parts)
         return {**facts, "causes": [cause.document() for cause in judge(facts, asked)]}
+
+    def session(self, subject: Subject) -> dict[str, Any]:
+        """What is tried in a session of minji's, as them and in their home; PAM and systemd are not in a directory."""
+        entry = account.passwd(subject, self.name)
+        assert entry is not None
+        home, shell = subject.path(entry.pw_dir), subject.path(entry.pw_shell)
+        with subprocess.Popen(
+            [trial.PYTHON, "-I", "-S", "-c", source_of(trying)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            user=UID, group=UID, extra_groups=(), env={"HOME": home, "PATH": os.environ["PATH"]}, cwd="/",
+        ) as process:  # fmt: skip
+            asked = {"home": home, "shell": shell if Path(shell).stat().st_size else entry.pw_shell, "docker": None}
+            return trial.tried(process, None, UID, asked)
 
     def asked(self) -> Asked:
         users = [] if self.user is None else [self.user.model_dump()]
@@ -222,12 +262,23 @@ def sound(root: Path) -> Broken:
         broken.write(f"etc/{kind}", f"{NAME}:2147483648:65536\n")
     broken.write("bin/bash", "", 0o755)
     broken.write("usr/bin/dockerd", "", 0o755)
+    for name in ("newuidmap", "newgidmap"):
+        broken.write(f"usr/bin/{name}", "", 0o4755)
+    broken.write("etc/pam.d/sshd", "@include common-session\nsession required pam_limits.so # limits\n")
+    broken.write(
+        "etc/pam.d/common-session", "account [success=1 default=ignore] pam_unix.so\n-session optional pam_no.so\n"
+    )
+    for name in ("pam_unix.so", "pam_limits.so"):
+        broken.write(f"usr/lib/x86_64-linux-gnu/security/{name}", "")
     broken.write(f"var/lib/gpuadmin/keys/{NAME}", public_key(NAME) + "\n")
     broken.write("proc/meminfo", "MemTotal: 100000 kB\nMemAvailable: 50000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
     for name, mode in (("home/minji", 0o700), ("local/.docker/minji", 0o700), (f"run/user/{UID}", 0o700)):
         (root / name).mkdir(parents=True)
         (root / name).chmod(mode)
         os.chown(root / name, UID, UID)
+    for name in ("tmp", "var/tmp"):
+        (root / name).mkdir(parents=True)
+        (root / name).chmod(0o1777)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     bound.bind(str(root / f"run/user/{UID}/docker.sock"))
     bound.close()  # systemd's would listen; that it is there, and whose it is, is what is looked at

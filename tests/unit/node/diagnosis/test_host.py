@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,21 @@ def test_what_keeps_the_clock(tmp_path: Path, files: tuple[str, ...], service: s
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert host.time_service(str(tmp_path)) == service
+
+
+@pytest.mark.root
+def test_what_is_somebody_else_s_in_a_home(tmp_path: Path) -> None:
+    (tmp_path / "its").mkdir()
+    for name in (".cache", ".local", ".thesis"):
+        (tmp_path / "its" / name).mkdir()
+    (tmp_path / "its/.config").symlink_to("/etc")
+    for name in ("", ".local", ".config"):
+        os.chown(tmp_path / "its" / name, 20000, 20000, follow_symlinks=False)
+    assert [one["name"] for one in home.others(str(tmp_path / "its"), 20000)] == [".cache"]
+    assert home.others(str(tmp_path / "gone"), 20000) == []
+
+
+def test_where_everybody_writes(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    assert host.temporary(Subject(root=str(tmp_path))) == {"/tmp": 0o1777, "/var/tmp": None}

@@ -19,7 +19,7 @@ CAUSES = Path(check.__file__).parents[1] / "causes"
 #: What only an admin's diagnosis can see: it needs root, or users.yml.
 ADMINS = {
     "account-missing", "other-uid", "locked-here", "expired-here", "no-key", "refused-key", "not-allowed", "sshd",
-    "trial", "drift", "units", "memory-kills", "gpu-kernels",
+    "trial", "drift", "units", "memory-kills", "gpu-kernels", "pam-module", "session-pam",
 }  # fmt: skip
 
 
@@ -55,18 +55,22 @@ def test_the_order_is_that_of_a_diagnosis() -> None:
 
 def test_the_remedy_comes_first() -> None:
     found = [Cause("docker-disk", "x", "y", (), ("1.0 MB",)), Cause("container", "x", "y", (), ("train", "3"))]
-    assert check.lines(found, "node1", "en") == [
+    assert check.lines(found, 20, "node1", "en") == [
         "* docker system prune",
         "  because: the disk of Docker's data on this node is full: 1.0 MB left",
         "- docker logs train",
         "  because: your container train ended with 3",
     ]
-    assert check.lines(found, "node1", "ko")[1] == "  이유: 이 노드의 Docker 디스크가 가득 찼습니다: 1.0 MB 남음"
-    assert check.lines([], "node1", "en") == ["node1: nothing is wrong, as far as can be seen from here."]
+    assert check.lines(found, 20, "node1", "ko")[1] == "  이유: 이 노드의 Docker 디스크가 가득 찼습니다: 1.0 MB 남음"
+    assert check.lines([], 20, "node1", "en") == [
+        "node1: 20 things were looked at, and in them nothing keeps you from working. "
+        "Not looked at: your keys, log-ins from outside, your programs."
+    ]
+    assert check.lines([], 20, "node1", "ko")[0].startswith("node1: 20가지를 확인했고")
 
 
 def test_what_a_cause_does_not_say_is_not_made_up() -> None:
-    assert "?" in check.lines([Cause("homes-full", "x", "y")], "node1", "en")[1]
+    assert "?" in check.lines([Cause("homes-full", "x", "y")], 20, "node1", "en")[1]
 
 
 def test_what_only_root_may_read_is_not_looked_at() -> None:
@@ -80,6 +84,7 @@ def test_without_a_process_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(check, "collect", refused)
-    found = check.causes(Subject(name="minji", uid=os.getuid(), own=True))
+    found, looked = check.causes(Subject(name="minji", uid=os.getuid(), own=True))
+    assert looked == 0
     assert [cause.code for cause in found] == ["tasks"]
-    assert check.lines(found, "node1", "en")[0] == "* End processes that you do not need: ps -u $USER"
+    assert check.lines(found, 20, "node1", "en")[0] == "* End processes that you do not need: ps -u $USER"

@@ -49,29 +49,31 @@ def each(
     function: Callable[[Task], Result],
     tasks: Sequence[Task],
     workers: int,
-    seconds: float,
+    seconds: float | Callable[[Task], float],
     *,
     grace: float = GRACE,
     setting: str = "",
 ) -> Iterator[tuple[Task, Result | Failed]]:
     """Call ``function`` with each task, ``workers`` at a time; yield each with its result as it ends.
 
-    One that goes on for longer than ``seconds`` and a grace is killed. A full disk is nobody's problem by itself:
-    that raises OSError. ``setting``: which of a site's the seconds are, for the words.
+    One that goes on for longer than ``seconds`` (or what they are for that task) and a grace is killed. A full disk is
+    nobody's problem by itself: that raises OSError. ``setting``: which of a site's the seconds are, for the words.
     """
     waiting = list(reversed(tasks))
+    bound = seconds if callable(seconds) else lambda _task: seconds
     running: list[_Running[Task]] = []
     try:
         while waiting or running:
             while waiting and len(running) < max(workers, 1):
-                running.append(_start(function, waiting.pop(), seconds + grace))
+                task = waiting.pop()
+                running.append(_start(function, task, bound(task) + grace))
             soonest = min(one.end for one in running)
             timeout = None if soonest == float("inf") else max(soonest - time.monotonic(), 0)
             ready = multiprocessing.connection.wait([one.answer for one in running], timeout)
             for one in list(running):
                 if one.answer in ready or time.monotonic() > one.end:
                     running.remove(one)
-                    yield one.task, _result(one, one.answer in ready, seconds, setting)
+                    yield one.task, _result(one, one.answer in ready, bound(one.task), setting)
     finally:
         for one in running:
             _stop(one)

@@ -11,12 +11,18 @@ from .files import write_atomic
 PACKAGE = "gpuadmin_node"
 
 
-def ship(module: object, path: str) -> None:
-    """Write a module's source to ``path``, wherever it was loaded from (zip or file). It imports no neighbour."""
+def source_of(module: object) -> str:
+    """A module's source, wherever it was loaded from (zip or file). Raises NodeError."""
     spec = getattr(module, "__spec__", None)
     source = spec.loader.get_source(spec.name) if spec is not None and spec.loader is not None else None
     if not source:
         raise NodeError(f"the source of {module!r} cannot be found")
+    return str(source)
+
+
+def ship(module: object, path: str) -> None:
+    """Write a module's source to ``path``. It imports no neighbour."""
+    source = source_of(module)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     write_atomic(path, source.encode(), mode=0o644, sync=False)
 

@@ -74,11 +74,15 @@ def logged(matches: Sequence[str], lines: int, *, since: str, run: Runner = run_
 
 
 def start_command(
-    unit: str, command: Sequence[str], description: str, properties: Sequence[str] = ()
+    unit: str, command: Sequence[str], description: str, properties: Sequence[str] = (), *, attached: bool = False
 ) -> tuple[str, ...]:
-    """The command that starts another one as a unit, of which nothing is left once it has ended."""
+    """The command that starts another one as a unit, of which nothing is left once it has ended.
+
+    ``attached``: it has our input and output, and is waited for; its status is then that of the command.
+    """
     return (
         "systemd-run", f"--unit={unit}", "--collect", "--quiet", f"--description={description}",
+        *(("--pipe", "--wait") if attached else ()),
         *(f"--property={one}" for one in properties), "--", *command,
     )  # fmt: skip
 

@@ -13,6 +13,8 @@ description:
   - Each part is looked at by itself and has a deadline. One that does not answer is reported as unknown.
   - What that means is in the answer as well (causes), each with what to do about it.
   - It changes nothing, follows no link in a home, and starts no daemon.
+  - With O(trial) it begins a session of the person's, which ends within seconds and is killed with all that it left.
+    Their user manager begins with it, as with any session.
 options:
   person:
     description: Whose account is looked at, as users.yml has them. Without it only the host is.
@@ -66,6 +68,10 @@ options:
     description: What the names of its GPUs should have in them.
     type: str
     default: ""
+  trial:
+    description: Whether a session of the person's is tried where people log in. It is begun by sshd's rules of PAM.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - gpuadmin.node.attributes.look
   - gpuadmin.node.state
@@ -118,6 +124,7 @@ ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},
     "gpus": {"type": "int"},
     "gpu_model": {"type": "str", "default": ""},
+    "trial": {"type": "bool", "default": False},
     **STATE,
 }
 

@@ -71,6 +71,9 @@ def home(person: Person, facts: Facts) -> Iterator[Cause]:
     if found["kind"] is None:
         remedy = f"gpuadmin sync-users makes a new one; gpuadmin restore-home {name} brings it back from a backup"
         yield Cause("home-missing", f"{name} has no home: {path} is missing", remedy, (), (path,))
+    elif facts["node"] and found.get("passwd"):
+        cause = f"{name}'s home is {found['passwd']} there by passwd, and not {path}"
+        yield Cause("home-passwd", cause, "gpuadmin sync-users --limit HOSTS", (), (found["passwd"], path))
     elif found["kind"] in ("stale", "error"):
         cause = f"{name}'s home cannot be looked at: {found['error']}"
         yield Cause("homes-stale", cause, f"gpuadmin run HOSTS -- umount -l {shlex.quote(str(mount['point']))}")
@@ -83,3 +86,10 @@ def home(person: Person, facts: Facts) -> Iterator[Cause]:
     elif found["mode"] & 0o700 != 0o700:
         cause = f"{name} may not use their own home: it has mode {found['mode']:04o}"
         yield Cause("home-mode", cause, f"gpuadmin run STORAGE -- chmod u+rwx {place}", (path,), (path,))
+    else:
+        for other in found.get("others") or ():
+            what = other["name"]
+            cause = f"{name}'s ~/{what} belongs to {other['owner']}"
+            yield Cause(
+                "home-others", cause, f"gpuadmin run STORAGE -- chown -h {uid}:{uid} {place}/{what}", (), (what,)
+            )

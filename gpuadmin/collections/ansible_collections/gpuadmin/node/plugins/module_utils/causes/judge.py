@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import homes, machine, people, running
+from . import homes, machine, people, running, trial
 from .cause import Cause, Facts, Person
 
 #: Parts whose failure another cause explains, by its code.
 _EXPLAINED: Mapping[str, frozenset[str]] = {
-    "homes-late": frozenset({"homes", "home"}), "homes-stale": frozenset({"homes", "home"}),
-    "homes-not-mounted": frozenset({"homes", "home"}), "docker-daemon": frozenset({"containers"}),
-    "names": frozenset({"names"}),
+    "homes-late": frozenset({"homes", "home", "trial"}), "homes-stale": frozenset({"homes", "home", "trial"}),
+    "homes-not-mounted": frozenset({"homes", "home", "trial"}), "docker-daemon": frozenset({"containers"}),
+    "names": frozenset({"names"}), "account-missing": frozenset({"trial"}), "other-uid": frozenset({"trial"}),
 }  # fmt: skip
 
 
@@ -25,6 +25,8 @@ def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
         found += people.keys(person, facts)
         found += running.sessions(person, facts)
         found += running.docker(person, facts)
+        found += people.pam(facts)
+        found += trial.session(person, facts)
         found += running.containers(person, facts)
     found += running.gpus(person, facts)
     found += running.kernels(facts)

@@ -30,6 +30,14 @@ def machine(facts: Facts) -> Iterator[Cause]:
     if "names" in facts["late"]:
         cause = "names are not found: the name service does not answer"
         yield Cause("names", cause, "gpuadmin run HOSTS -- cat /etc/resolv.conf")
+    for server, problem in ((facts.get("dns") or {}).get("problems") or {}).items():
+        cause = f"the name server {server} does not answer: {problem}"
+        yield Cause("dns", cause, "gpuadmin run HOSTS -- cat /etc/resolv.conf", (), (server,))
+    for place, mode in (facts.get("temporary") or {}).items() if facts["node"] else ():
+        if mode is None or mode & 0o1777 != 0o1777:
+            cause = f"{place} is {'missing' if mode is None else f'closed to people: it has mode {mode:04o}'}"
+            make = f"mkdir -m 1777 {place}" if mode is None else f"chmod 1777 {place}"
+            yield Cause("tmp", cause, f"gpuadmin run HOSTS -- {make}", (), (place,))
     units = facts.get("units")
     if units:
         cause = f"{counted(len(units), 'unit')} of the system failed: {listed(units, 4)}"

@@ -66,6 +66,14 @@ def _enters(person: Person, found: Facts) -> Iterator[Cause]:
         yield Cause("shell", cause, "gpuadmin provision --limit HOSTS", ("no such program",), (shell,))
 
 
+def pam(facts: Facts) -> Iterator[Cause]:
+    """Modules that PAM is to load and cannot: a rule with one of them lets nobody in."""
+    for one in (facts.get("pam") or {}).get("missing") or ():
+        cause = f"PAM lacks a module: {one['module']} ({one['file']}, line {one['line']})"
+        remedy = f"install it, or take the line away: gpuadmin run HOSTS -- cat {one['file']}"
+        yield Cause("pam-module", cause, remedy, (), (one["module"],))
+
+
 def keys(person: Person, facts: Facts) -> Iterator[Cause]:
     """Whether sshd has a key of somebody's that it can take."""
     found, name = facts.get("keys"), person.name

@@ -8,6 +8,7 @@ from ..text import counted, size_words
 from .cause import Cause, Facts, Person
 
 FULL = 256 << 20  # bytes: a daemon without them cannot unpack a layer
+LEAST = 16  # processes: the manager, a shell, and what it starts at log-in
 FEW = 65536  # subordinate ids that an image expects
 _SYNC, _PROVISION = "gpuadmin sync-users --limit HOSTS", "gpuadmin provision --limit HOSTS"
 
@@ -21,6 +22,7 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
     if found["manager"] == "failed":
         cause = f"{name}'s user manager failed: no session, no Docker"
         yield Cause("manager", cause, f"gpuadmin run HOSTS -- systemctl restart user@{uid}.service", (*found["words"],))
+    yield from _processes(person, facts)
     limits = found["slice"]
     if limits.get("tasks_max") and limits.get("tasks", 0) >= limits["tasks_max"] * 0.98:
         count, most = str(limits["tasks"]), str(limits["tasks_max"])
@@ -31,6 +33,21 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
         bound = f" of {size_words(limits['memory_max'])}" if limits.get("memory_max") else ""
         cause = f"processes of {name}'s were killed because memory ran out{bound}: {count} since the first login"
         yield Cause("memory-limit", cause, f"{name} needs smaller batches or fewer workers", (), (count,))
+
+
+def _processes(person: Person, facts: Facts) -> Iterator[Cause]:
+    """How many processes of theirs may run, by limits.conf(5) or by what the kernel says of a session of theirs."""
+    line = (facts.get("pam") or {}).get("processes")
+    if line is not None and line["most"] < LEAST:
+        cause = f"{person.name} may run only {counted(line['most'], 'process', 'processes')} there (nproc)"
+        remedy = f"raise nproc in {line['file']}, line {line['line']}: gpuadmin ssh HOSTS"
+        yield Cause("processes", cause, remedy, (f"{line['file']}, line {line['line']}",), (str(line["most"]),))
+        return
+    most = (facts.get("trial") or {}).get("processes")
+    if most is not None and most < LEAST:
+        cause = f"{person.name} may run only {counted(most, 'process', 'processes')} there, by the kernel"
+        remedy = "gpuadmin run HOSTS -- grep -rs nproc /etc/security /etc/systemd"
+        yield Cause("processes", cause, remedy, ("the limits of a session that was tried",), (str(most),))
 
 
 def docker(person: Person, facts: Facts) -> Iterator[Cause]:
@@ -56,6 +73,14 @@ def docker(person: Person, facts: Facts) -> Iterator[Cause]:
         cause = f"{name} has too few subordinate ids: /etc/{' and /etc/'.join(short)}"
         counts = ", ".join(f"{kind}: {count}" for kind, count in found["subids"].items())
         yield Cause("docker-subids", cause, _SYNC, (f"{counts}; an image needs {FEW}", *words))
+    for wrong in found["mappers"]:
+        remedy = "gpuadmin run HOSTS -- chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap"
+        yield Cause("docker-mappers", f"nobody's rootless Docker can start: {wrong}", remedy, words)
+    masked = (facts.get("home") or {}).get("masked") or ()
+    if masked:
+        which = " and ".join(masked)
+        cause = f"{name} masked {which} for themselves: their Docker does not start"
+        yield Cause("docker-masked", cause, f"{name}: systemctl --user unmask {' '.join(masked)}", words, (which,))
     data = found["data"]
     if data is None or not data["directory"]:
         yield Cause("docker-data", f"{name} has no directory for Docker's data", _SYNC, words)

@@ -41,10 +41,7 @@ def account(subject: Subject) -> dict[str, Any]:
     """
     name = subject.name or ""
     found: dict[str, Any] = {"passwd": None, "today": int(time.time() // 86400), "nologin": nologin(subject)}
-    try:
-        entry = pwd.getpwnam(name) if subject.root == "/" else _passwd(subject, name)
-    except KeyError:
-        entry = None
+    entry = passwd(subject, name)
     if entry is not None:
         shell = subject.path(entry.pw_shell)
         found["passwd"] = {
@@ -58,15 +55,19 @@ def account(subject: Subject) -> dict[str, Any]:
     found["others"] = _others(subject, name)
     found["shadow"] = None if subject.own else _shadow(subject, name)
     found["wanted"] = None if subject.own else _wanted(subject, name)
-    found["groups"] = _groups(entry) if entry is not None and subject.root == "/" else []
+    found["groups"] = groups_of(entry) if entry is not None and subject.root == "/" else []
     return found
 
 
-def _passwd(subject: Subject, name: str) -> pwd.struct_passwd:
+def passwd(subject: Subject, name: str) -> pwd.struct_passwd | None:
+    """Somebody's entry as this host has it; None: it does not know the name."""
+    if subject.root == "/":
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            return None
     fields = Table.parse("passwd", _text(subject, "etc/passwd")).get(name)
-    if fields is None:
-        raise KeyError(name)
-    return pwd.struct_passwd((fields[0], "x", int(fields[2]), int(fields[3]), *fields[4:7]))
+    return None if fields is None else pwd.struct_passwd((fields[0], "x", int(fields[2]), int(fields[3]), *fields[4:7]))
 
 
 def _text(subject: Subject, name: str) -> str:
@@ -97,7 +98,8 @@ def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
     return {"uid": user.uid, "locked": user.locked, "expires": user.expires, "docker": user.docker}
 
 
-def _groups(entry: pwd.struct_passwd) -> list[str]:
+def groups_of(entry: pwd.struct_passwd) -> list[str]:
+    """The names of somebody's groups, at most 50; of one without a name its number."""
     names = []
     for gid in os.getgrouplist(entry.pw_name, entry.pw_gid)[:50]:
         try:

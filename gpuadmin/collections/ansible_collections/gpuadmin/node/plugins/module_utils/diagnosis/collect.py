@@ -9,7 +9,7 @@ from typing import Any
 
 from ..each import Failed, each
 from ..errors import NodeError, in_words
-from . import account, docker, gpus, home, host, sessions
+from . import account, dns, docker, gpus, home, host, pam, sessions, trial
 from .subject import Subject, confine
 
 SECONDS = 3.0  # the whole answer is to be there within five, Ansible's own time included
@@ -23,6 +23,8 @@ HOST: Mapping[str, Part] = {
     "disks": host.disks,
     "clock": host.clock,
     "names": host.names,
+    "dns": dns.dns,
+    "temporary": host.temporary,
     "units": host.units,
     "reboot": host.reboot,
     "image": host.image,
@@ -33,11 +35,13 @@ HOST: Mapping[str, Part] = {
 PERSON: Mapping[str, Part] = {
     "account": account.account,
     "keys": account.sshd_keys,
+    "pam": pam.pam,
     "sshd": account.sshd_words,
     "home": home.home,
     "sessions": sessions.sessions,
     "docker": docker.docker,
     "containers": docker.containers,
+    "trial": trial.trial,
 }
 #: What a host is asked about a person where nobody logs in: the storage host has the home.
 ELSEWHERE = ("account", "home")
@@ -52,6 +56,8 @@ def parts(subject: Subject) -> dict[str, Part]:
         del found["gpus"], found["kernels"], found["image"]
     if subject.name is not None:
         found.update({name: part for name, part in PERSON.items() if subject.node or name in ELSEWHERE})
+    if not subject.trial:
+        found.pop("trial", None)
     if subject.own:
         found = {name: part for name, part in found.items() if name not in ROOTS}
     return found
@@ -62,7 +68,11 @@ def collect(subject: Subject, *, seconds: float = SECONDS, chosen: Mapping[str, 
     wanted = parts(subject) if chosen is None else dict(chosen)
     facts: dict[str, Any] = {"node": subject.node, "unknown": {}, "late": []}
     look = partial(_look, wanted=wanted, subject=subject)
-    for name, found in each(look, list(wanted), len(wanted), seconds, grace=0):
+
+    def bound(name: str) -> float:
+        return max(seconds, trial.LONGEST) if name == "trial" else seconds
+
+    for name, found in each(look, list(wanted), len(wanted), bound, grace=0):
         if not isinstance(found, Failed):
             facts[name] = found
             continue

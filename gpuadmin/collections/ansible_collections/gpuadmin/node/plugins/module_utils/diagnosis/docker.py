@@ -20,6 +20,7 @@ from ..accounts.subids import parse as parse_ranges
 from ..errors import NodeError
 from ..textdb import decode
 from ..unit import logged
+from . import docker_needs
 from .sessions import CGROUP, cgroup_alive, uid_of
 from .subject import Subject, read_small, short
 
@@ -46,6 +47,7 @@ def docker(subject: Subject) -> dict[str, Any]:
         "socket": None,
         "daemon": False,
         "words": [],
+        "mappers": [],
     }
     if subject.docker is None or uid is None:
         return found
@@ -59,6 +61,7 @@ def docker(subject: Subject) -> dict[str, Any]:
         subject.path("usr/sbin/dockerd")
     )
     found["daemon"] = cgroup_alive(uid, "docker.service", subject.path(CGROUP))
+    found["mappers"] = docker_needs.mappers(subject) if found["installed"] else []
     if subject.root == "/":
         try:
             found["words"] = _words(uid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -10,8 +11,15 @@ from typing import Any
 
 from ..lookup import owner
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
-from . import keys
-from .subject import Subject
+from . import docker_needs, keys
+from .account import passwd
+from .subject import Subject, short
+
+#: Directly in a home, and read or written by nearly every program; `sudo` makes some of them root's.
+THEIRS = (
+    ".ssh", ".cache", ".config", ".local", ".docker", ".conda", ".bashrc", ".profile", ".bash_profile", ".zshrc",
+    ".bash_history",
+)  # fmt: skip
 
 
 def mount(subject: Subject, mountinfo: str | None = None) -> dict[str, Any]:
@@ -63,6 +71,46 @@ def home(subject: Subject) -> dict[str, Any]:
         "mode": stat.S_IMODE(facts.st_mode),
         "milliseconds": round((time.monotonic() - begun) * 1000, 1),
     }
+    by_passwd = _by_passwd(subject, name) if subject.node else None
+    if by_passwd is not None and os.path.normpath(by_passwd) != path and not _same(subject.path(by_passwd), place):
+        found["passwd"] = short(by_passwd)
     if kind == "directory":
-        found["keys"] = keys.of_home(place, facts.st_uid if subject.uid is None else subject.uid, path)
+        uid = facts.st_uid if subject.uid is None else subject.uid
+        found["masked"], found["others"] = docker_needs.masked(subject), others(place, uid)
+        found["keys"] = keys.of_home(place, uid, path)
+    return found
+
+
+def _by_passwd(subject: Subject, name: str) -> str | None:
+    """The home that this host has for somebody; None: it does not know them, which is another part's to say."""
+    with contextlib.suppress(OSError):
+        entry = passwd(subject, name)
+        return None if entry is None else entry.pw_dir
+    return None
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def others(home: str, uid: int) -> list[dict[str, Any]]:
+    """What in a home programs need to be its person's and is somebody else's. No link is followed."""
+    found: list[dict[str, Any]] = []
+    try:
+        top = os.open(home, keys.DIRECTORY)
+    except OSError:
+        return []
+    try:
+        for name in THEIRS:
+            try:
+                facts = os.stat(name, dir_fd=top, follow_symlinks=False)
+            except OSError:
+                continue
+            if facts.st_uid != uid:
+                found.append({"name": name, "owner": owner(facts.st_uid)})
+    finally:
+        os.close(top)
     return found

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import socket
+import stat
 import time
 from typing import Any
 
@@ -23,6 +24,7 @@ NO_DISK = re.compile(
     r"autofs|fuse|binfmt_misc|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|iso9660)\Z"
 )
 MOST_DISKS = 20
+TEMPORARY = ("tmp", "var/tmp")
 #: What keeps clocks right, under the names that distributions give it.
 TIME_SERVICES = ("chrony", "chronyd", "ntpsec", "ntp", "ntpd", "openntpd", "systemd-timesyncd")
 REBOOT = ("run/reboot-required", "var/run/reboot-required")
@@ -62,6 +64,18 @@ def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]
         if len(found) == MOST_DISKS:
             break
     return list(found.values())
+
+
+def temporary(subject: Subject) -> dict[str, int | None]:
+    """The modes of the directories that everybody writes to; None: it is no directory."""
+    found: dict[str, int | None] = {}
+    for name in TEMPORARY:
+        try:
+            facts = os.stat(subject.path(name))
+            found[f"/{name}"] = stat.S_IMODE(facts.st_mode) if stat.S_ISDIR(facts.st_mode) else None
+        except FileNotFoundError:
+            found[f"/{name}"] = None
+    return found
 
 
 def clock(subject: Subject) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Subject:
     ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
     or addresses that this host must be able to find. ``gpus``, ``gpu_model``: what the inventory says of them. ``own``:
     the person asks for themselves, without privileges; what only root may read is left out. ``root``: where the host's
-    files are; tests have another one.
+    files are; tests have another one. ``trial``: a session of theirs is tried.
     """
 
     name: str | None = None
@@ -40,6 +40,7 @@ class Subject:
     gpu_model: str = ""
     own: bool = False
     root: str = "/"
+    trial: bool = False
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name.lstrip("/"))
@@ -65,6 +66,7 @@ def parse(raw: Mapping[str, object]) -> Subject:
         servers=tuple(str(one) for one in servers) if isinstance(servers, (list, tuple)) else (),
         gpus=expected,
         gpu_model=str(raw.get("gpu_model") or ""),
+        trial=raw.get("trial") is True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..causes.cause import Cause, Person
 from ..causes.judge import judge
@@ -10,34 +11,39 @@ from ..diagnosis.collect import collect
 from ..diagnosis.subject import Subject
 from . import texts
 
-NOTHING = {
-    "en": "nothing is wrong, as far as can be seen from here.",
-    "ko": "여기서 확인한 범위에서는 문제가 없습니다.",
+#: What is said where no cause was found: how much that means.
+RIGHT = {
+    "en": "{0} things were looked at, and in them nothing keeps you from working. "
+    "Not looked at: your keys, log-ins from outside, your programs.",
+    "ko": "{0}가지를 확인했고 그중에 작업을 막는 문제는 없습니다. "
+    "확인하지 않은 것: 키, 외부에서의 로그인, 사용하는 프로그램.",
 }
 SECONDS = 6.0  # for each part; nobody else waits for it, and processes start slowly where memory is short
 
 
-def causes(subject: Subject) -> list[Cause]:
-    """What is wrong for somebody who asks, the most decisive first. What only admins see is left out.
+def causes(subject: Subject) -> tuple[list[Cause], int]:
+    """What is wrong for somebody who asks, the most decisive first, and how many parts of the node were looked at. What
+    only admins see is left out.
 
     What users.yml says of a person is not on a node: who has no Docker may not have wanted any.
     """
     person = Person(str(subject.name), subject.uid, docker=False)
     try:
-        facts = collect(subject, seconds=SECONDS)
+        facts = collect(replace(subject, trial=True), seconds=SECONDS)
     except BlockingIOError:  # fork(2): there is no process left for them
-        return [Cause("tasks", "no process can be started", "")]
+        return [Cause("tasks", "no process can be started", "")], 0
     found = [one for one in judge(facts, person) if one.code in texts.ORDER]
-    return sorted(found, key=lambda one: texts.ORDER.index(one.code))
+    looked = [one for one in facts if one not in ("node", "unknown", "late") and facts[one] is not None]
+    return sorted(found, key=lambda one: texts.ORDER.index(one.code)), len(looked)
 
 
-def lines(found: Sequence[Cause], host: str, language: str) -> list[str]:
-    """What is printed: for each cause what to do, then why."""
+def lines(found: Sequence[Cause], looked: int, host: str, language: str) -> list[str]:
+    """What is printed: for each cause what to do, then why. Where there is none, that ``looked`` parts are right."""
     korean = language == "ko"
     serious = [one for one in found if one.code in texts.CAUSES]
     output = []
     if not serious:
-        output.append(f"{host}: {NOTHING[language]}")
+        output.append(f"{host}: {RIGHT[language].format(looked)}")
     for one in dict.fromkeys(_pair(one, language) for one in serious):
         output += _indented("* ", one, korean)
     for one in dict.fromkeys(_pair(one, language) for one in found if one.code in texts.NOTES):

@@ -48,8 +48,8 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         print("\n".join(disk.lines(subject, disk.disk(subject), host, language)))
         return 0
     if asked == "check":
-        found = check.causes(subject)
-        print("\n".join(check.lines(found, host, language)))
+        found, looked = check.causes(subject)
+        print("\n".join(check.lines(found, looked, host, language)))
         return 1 if any(one.code in texts.CAUSES for one in found) else 0
     print("\n".join(overview.lines(subject, overview.overview(subject), host, known["nodes"], language)))
     return 0

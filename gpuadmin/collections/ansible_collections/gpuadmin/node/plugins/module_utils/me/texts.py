@@ -42,6 +42,10 @@ CAUSES: Mapping[str, Text] = {
     "home-missing": _admins("your home {0} is missing", "홈 디렉터리 {0}이(가) 없습니다"),
     "home-kind": _admins("your home {0} is not a directory", "홈 {0}이(가) 디렉터리가 아닙니다"),
     "home-owner": _admins("your home {0} does not belong to you", "홈 디렉터리 {0}의 소유자가 본인이 아닙니다"),
+    "home-passwd": _admins(
+        "this node takes {0} for your home, and not {1}",
+        "이 노드는 홈 디렉터리를 {1}이(가) 아니라 {0}(으)로 알고 있습니다",
+    ),
     "home-mode": Text(
         ("chmod u+rwx {0}", "you took your own rights to your home away"),
         ("chmod u+rwx {0}", "홈 디렉터리에 본인의 권한이 없습니다"),
@@ -55,10 +59,32 @@ CAUSES: Mapping[str, Text] = {
         ("작은 파일이 많은 디렉터리를 지우고 관리자에게 알려 주세요", "홈 디스크에 더 이상 파일을 만들 수 없습니다"),
     ),
     "homes-read-only": _admins("the homes are read-only", "홈 디렉터리에 쓸 수 없습니다(읽기 전용)"),
-    "manager": _admins("your session could not start completely", "세션이 제대로 시작되지 않았습니다"),
+    "processes": _admins(
+        "you may run only {0} processes on this node", "이 노드에서 프로세스를 {0}개만 실행할 수 있습니다"
+    ),
     "tasks": Text(
         ("End processes that you do not need: ps -u $USER", "you run as many processes as you may"),
         ("필요 없는 프로세스를 종료하세요: ps -u $USER", "실행할 수 있는 프로세스 수를 모두 쓰고 있습니다"),
+    ),
+    "manager": _admins("your session could not start completely", "세션이 제대로 시작되지 않았습니다"),
+    "tmp": _admins("nobody may write to {0} on this node", "이 노드의 {0}에 아무도 쓸 수 없습니다"),
+    "quota": Text(
+        ("Delete what you do not need, or ask your admins for more", "the quota of your home is used up"),
+        ("필요 없는 파일을 지우거나 관리자에게 용량을 늘려 달라고 하세요", "홈 디렉터리의 할당량을 모두 썼습니다"),
+    ),
+    "session-home": _admins("no file can be written in your home: {0}", "홈 디렉터리에 파일을 쓸 수 없습니다: {0}"),
+    "session-tmp": _admins("no temporary file can be written: {0}", "임시 파일을 쓸 수 없습니다: {0}"),
+    "session-process": Text(
+        ("End processes that you do not need: ps -u $USER", "no process can be started"),
+        ("필요 없는 프로세스를 종료하세요: ps -u $USER", "프로세스를 시작할 수 없습니다"),
+    ),
+    "session-command": Text(
+        ("Look at ~/.bashrc, or at what your shell reads", "your shell ends before a command (scp, editors): {0}"),
+        ("~/.bashrc 등 셸 설정 파일을 확인하세요", "명령을 실행하기 전에 셸이 끝납니다(scp, 편집기): {0}"),
+    ),
+    "session-login": Text(
+        ("Look at ~/.bashrc and ~/.profile, or at what your shell reads", "your shell ends at log-in: {0}"),
+        ("~/.bashrc, ~/.profile 등 셸 설정 파일을 확인하세요", "로그인할 때 셸이 끝납니다: {0}"),
     ),
     "docker-missing": _admins("Docker is not installed on this node", "이 노드에 Docker가 설치되어 있지 않습니다"),
     "docker-disk": Text(
@@ -68,6 +94,13 @@ CAUSES: Mapping[str, Text] = {
     "docker-subids": Text(
         ("add-me-to-docker-user", "you have no range of ids for containers on this node"),
         ("add-me-to-docker-user", "이 노드에 컨테이너용 ID 범위가 없습니다"),
+    ),
+    "docker-mappers": _admins(
+        "rootless Docker cannot start on this node (newuidmap)", "이 노드에서 Docker를 시작할 수 없습니다(newuidmap)"
+    ),
+    "docker-masked": Text(
+        ("systemctl --user unmask docker.service docker.socket", "you switched {0} off for yourself (masked)"),
+        ("systemctl --user unmask docker.service docker.socket", "본인이 {0}을(를) 꺼 두었습니다(mask)"),
     ),
     "docker-data": Text(
         ("add-me-to-docker-user; if that does not help, tell your admins", "your place for Docker's data is not right"),
@@ -83,6 +116,13 @@ CAUSES: Mapping[str, Text] = {
     "docker-socket": Text(
         ("systemctl --user restart docker.socket", "your Docker socket is missing"),
         ("systemctl --user restart docker.socket", "Docker 소켓이 없습니다"),
+    ),
+    "session-docker": Text(
+        ("systemctl --user restart docker.service (your running containers end)", "your Docker daemon does not answer"),
+        (
+            "systemctl --user restart docker.service (실행 중인 컨테이너는 종료됩니다)",
+            "Docker 데몬이 응답하지 않습니다",
+        ),
     ),
     "gpu-versions": _admins(
         "the node has to be rebooted: its GPU driver is of two versions",
@@ -103,6 +143,20 @@ CAUSES: Mapping[str, Text] = {
     ),
     "disk-read-only": _admins("{0} is read-only", "{0}에 쓸 수 없습니다(읽기 전용)"),
     "names": _admins("this node does not find the storage host", "이 노드가 스토리지 서버를 찾지 못합니다"),
+    "home-others": _admins("your ~/{0} belongs to somebody else", "~/{0}의 소유자가 본인이 아닙니다"),
+    "session-noise": Text(
+        ("Print nothing in ~/.bashrc where no terminal is", "your shell prints text, which breaks scp and rsync: {0}"),
+        ("터미널이 아닐 때는 ~/.bashrc에서 아무것도 출력하지 마세요", "셸 출력 때문에 scp와 rsync가 실패합니다: {0}"),
+    ),
+    "session-late": Text(
+        ("Look at ~/.bashrc: what does it wait for?", "your shell does not come to a command in 3 s"),
+        ("~/.bashrc가 무엇을 기다리는지 확인하세요", "셸이 3초 안에 명령을 실행하지 못합니다"),
+    ),
+    "session-cut": Text(
+        ("Look at ~/.bashrc and ~/.profile", "a session that was tried was ended"),
+        ("~/.bashrc와 ~/.profile을 확인하세요", "시험 세션이 중간에 끝났습니다"),
+    ),
+    "dns": _admins("the name server {0} does not answer", "이름 서버 {0}이(가) 응답하지 않습니다"),
     "gpu-lost": Text(
         ("Use another GPU, and tell your admins", "{0} of this node does not answer"),
         ("다른 GPU를 쓰고 관리자에게 알려 주세요", "이 노드의 {0}이(가) 응답하지 않습니다"),

@@ -1,0 +1,62 @@
+"""What a rootless Docker needs besides its place: newuidmap that may do its work, and units that may start."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .keys import DIRECTORY
+from .subject import Subject
+
+MAPPERS = ("newuidmap", "newgidmap")
+UNITS = ("docker.service", "docker.socket")
+#: Where a person's own units are, below their home (systemd.unit(5)).
+OWN_UNITS = (".config", "systemd", "user")
+CAPABILITY = "security.capability"
+
+
+def mappers(subject: Subject) -> list[str]:
+    """Why the helpers cannot set up somebody's range of ids: they are setuid root, or have a capability, or fail."""
+    found = []
+    for name in MAPPERS:
+        path = subject.path(f"usr/bin/{name}")
+        try:
+            facts = os.stat(path)
+        except FileNotFoundError:
+            found.append(f"/usr/bin/{name} is not installed")
+            continue
+        if not facts.st_mode & stat.S_IXOTH:
+            found.append(f"/usr/bin/{name} has mode {stat.S_IMODE(facts.st_mode):04o}: people cannot run it")
+        elif not (facts.st_mode & stat.S_ISUID and facts.st_uid == 0) and not _capable(path):
+            found.append(f"/usr/bin/{name} is not setuid root (mode {stat.S_IMODE(facts.st_mode):04o})")
+    return found
+
+
+def _capable(path: str) -> bool:
+    try:
+        return bool(os.getxattr(path, CAPABILITY))
+    except OSError:
+        return False
+
+
+def masked(subject: Subject) -> list[str]:
+    """Which of Docker's units somebody has masked for themselves: a link to /dev/null. No link is followed."""
+    opened: list[int] = []
+    found = []
+    try:
+        directory = None
+        for name in (os.path.join(subject.path(subject.homes), subject.name or ""), *OWN_UNITS):
+            directory = os.open(name, DIRECTORY, dir_fd=directory)
+            opened.append(directory)
+        for unit in UNITS:
+            try:
+                if os.readlink(unit, dir_fd=directory) == "/dev/null":
+                    found.append(unit)
+            except OSError:
+                continue  # it is none, or a file of theirs
+    except OSError:
+        return []  # they have none there, or links in the way; that a home cannot be entered is another part's
+    finally:
+        for one in opened:
+            os.close(one)
+    return found

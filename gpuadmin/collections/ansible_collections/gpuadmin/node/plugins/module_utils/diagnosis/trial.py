@@ -1,0 +1,203 @@
+"""A session of somebody's, tried: PAM, shells, a file in the home, a process, Docker's socket, within seconds.
+
+root starts a transient unit with the person's name and sshd's rules of PAM, and gives it the text of ``trying.py``.
+Everything there is the person's, and hostile: their shell and its files, their daemon. Nothing of root's waits for it
+beyond SECONDS; memory, processes and what it says have bounds; at the end all that it left in its session is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import select
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ..cgroups import cgroup_path
+from ..errors import NodeError
+from ..run import run_command
+from ..ship import source_of
+from ..unit import journal, start_command, unit_name
+from . import trying
+from .account import passwd
+from .gpus import PEOPLE
+from .sessions import CGROUP, cgroup_alive
+from .subject import Subject, read_small, short
+
+SECONDS = 9.0  # of the whole trial
+CLEANING = 2.0  # seconds for one question to systemd, and for what is killed to be gone
+LONGEST = SECONDS + 3 * CLEANING  # then what asks is ended itself; systemd ends the unit
+MOST = 65536  # bytes that are read of what it says
+MEMORY, TASKS = 1 << 30, 256  # of all that runs in the session
+STEPS = ("home", "tmp", "process", "command", "login", "docker")
+PYTHON = "/usr/bin/python3"
+_CODE = re.compile(r"[A-Z][A-Z0-9]{1,15}|late|ended|silent|noise|")
+#: As logind names a session's scope, in the slice of whose it is.
+_SCOPE = re.compile(r"/user\.slice/user-(\d{1,10})\.slice/(session-[a-z]?\d{1,10}\.scope)")
+
+
+def trial(subject: Subject) -> dict[str, Any]:
+    """``steps``: by step what came of it (``code`` "": well). ``pam``: why there was no session at all, or None.
+
+    ``done``: it came to its end; ``late``: it was ended for its time. ``processes``: how many of theirs may run, by the
+    kernel; None: no limit. Raises NodeError where nobody can be tried as this person, OSError where the homes do not
+    answer.
+    """
+    entry = passwd(subject, subject.name or "")
+    if entry is None or entry.pw_uid < PEOPLE or subject.uid not in (None, entry.pw_uid):
+        raise NodeError("there is nobody of this name and uid to be tried as")
+    os.stat(os.path.join(subject.homes, "."))  # where it hangs, this process does, and none of theirs is begun
+    uid = entry.pw_uid
+    running = subject.docker is not None and cgroup_alive(uid, "docker.service", subject.path(CGROUP))
+    socket = f"/run/user/{uid}/docker.sock" if running else None
+    asked = {"home": entry.pw_dir, "shell": entry.pw_shell or "/bin/sh", "docker": socket}
+    with _begun(subject.own, entry.pw_name, uid) as (process, unit):
+        return tried(process, unit, uid, asked)
+
+
+def properties(name: str) -> tuple[str, ...]:
+    """Of the unit: whose it is, by which rules, and its bounds."""
+    return (
+        f"User={name}", "PAMName=sshd", "Type=exec", "Environment=XDG_SESSION_CLASS=background",
+        f"TimeoutStartSec={SECONDS:g}", f"RuntimeMaxSec={SECONDS:g}", f"TimeoutStopSec={CLEANING:g}",
+        "KillSignal=SIGKILL", "LimitCORE=0", f"MemoryMax={MEMORY}", f"TasksMax={TASKS}",
+    )  # fmt: skip
+
+
+@contextmanager
+def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
+    """The process that the trial is spoken with, and its unit; in one's own session there is none."""
+    unit = None if own else unit_name(f"trial-{uid}-{secrets.token_hex(4)}")
+    line: Sequence[str] = (PYTHON, "-I", "-S", "-c", source_of(trying))
+    if unit is not None:
+        line = start_command(unit, line, f"gpuadmin diagnose {name}", properties(name), attached=True)
+    process = subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=own
+    )
+    try:
+        yield process, unit
+    finally:
+        if unit is not None:
+            _quietly("systemctl", "kill", "--signal=KILL", unit)
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(CLEANING)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+
+def _quietly(*command: str) -> str:
+    with suppress(NodeError, OSError):
+        return run_command(command, seconds=CLEANING).stdout
+    return ""
+
+
+def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Speak with a process that runs ``trying.py``, in a unit or in none, and return what came of it."""
+    found: dict[str, Any] = {"steps": {}, "pam": None, "late": False, "done": False, "processes": None}
+    scope = None
+    end = time.monotonic() + SECONDS
+    try:
+        for line in lines(process.stdout.fileno(), end):
+            step = parsed(line)
+            if step is None:
+                continue
+            name, answer = step
+            if name == "done":
+                found["done"] = True
+                return found
+            if name == "begun" and not found.get("begun"):
+                found["begun"] = True
+                if unit is not None:
+                    scope, found["processes"] = _bounded(unit, uid)
+                process.stdin.write(json.dumps(asked).encode() + b"\n")
+                process.stdin.flush()
+            elif answer is not None:
+                found["steps"].setdefault(name, answer)
+    except BrokenPipeError:
+        pass  # it has ended: what it said until then is there
+    finally:
+        began = found.pop("begun", False)
+        if scope is not None:
+            _quietly("systemctl", "kill", "--signal=KILL", scope)
+    found["late"] = time.monotonic() >= end
+    if not began and not found["late"]:
+        found["pam"] = _why(process, unit)
+    return found
+
+
+def lines(descriptor: int, end: float) -> Iterator[bytes]:
+    """Whole lines until there are no more, MOST bytes were read, or the time has come."""
+    rest, read = b"", 0
+    while read < MOST:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            return
+        part = os.read(descriptor, 4096)
+        if not part:
+            return
+        read += len(part)
+        *whole, rest = (rest + part).split(b"\n")
+        yield from whole
+
+
+def parsed(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
+    """Given a line, return its step and what is said of it; None for what is no such line. It is the person's word."""
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    name, code = (answer.get("step"), answer.get("code")) if isinstance(answer, dict) else (None, None)
+    if name in ("begun", "done"):
+        return str(name), None
+    if name not in STEPS or not isinstance(code, str) or not _CODE.fullmatch(code):
+        return None
+    return str(name), {"code": code, "words": short(answer.get("words") or "", 200)}
+
+
+def _bounded(unit: str, uid: int) -> tuple[str | None, int | None]:
+    """The scope that logind has put the session into, with bounds set, and how many processes may run there."""
+    pid = _quietly("systemctl", "show", "--property=MainPID", "--value", unit).strip()
+    if not pid.isdecimal() or pid == "0":
+        return None, None
+    with suppress(OSError, NodeError):
+        path = cgroup_path(_kernels(f"/proc/{pid}/cgroup")) or "/"
+        scope = scope_of(path, uid)
+        for name, most in (("memory.max", MEMORY), ("pids.max", TASKS)) if scope is not None else ():
+            with suppress(OSError), open(f"/{CGROUP}{path}/{name}", "w", encoding="ascii") as stream:
+                stream.write(str(most))  # a kernel that does not bound it has no such file
+        return scope, limit(_kernels(f"/proc/{pid}/limits"))
+    return None, None
+
+
+def _kernels(path: str) -> str:
+    return read_small(path).decode("ascii", "replace")
+
+
+def scope_of(path: str, uid: int) -> str | None:
+    """The scope of a session of this person's that a cgroup is; None for any other cgroup."""
+    found = _SCOPE.fullmatch(path)
+    return found.group(2) if found and int(found.group(1)) == uid else None
+
+
+def limit(text: str) -> int | None:
+    """How many processes of its user may run, in a /proc/PID/limits; None: no limit."""
+    found = re.search(r"^Max processes +(\d+) ", text, re.MULTILINE)
+    return int(found.group(1)) if found else None
+
+
+def _why(process: Any, unit: str | None) -> str:
+    """Why there was no session: PAM's words, as systemd has them in its journal."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(CLEANING)
+    status = process.returncode
+    text = journal(unit, 20, lambda line: run_command(line, seconds=CLEANING)) if unit is not None else ""
+    words = [line for line in text.splitlines() if "PAM" in line or "pam_" in line or "Failed at step" in line]
+    return short("; ".join(words[:2]) or f"no session begins (status {status})")

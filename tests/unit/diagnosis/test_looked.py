@@ -1,0 +1,56 @@
+"""What is said to be right was looked at, and what was not is listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, trial
+
+from gpuadmin.actions.diagnose import TRIAL
+from gpuadmin.diagnosis.finding import CODES, Finding
+from gpuadmin.diagnosis.looked import THINGS, not_looked_at, right, tried
+
+#: What is of a host as a whole, or is said of no part.
+NO_THING = {"host-silent", "unknown", "pending"}
+
+
+def host(**facts: Any) -> dict[str, Any]:
+    return {"node": True, "unknown": {}, "late": [], **facts}
+
+
+def session(**codes: str) -> dict[str, Any]:
+    return {"steps": {name: {"code": code, "words": ""} for name, code in codes.items()}, "done": True}
+
+
+def test_every_finding_is_of_one_thing_and_every_part_has_one() -> None:
+    found = [code for thing in THINGS for code in thing.codes]
+    assert sorted(found) == sorted(set(CODES) - NO_THING)
+    parts = {thing.part for thing in THINGS} - {None}
+    assert parts | {"mount", "pam"} == set(collect.HOST) | set(collect.PERSON)
+    assert {thing.step for thing in THINGS} - {None} == set(trial.STEPS)
+
+
+def test_what_was_not_looked_at_is_not_right() -> None:
+    known = {"node1": host(memory={}, home={}), "node2": host(memory={}, unknown={"home": "did not end"})}
+    assert right("minji", known, []) == ["users.yml", "memory"]
+    assert right(None, known, []) == ["memory"]
+    assert right("minji", known, [Finding("memory-kills", "x", "y")]) == ["users.yml"]
+    assert right("minji", {}, []) == [], "no host answered"
+    lines = list(not_looked_at("minji", known, {"node3": "is off"}, None))
+    assert lines[:2] == ["node3: is off", "node2: home: did not end"]
+
+
+def test_a_session_that_went_wrong_somewhere_is_right_nowhere() -> None:
+    known = {"node1": host(trial=session(home="", command="")), "node2": host(trial=session(home="", command="ended"))}
+    assert right(None, known, []) == ["a session by sshd's rules of PAM", "a file in the home"]
+    assert tried(known | {"node3": host(trial={"steps": {}, "done": False})}) == ["node1", "node2"]
+
+
+def test_a_daemon_that_was_not_asked_is_not_right() -> None:
+    asleep = host(containers={"asked": False, "ended": [], "running": 0})
+    assert right(None, {"node1": asleep}, []) == []
+    assert any("none runs" in line for line in not_looked_at("minji", {"node1": asleep}, {}, None))
+
+
+def test_the_plan_says_how_long_it_takes() -> None:
+    assert f"at most {trial.SECONDS:g} seconds" in TRIAL

@@ -1,0 +1,144 @@
+"""What is tried in somebody's session: real shells with real files, a daemon's socket, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import trying
+
+BASH = "/bin/bash"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("BASH_ENV", raising=False)
+    monkeypatch.setenv("SHLVL", "0")  # bash takes itself for one that sshd started only where it is the first
+    return tmp_path
+
+
+def test_nothing_is_left_behind(home: Path) -> None:
+    assert (trying.home(str(home))["code"], trying.written(str(home))["code"]) == ("", "")
+    assert (trying.command(BASH)["code"], trying.login(BASH)["code"], trying.process()["code"]) == ("", "", "")
+    assert list(home.iterdir()) == [], "no history, and no file of ours"
+
+
+def test_a_home_that_is_not_there(home: Path) -> None:
+    outcome = trying.home(str(home / "gone"))
+    assert (outcome["code"], outcome["words"]) == ("ENOENT", f"{home}/gone: No such file or directory")
+
+
+def test_a_directory_that_takes_no_file() -> None:
+    assert trying.written("/proc")["code"] in ("ENOENT", "EACCES", "EPERM")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "command", "login"),
+    [
+        (".bashrc", "exit 3", "ended", ""),
+        (".bash_profile", "exit 3", "", "ended"),
+        (".bashrc", "echo hello", "noise", ""),
+        (".bashrc", "echo hello >&2", "", ""),
+        (".bashrc", "yes | head -c 1000000", "noise", ""),
+        (".bashrc", "exec >/dev/null", "silent", ""),
+        (".bashrc", "kill -9 $$", "ended", ""),
+        (".bash_profile", "(setsid sleep 60 &)", "", ""),  # whoever leaves something running is not waited for
+        (".bash_profile", "trap '' HUP TERM INT; stty raw", "", ""),
+    ],
+)
+def test_what_the_shell_reads(home: Path, file: str, text: str, command: str, login: str) -> None:
+    (home / file).write_text(text + "\n")
+    found = trying.command(BASH), trying.login(BASH)
+    assert [one["code"] for one in found] == [command, login], found
+    if text == "exit 3":
+        assert "status 3" in (found[0]["words"], found[1]["words"])
+
+
+def test_a_shell_that_waits_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trying, "SECONDS", 0.5)
+    (home / ".bashrc").write_text("trap '' TERM HUP INT; echo asks you; sleep 61\n")
+    begun = time.monotonic()
+    outcome = trying.command(BASH)
+    assert (outcome["code"], outcome["words"]) == ("late", "asks you")
+    assert time.monotonic() - begun < 5
+    assert not _running("sleep 61")
+
+
+def _running(words: str) -> bool:
+    return subprocess.run(["pgrep", "-fx", words], check=False, capture_output=True).returncode == 0
+
+
+def test_what_is_no_shell(home: Path) -> None:
+    shell = home / "sh"
+    assert trying.command(str(shell))["code"] == "ENOENT"
+    shell.write_text("#!/bin/sh\nexit 0\n")
+    assert trying.command(str(shell))["code"] == "EACCES"
+    shell.chmod(0o755)
+    assert trying.command(str(shell))["code"] == "silent"
+
+
+def test_what_a_shell_prints_has_a_bound(home: Path) -> None:
+    (home / ".bashrc").write_text("head -c 50000000 /dev/zero\n")
+    outcome = trying.command(BASH)
+    assert len(json.dumps(outcome)) < 4000
+
+
+@contextmanager
+def daemon(path: Path, answer: bytes | None) -> Iterator[str]:
+    with socket(AF_UNIX, SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                if answer is None:
+                    time.sleep(1)
+                else:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield str(path)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\nOK", ""),
+        (b"HTTP/1.0 500 no\r\n\r\n", "ended"),
+        (b"\x1b[2J" * 99, "ended"),
+        (None, "late"),
+    ],
+)
+def test_a_daemon_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, code: str) -> None:
+    monkeypatch.setattr(trying, "DOCKER_SECONDS", 0.3)
+    monkeypatch.chdir(home)  # a socket's path is short
+    with daemon(Path("s"), answer) as path:
+        assert trying.docker(path)["code"] == code
+    assert trying.docker("gone")["code"] == "ENOENT"
+
+
+def test_it_runs_by_itself_and_waits_to_be_told(home: Path) -> None:
+    line = [sys.executable, "-I", "-S", trying.__file__]
+    asked = json.dumps({"home": str(home), "shell": BASH, "docker": None})
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    done = subprocess.run(line, input=asked + "\n", capture_output=True, text=True, env=environment, check=True)
+    outcome = [json.loads(one) for one in done.stdout.splitlines()]
+    assert [one["step"] for one in outcome] == ["begun", "home", "tmp", "process", "command", "login", "done"]
+    assert {one.get("code", "") for one in outcome} == {""}
+    # nobody tells it anything: nothing is begun
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=True)
+    assert [json.loads(one)["step"] for one in done.stdout.splitlines()] == ["begun", "done"]
