@@ -89,12 +89,14 @@ BROKEN = """(() => {
   for (const cell of document.querySelectorAll("[data-label]")) {
     const style = getComputedStyle(cell, "::before");
     if (style.content === "none") continue;
-    const copy = document.createElement("span");
-    for (const name of ["position", "width", "fontSize", "wordBreak", "overflowWrap", "lineHeight"])
+    const copy = document.createElement("span"), height = cell.getBoundingClientRect().height;
+    copy.style.position = "absolute";
+    for (const name of ["width", "fontSize", "wordBreak", "overflowWrap", "lineHeight"])
       copy.style[name] = style[name];
     copy.textContent = cell.dataset.label;
     cell.append(copy);
     texts(copy);
+    if (copy.offsetHeight > height) broken.push(`${cell.dataset.label} runs into what is below it`);
     copy.remove();
   }
   return broken;
