@@ -1,12 +1,16 @@
 """What it saves that hosts keep the node code: a run with nothing to do, against Ansible's way of sending it each time.
 
-    sudo .venv/bin/python benchmarks/kept_code.py [--nodes 6 60] [--users 100] [--rounds 2] [--json FILE]
+    sudo .venv/bin/python benchmarks/kept_code.py [--nodes 6 60] [--users 100] [--rounds 2] [--before DIR] [--json FILE]
 
 Method. Cheap ssh hosts (tests/scale/hosts.py) on this machine, a storage host beside the nodes. After a first
 `gpuadmin sync-users`, and one that brings the code, runs with nothing to do take turns on the same hosts: as it is, and
 with a copy of this checkout whose modules have no action plugin, which is how Ansible calls them. Processor time of the
 controller is that of its processes (getrusage), of the hosts that of all processes below theirs (/proc/PID/stat). The
 ratio of the two does not depend on what else the machine did. The sum of each column is over the rounds.
+
+The first run after the code changed: the hosts' library is removed, and a run with nothing to do brings it again; with
+`--before`, in turns with another checkout of this project. What compiles on the hosts afterwards is waited for, and is
+in their processor time. Beside it is the run that made the accounts.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ from hosts import Cluster, cluster, root_file_system
 from people import gpuadmin, site
 
 ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = "var/lib/gpuadmin/lib"
+SECONDS_TO_COMPILE = 8.0
 ROUTING = "gpuadmin/collections/ansible_collections/gpuadmin/node/meta/runtime.yml"
 
 
@@ -85,6 +91,16 @@ def cost(running: Cluster, directory: Path, status: str, checkout: Path = ROOT) 
     return taken
 
 
+def bring(running: Cluster, directory: Path, checkout: Path) -> Cost:
+    """What the first run with nothing to do costs hosts that have not got the code of a checkout."""
+    for host in running.hosts:
+        shutil.rmtree(host.root / LIBRARY, ignore_errors=True)
+    before = of_hosts(running)
+    taken = cost(running, directory, "ok", checkout)
+    time.sleep(SECONDS_TO_COMPILE)
+    return Cost(taken.clock, taken.controller, of_hosts(running) - before)
+
+
 def checkout_without(base: Path) -> Path:
     """A copy of this checkout that calls modules as Ansible does by itself."""
     copy = base / "without"
@@ -97,20 +113,24 @@ def checkout_without(base: Path) -> Path:
     return copy
 
 
-def measure(nodes: int, users: int, rounds: int, base: Path, without: Path) -> dict[str, Any]:
+def measure(nodes: int, users: int, rounds: int, base: Path, without: Path, earlier: Path | None) -> dict[str, Any]:
     """One row of the table."""
     with cluster(["storage1", *(f"node{index + 1}" for index in range(nodes))]) as running:
         directory = site(running, Path(tempfile.mkdtemp(dir=base)), users)
-        cost(running, directory, "changed")
-        brought = cost(running, directory, "ok")
+        made = cost(running, directory, "changed")
+        brought, brought_earlier = Cost(), Cost()
         kept, sent = Cost(), Cost()
         for _ in range(rounds):
+            if earlier is not None:
+                brought_earlier += bring(running, directory, earlier)
+            brought += bring(running, directory, ROOT)
             sent += cost(running, directory, "ok", without)
             kept += cost(running, directory, "ok")
     before, after = sent.controller + sent.hosts, kept.controller + kept.hosts
     return {
         "nodes": nodes, "users": users, "rounds": rounds, "sent": vars(sent), "kept": vars(kept),
-        "brought": vars(brought), "ratio": round(before / after, 2),
+        "made": vars(made), "brought": vars(brought), "brought_earlier": vars(brought_earlier),
+        "ratio": round(before / after, 2),
     }  # fmt: skip
 
 
@@ -129,11 +149,28 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def table_of_first_runs(rows: list[dict[str, Any]]) -> str:
+    """Controller + hosts on the processor, and the clock."""
+    lines = [
+        "| people × hosts | 100 accounts made | code changed: before | code changed: now | nothing to do |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        each = []
+        for way in ("made", "brought_earlier", "brought", "kept"):
+            times = 1 if way == "made" else row["rounds"]
+            controller, hosts, clock = (row[way][name] / times for name in ("controller", "hosts", "clock"))
+            each.append(f"{controller:.1f} + {hosts:.1f} s, {clock:.1f} s")
+        lines.append(f"| {row['users']} × {row['nodes'] + 1} | {' | '.join(each)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Node code that hosts keep, against code that is sent each time.")
     parser.add_argument("--nodes", type=int, nargs="*", default=[6, 60], help="a row for each number")
     parser.add_argument("--users", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2, help="runs of each kind")
+    parser.add_argument("--before", type=Path, help="another checkout, whose first run is measured beside this one's")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "kept_code.json", help="where the figures go")
     options = parser.parse_args()
     # a benchmark that is ended leaves no hosts behind
@@ -141,10 +178,13 @@ def main() -> None:
     root_file_system()
     with tempfile.TemporaryDirectory() as base:
         without = checkout_without(Path(base))
-        rows = [measure(nodes, options.users, options.rounds, Path(base), without) for nodes in options.nodes]
+        rows = [
+            measure(nodes, options.users, options.rounds, Path(base), without, options.before)
+            for nodes in options.nodes
+        ]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps({"method": __doc__, "load": os.getloadavg()[0], "rows": rows}, indent=2) + "\n")
-    print(table(rows))
+    print(table(rows), table_of_first_runs(rows), sep="\n\n")
 
 
 if __name__ == "__main__":

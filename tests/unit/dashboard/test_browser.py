@@ -55,9 +55,57 @@ def test_a_phone_shows_all_of_a_page(page: Browser, address: str, path: str, lan
     assert page.ask(cut) == 0
 
 
+@pytest.mark.parametrize("language", ["en", "ko"])
+@pytest.mark.parametrize("width", [320, 390, 700, 1100])
+@pytest.mark.parametrize("path", [*PATHS, "/status"])
+def test_no_word_of_a_head_is_broken(page: Browser, address: str, path: str, width: int, language: str) -> None:
+    """Neither a column's head nor a label of a card; Korean breaks between words, as English does."""
+    page.screen(width, 740)
+    page.go(f"{address}{path}?lang={language}")
+    assert page.ask(BROKEN) == []
+    if path == "/status":
+        heights = "[...document.querySelectorAll('th[scope=col]')].map((one) => one.getClientRects()[0].height)"
+        assert max(page.ask(heights)) < 40, "a head is one line"
+
+
+#: The words of heads whose letters are on more than one line. A label is drawn by the style: a copy is measured.
+BROKEN = """(() => {
+  const broken = [];
+  const look = (node) => {
+    for (const word of node.data.matchAll(/\\S+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+      if (lines.size > 1) broken.push(word[0]);
+    }
+  };
+  const texts = (element) => {
+    const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) look(walker.currentNode);
+  };
+  for (const head of document.querySelectorAll("th[scope=col]"))
+    if (getComputedStyle(head.closest("tr").parentElement).position !== "absolute") texts(head);  // as cards have it
+  for (const cell of document.querySelectorAll("[data-label]")) {
+    const style = getComputedStyle(cell, "::before");
+    if (style.content === "none") continue;
+    const copy = document.createElement("span"), height = cell.getBoundingClientRect().height;
+    copy.style.position = "absolute";
+    for (const name of ["width", "fontSize", "wordBreak", "overflowWrap", "lineHeight"])
+      copy.style[name] = style[name];
+    copy.textContent = cell.dataset.label;
+    cell.append(copy);
+    texts(copy);
+    if (copy.offsetHeight > height) broken.push(`${cell.dataset.label} runs into what is below it`);
+    copy.remove();
+  }
+  return broken;
+})()"""
+
+
 def test_plots_are_drawn_and_nothing_is_refused(page: Browser, address: str, tmp_path: Path) -> None:
     page.complaints.clear()
-    for path, plots in (("/nodes/gpu01", 6), ("/people/minji", 1), ("/", 1)):
+    for path, plots in (("/nodes/gpu01", 8), ("/people/minji", 1), ("/", 1)):
         for dark in (False, True):
             page.screen(1280, 900, dark=dark)
             page.go(f"{address}{path}?lang=en")

@@ -55,14 +55,13 @@ def keep(state: Path) -> Callable[[str], Path]:
     return kept_code
 
 
-def test_it_is_compiled_and_only_root_writes_it(keep: Callable[[str], Path]) -> None:
+def test_it_is_whole_and_only_root_writes_it(keep: Callable[[str], Path]) -> None:
     umask = os.umask(0)
     place = keep("a")
     assert os.umask(umask) == 0, "it was left as it was"
     assert (place / "one.py").read_text() == "WORD = 'a'\n"
-    assert list(place.glob("__pycache__/one.*.pyc")), "not compiled"
     for path in (place, *place.rglob("*")):
-        expected = 0o755 if path.is_dir() else 0o600 if path.name == "lock" else 0o644
+        expected = 0o755 if path.is_dir() else 0o600 if path.name in ("lock", "compiling") else 0o644
         assert stat.S_IMODE(path.stat().st_mode) == expected, path
     assert [path.name for path in place.parent.iterdir()] == [place.name], "nothing else is left there"
     times = place.stat().st_mtime_ns
@@ -209,22 +208,25 @@ def test_units_get_no_code_that_is_not_there(
     answer = run("code", {**arguments, "digest": after}, capsys)
     assert (answer["missing"], answer["changed"]) == (True, True)
     assert kept.linked(before, str(state)), "they run what they ran"
-    if check:
-        given = {"digest": after, "code": packed(small("b")[1])}
-        assert run("code", {**arguments, **given}, capsys)["missing"] is True
-        assert not kept.has(after, str(state)), "a look brings nothing"
-        keep("b")
-        assert run("code", {**arguments, **given}, capsys)["operations"] == [f"install the node code {after[:12]}"]
-        assert kept.linked(before, str(state)), "a look changes no link"
+    keep("b")
+    there = run("code", {**arguments, "digest": after}, capsys)
+    assert (there["missing"], there["operations"]) == (False, [f"install the node code {after[:12]}"])
+    assert kept.linked(before if check else after, str(state)), "a look changes no link"
 
 
 def called(
-    name: str, library: Path, arguments: dict[str, Any], digest: str | None = None, cwd: str | Path = "/"
+    name: str,
+    library: Path,
+    arguments: dict[str, Any],
+    digest: str | None = None,
+    cwd: str | Path = "/",
+    *,
+    check: bool = True,
 ) -> dict[str, Any]:
     """What a host answers to run_kept: as Ansible sends it, on the standard input."""
     given = {
         "digest": digest or code().digest, "library": str(library), "name": MODULES + name,
-        "arguments": packed(json.dumps(arguments)), "_ansible_check_mode": True, "_ansible_module_name": "run_kept",
+        "arguments": packed(json.dumps(arguments)), "_ansible_check_mode": check, "_ansible_module_name": "run_kept",
     }  # fmt: skip
     source = Path(run_kept.__file__).read_bytes()
     text = json.dumps(given).encode()
@@ -238,9 +240,14 @@ def called(
     return answer
 
 
+def nothing(reason: str) -> dict[str, Any]:
+    """The answer when nothing was run."""
+    return {"changed": False, "kept": reason, "python": sys.executable}
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state directory with all of the code: made once, it takes a second."""
+    """A state directory with all of the code: made once."""
     top = tmp_path_factory.mktemp("whole")
     (top / "state").mkdir(mode=0o755)
     kept.keep(code().digest, code().text, str(top / "state"), str(top / "run"))
@@ -260,14 +267,36 @@ def test_a_module_runs_from_it_alone(library: Path, tmp_path: Path) -> None:
     assert answer["operations"] == [f"make directory {target}"], answer
     assert not target.exists(), "check mode arrived"
     assert called("files", library, {"no": "such option"})["failed"]
-    assert {path.name for path in library.rglob("*.pyc")} == {
-        f"{path.stem}.{sys.implementation.cache_tag}.pyc" for path in library.rglob("*.py")
-    }
+    assert not list(library.rglob("*.pyc")), (
+        "a look leaves nothing, and Python's own way of writing it is not cut-proof"
+    )
+
+
+def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path: Path) -> None:
+    """What it compiles is what is run next: root reads no file there that Python wrote by itself."""
+    wanted = {"directories": [{"path": str(tmp_path / "made")}]}
+    assert called("files", library, wanted, check=False)["operations"] == [f"make directory {tmp_path / 'made'}"]
+    ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / kept._OURS
+    compiling(ours / "compiling")
+    names = {path.name.partition(".")[0] for path in ours.glob("__pycache__/*.pyc")}
+    assert {"files", "compiled"} <= names
+    assert "kept" in names
+    assert not names & {"background", "btrfs"}, "what was not loaded is not compiled"
+    before = {path: path.stat().st_mtime_ns for path in library.rglob("*.pyc")}
+    assert called("files", library, wanted, check=False)["operations"] == []
+    compiling(ours / "compiling")
+    assert {path: path.stat().st_mtime_ns for path in library.rglob("*.pyc")} == before
+
+
+def compiling(lock: Path) -> None:
+    """Wait until nobody compiles."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def test_only_the_code_of_that_digest_is_run(library: Path, state: Path) -> None:
-    assert called("host_facts", library, {}, "0" * 64) == {"changed": False, "kept": "absent"}
-    assert called("host_facts", state.parent / "nowhere/lib", {}) == {"changed": False, "kept": "new"}
+    assert called("host_facts", library, {}, "0" * 64) == nothing("absent")
+    assert called("host_facts", state.parent / "nowhere/lib", {}) == nothing("new")
 
 
 def test_what_lies_where_it_is_started_is_not_imported(state: Path, tmp_path: Path) -> None:
@@ -276,7 +305,7 @@ def test_what_lies_where_it_is_started_is_not_imported(state: Path, tmp_path: Pa
     home.mkdir()
     for name in ("base64", "fcntl", "importlib", "json", "zlib"):
         (home / f"{name}.py").write_text("raise SystemExit('somebody else is root now')\n")
-    assert called("host_facts", state.parent / "nowhere/lib", {}, cwd=home) == {"changed": False, "kept": "new"}
+    assert called("host_facts", state.parent / "nowhere/lib", {}, cwd=home) == nothing("new")
 
 
 def test_a_directory_that_anybody_may_write_into_is_not_run(keep: Callable[[str], Path]) -> None:

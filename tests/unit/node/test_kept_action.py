@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shlex
 import zlib
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,11 +15,12 @@ import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpuadmin.node.plugins.action import code as code_action
 from ansible_collections.gpuadmin.node.plugins.action import kept
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import ARRIVE, code
 
 ARGUMENTS = {"users": '[{"name": "minji"}]', "state_directory": "/x"}
 DONE = {"changed": True, "operations": ["x"]}
 RUN, CODE, PLAIN = "gpuadmin.node.run_kept", "gpuadmin.node.code", "gpuadmin.node.accounts"
+SEND = "the code"
 
 
 def action(
@@ -40,10 +42,20 @@ def action(
     made._connection = SimpleNamespace(has_native_async=False)
     monkeypatch.setattr(ActionBase, "run", lambda _self, _tmp=None, _variables=None: {})
     monkeypatch.setattr(made, "_execute_module", execute)
+
+    def command(line: str, in_data: bytes) -> dict[str, Any]:
+        calls.append((SEND, {"line": shlex.split(line), "text": zlib.decompress(in_data)}, {}))
+        return dict(next(replies))
+
+    monkeypatch.setattr(made, "_low_level_execute_command", command)
     return made, calls
 
 
-NEW, ABSENT, UNSAFE = ({"changed": False, "kept": word} for word in ("new", "absent", "/var can be written by others"))
+NEW, ABSENT, UNSAFE = (
+    {"changed": False, "kept": word, "python": "/opt/a b/python"}
+    for word in ("new", "absent", "/var can be written by others")
+)
+SENT, FULL = {"rc": 0, "stderr": ""}, {"rc": 1, "stderr": "a warning\n/var/lib: No space left on device\n"}
 
 
 @pytest.mark.parametrize(
@@ -52,10 +64,10 @@ NEW, ABSENT, UNSAFE = ({"changed": False, "kept": word} for word in ("new", "abs
         pytest.param(False, [DONE], [RUN], id="it has the code"),
         pytest.param(True, [DONE], [RUN], id="it has the code, and only looks"),
         pytest.param(False, [NEW, DONE], [RUN, PLAIN], id="gpuadmin has nothing there"),
-        pytest.param(False, [ABSENT, {"changed": True}, DONE], [RUN, CODE, RUN], id="the code is sent once"),
+        pytest.param(False, [ABSENT, SENT, DONE], [RUN, SEND, RUN], id="the code is sent once"),
         pytest.param(True, [ABSENT, DONE], [RUN, PLAIN], id="check mode leaves nothing"),
-        pytest.param(False, [ABSENT, {"failed": True}, DONE], [RUN, CODE, PLAIN], id="a full disk"),
-        pytest.param(False, [ABSENT, {}, ABSENT, DONE], [RUN, CODE, RUN, PLAIN], id="gone again"),
+        pytest.param(False, [ABSENT, FULL, DONE], [RUN, SEND, PLAIN], id="a full disk"),
+        pytest.param(False, [ABSENT, SENT, ABSENT, DONE], [RUN, SEND, RUN, PLAIN], id="gone again"),
         pytest.param(False, [UNSAFE, DONE], [RUN, PLAIN], id="others could have written it"),
     ],
 )
@@ -67,15 +79,17 @@ def test_what_is_called(
     assert [name for name, _arguments, _more in calls] == expected
     remarks = result.pop("remarks", [])
     assert result == DONE
-    assert bool(remarks) == (answers[0] is UNSAFE), "an admin is told why a host is slow, and of a fault there"
+    reason = "/var can be written by others" if UNSAFE in answers else "/var/lib: No space left on device"
+    told = [f"the node code there is not run: {reason}"] if UNSAFE in answers or FULL in answers else []
+    assert remarks == told, "an admin is told why a host is slow, and of a fault there"
     for name, given, _more in calls:
         if name == RUN:
             assert given["digest"] == code().digest
             assert given["name"] == "ansible_collections.gpuadmin.node.plugins.modules.accounts"
             assert json.loads(zlib.decompress(base64.b64decode(given["arguments"]))) == ARGUMENTS
-        elif name == CODE:
-            text = zlib.decompress(base64.b64decode(given["code"]))
-            assert hashlib.sha256(text).hexdigest() == given["digest"] == code().digest
+        elif name == SEND:
+            assert given["line"] == ["/opt/a b/python", "-I", "-S", "-c", ARRIVE, code().digest, "/var/lib/gpuadmin"]
+            assert hashlib.sha256(given["text"]).hexdigest() == code().digest
         else:
             assert given == ARGUMENTS
 
@@ -94,18 +108,29 @@ def test_an_asynchronous_task_goes_ansibles_way(monkeypatch: pytest.MonkeyPatch)
     assert calls == [(PLAIN, ARGUMENTS, {"task_vars": {}, "wrap_async": True})]
 
 
+LINKED, MISSING = ({"missing": missing, "changed": True} for missing in (False, True))
+
+
 @pytest.mark.parametrize(
-    ("check", "answers", "sent"),
+    ("check", "answers", "expected"),
     [
-        (False, [{"missing": False, "changed": False}], [False]),
-        (False, [{"missing": True, "changed": True}, {"missing": False, "changed": True}], [False, True]),
-        (True, [{"missing": True, "changed": True}], [False]),
+        pytest.param(False, [LINKED], [RUN], id="it has the code"),
+        pytest.param(False, [ABSENT, SENT, LINKED], [RUN, SEND, RUN], id="it has that of another day"),
+        pytest.param(False, [NEW, MISSING, SENT, LINKED], [RUN, CODE, SEND, RUN], id="gpuadmin has nothing there"),
+        pytest.param(True, [NEW, MISSING], [RUN, CODE], id="check mode leaves nothing"),
+        pytest.param(False, [NEW, MISSING, FULL], [RUN, CODE, SEND], id="a full disk"),
     ],
 )
 def test_the_code_is_sent_where_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch, check: bool, answers: list[dict[str, Any]], sent: list[bool]
+    monkeypatch: pytest.MonkeyPatch, check: bool, answers: list[dict[str, Any]], expected: list[str]
 ) -> None:
-    made, calls = action(code_action.ActionModule, monkeypatch, answers, check_mode=check, args={"link": True})
-    assert made.run() == answers[-1]
-    assert [bool(given.get("code")) for _name, given, _more in calls] == sent
-    assert all(given["link"] and given["digest"] == code().digest for _name, given, _more in calls)
+    given = {"link": True, "state_directory": "/x"}
+    made, calls = action(code_action.ActionModule, monkeypatch, answers, check_mode=check, args=given)
+    full = {"failed": True, "msg": "the node code is not kept: /var/lib: No space left on device"}
+    assert made.run() == (full if FULL in answers else answers[-1])
+    assert [name for name, _given, _more in calls] == expected
+    for name, arguments, _more in calls:
+        if name == CODE:
+            assert arguments == {**given, "digest": code().digest}
+        elif name == SEND and NEW in answers:
+            assert arguments["line"][-1] == "/x"

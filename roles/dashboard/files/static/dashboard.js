@@ -36,7 +36,7 @@ function plot(section, data) {
   data.series.forEach((one, number) => {
     const known = one.values.filter((value) => value !== null);
     const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-    const digits = data.unit === "" ? 1 : 0;
+    const digits = ["", "MB/s"].includes(data.unit) ? 1 : 0;
     const text = `${one.name}: ${section.dataset.mean} ${mean.toFixed(digits)}, ` +
       `${section.dataset.most} ${Math.max(...known).toFixed(digits)}`;
     const item = element("li");

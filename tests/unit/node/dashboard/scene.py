@@ -135,6 +135,14 @@ def before(when: float, hours: float = 25, step: int = 30) -> Iterator[str]:
         own = {"instance": "gpu01", "kind": "gpu", "job": "node"}
         yield line("node_memory_MemTotal_bytes", own, 512 * GIB, moment)
         yield line("node_memory_MemAvailable_bytes", own, (200 + 150 * wave) * GIB, moment)
+        for device, received, sent in (("eth0", 40e6, 2e6), ("bond0", 40e6, 2e6), ("eth0.12", 9e6, 9e6)):
+            card = own | {"device": device}
+            yield line("node_network_receive_bytes_total", card, (hours * 3600 - ago) * received, moment)
+            yield line("node_network_transmit_bytes_total", card, (hours * 3600 - ago) * sent, moment)
+        for device, read, written in (("nvme0n1", 200e6, 30e6), ("sda", 5e6, 1e6), ("dm-0", 200e6, 30e6)):
+            disk = own | {"device": device}
+            yield line("node_disk_read_bytes_total", disk, (hours * 3600 - ago) * read, moment)
+            yield line("node_disk_written_bytes_total", disk, (hours * 3600 - ago) * written, moment)
         for cpu in range(2):
             busy = {"cpu": str(cpu), "mode": "idle"}
             yield line("node_cpu_seconds_total", own | busy, (hours * 3600 - ago) * 0.35, moment)
@@ -148,7 +156,9 @@ def before(when: float, hours: float = 25, step: int = 30) -> Iterator[str]:
             uuid = f"GPU-{node}-{index}"
             mine = {"instance": node, "kind": "gpu", "job": "node", "uuid": uuid, "user": user}
             yield line("gpuadmin_gpu_allocated", mine | {"container": container}, 1, moment)
-            for kind, rate in (("held", 1.0), ("measured", 1.0), ("active", min(1.0, use * 1.02))):
+            # of what a MIG device does, nothing is measured
+            rates = (("held", 1.0), ("measured", 1.0), ("active", min(1.0, use * 1.02)))
+            for kind, rate in rates[: 1 if user == "mallory" else 3]:
                 yield line(f"gpuadmin_gpu_{kind}_seconds_total", mine, (seconds - ago) * rate, moment)
             if ago < 1800 and node != "gpu01":
                 yield line("gpuadmin_gpu_utilization_ratio", {k: mine[k] for k in mine if k != "user"}, use, moment)

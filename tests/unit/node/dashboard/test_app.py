@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import pages
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from starlette.testclient import TestClient
 
 from tests.unit.monitoring.server import free_port
@@ -97,6 +99,45 @@ def test_a_person_and_their_hints(everybody: TestClient) -> None:
     _, html = get(everybody, "/people/minji", "minji")
     assert "data loader" not in html
     assert re.search(r"the last 7 days (9\.9|10\.0) h 9\.[78] h 0\.[123] h 9[89] %", plain(html)), plain(html)
+
+
+def test_everybodys_week(everybody: TestClient, own: TestClient) -> None:
+    """Beside who holds what now, what was held and used in seven days; what is not known is not 0."""
+    found = rows(get(everybody, "/people", "haeun")[1])
+    assert re.fullmatch(r"minji 2 0 (9\.9|10\.0) h 9\.[78] h", found["minji"]), found
+    assert re.fullmatch(r"jiho 1 1 (8\.9|9\.0) h 0\.0 h", found["jiho"]), found
+    assert re.fullmatch(r"mallory 1 0 1\.1 h –", found["mallory"]), "whether it was used is not known"
+    assert found["doyun"] == "doyun 2 0 – –", "who holds something has not held nothing"
+    assert found["haeun"] == "haeun 0 0 0.0 h 0.0 h"
+    assert "(unknown)" not in found
+    alone = rows(get(own, "/people", "minji")[1])
+    assert set(alone) == {"Name", "minji"}
+
+
+def test_the_people_are_there_without_their_week(everybody: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Asked.now
+
+    async def without(self: Asked, query: str, *rest: Any, **more: Any) -> Any:
+        if "[7d]" in query:
+            raise NodeError("too many samples")
+        return await real(self, query, *rest, **more)
+
+    monkeypatch.setattr(Asked, "now", without)
+    status, html = get(everybody, "/people")
+    assert (status, rows(html)["minji"]) == (200, "minji 2 0 – –")
+    assert "Some measurements are missing" in html
+
+
+def test_who_shares_a_gpu_is_the_same_on_both_pages(everybody: TestClient, own: TestClient) -> None:
+    """On one's own page as on the node's: whom the viewer may see is named, and whom not is somebody."""
+    for path in ("/people/minji", "/nodes/gpu01"):
+        text = plain(get(everybody, path, "minji")[1])
+        assert re.search(r"GPU 1 .*■ doyun eval for .* ■ minji train-llm", text), path
+        assert "somebody" not in text, path
+    for path in ("/people/minji", "/nodes/gpu01"):
+        text = plain(get(own, path, "minji")[1])
+        assert "doyun" not in text
+        assert "held: somebody" in text, path
 
 
 def test_what_is_private_is_seen_by_admins_and_oneself(everybody: TestClient) -> None:
@@ -238,7 +279,17 @@ def test_the_language(everybody: TestClient) -> None:
 def test_the_plots(everybody: TestClient) -> None:
     answer = json.loads(get(everybody, "/data/nodes/gpu01?span=1h")[1])
     plots = {plot["id"]: plot for plot in answer["plots"]}
-    assert set(plots) == {"utilization", "gpu-memory", "power", "temperature", "cpu", "memory"}
+    assert list(plots) == [
+        "utilization", "gpu-memory", "power", "temperature", "cpu", "memory", "network", "disk-throughput",
+    ]  # fmt: skip
+    # a bond is its cards, and a volume is its disks: neither counts twice
+    for name, expected in (("network", {"received": 40, "sent": 2}), ("disk-throughput", {"read": 205, "written": 31})):
+        assert plots[name]["unit"] == "MB/s"
+        found = {one["name"]: [value for value in one["values"] if value is not None] for one in plots[name]["series"]}
+        assert list(found) == list(expected)
+        for what, value in expected.items():
+            assert len(found[what]) > 100
+            assert max(abs(one - value) for one in found[what]) < 0.05 * value
     use = plots["utilization"]
     assert [one["name"] for one in use["series"]] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
     assert len(use["times"]) == 121

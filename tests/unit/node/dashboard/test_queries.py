@@ -24,6 +24,7 @@ def test_prometheus_understands_each(tmp_path: Path) -> None:
     """As rules, which promtool reads without a server."""
     asked = [queries.DETAILS, queries.DISKS, queries.ALERTS, queries.CPU, queries.PEOPLES_CPU, queries.UTILIZATION]
     asked += queries.of_cluster(30).values()
+    asked.append(queries.hours_of_all(7))
     for name in NAMES:
         asked += queries.last_seen(["gpu01", name]).values()
         asked += queries.of_node(name, 30).values()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.gpuadmin.node.plugins.action import kept
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
 
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
 
-
-class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Gives the module the digest, and the code where it is missing."""
+class ActionModule(kept.ActionModule):
+    """Gives the module the digest, and the code to a host on which there is nothing of gpuadmin's yet."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        done: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
         given = {**self._task.args, "digest": code().digest}
-        found = self._execute_module("gpuadmin.node.code", dict(given), task_vars=task_vars)
+        found = self.call("gpuadmin.node.code", dict(given), variables)
         if found.get("missing") and not self._task.check_mode:
-            given["code"] = packed(code().text)
-            found = self._execute_module("gpuadmin.node.code", given, task_vars=task_vars)
+            reason = self.send(given.get("state_directory") or STATE)
+            if reason:
+                return {**done, "failed": True, "msg": f"the node code is not kept: {reason}"}
+            found = self.call("gpuadmin.node.code", given, variables)
         done.update(found)
         return done

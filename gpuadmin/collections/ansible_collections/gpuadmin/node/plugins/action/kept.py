@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
+import zlib
 from typing import Any
 
 from ansible.module_utils.common.json import Direction, get_module_encoder
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import ARRIVE, code, packed
 
 _MODULES = "ansible_collections.gpuadmin.node.plugins.modules."
 
@@ -18,6 +20,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Sends digest and arguments; the code only to a host that has not got it (docs/decisions/0078)."""
 
     _supports_async = True
+    _python = "/usr/bin/python3"  # until the host has said which one runs its modules
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         done: dict[str, Any] = super().run(tmp, task_vars)
@@ -30,8 +33,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if self._task.async_val:  # Ansible's wrapper of such tasks takes a file
             return self._shipped(name, arguments, variables, wrap_async=not self._connection.has_native_async)
         result = self._kept(name, arguments, variables)
-        if result.get("kept") == "absent" and not self._task.check_mode and self._keep(variables):
-            result = self._kept(name, arguments, variables)
+        if result.get("kept") == "absent" and not self._task.check_mode:
+            reason = self.send(STATE)
+            result = {"kept": reason} if reason else self._kept(name, arguments, variables)
         if "kept" not in result:
             return result
         shipped = self._shipped(name, arguments, variables)
@@ -49,12 +53,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             "arguments": packed(json.dumps(arguments, cls=encoder)),
         }
         answer: dict[str, Any] = self._execute_module("gpuadmin.node.run_kept", given, task_vars=variables)
+        if "kept" in answer:
+            self._python = str(answer.get("python") or self._python)
         return answer
 
-    def _keep(self, variables: dict[str, Any]) -> bool:
-        """Send the code to the host, to stay. Returns whether it did."""
-        given = {"digest": code().digest, "code": packed(code().text)}
-        return not self._execute_module("gpuadmin.node.code", given, task_vars=variables).get("failed")
+    def send(self, state: str) -> str:
+        """Send the code to the host, to stay. Returns why it is not kept there; nothing where it is."""
+        line = shlex.join((self._python, "-I", "-S", "-c", ARRIVE, code().digest, state))
+        answer = self._low_level_execute_command(line, in_data=zlib.compress(code().text.encode(), 1))
+        if answer["rc"] == 0:
+            return ""
+        return str(answer["stderr"].strip().rpartition("\n")[2][:300] or f"exit status {answer['rc']}")
 
     def _shipped(
         self, name: str, arguments: dict[str, Any], variables: dict[str, Any], *, wrap_async: bool = False

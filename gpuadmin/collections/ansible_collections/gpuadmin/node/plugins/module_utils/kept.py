@@ -1,7 +1,8 @@
-"""Code that a host keeps: a directory for each digest, compiled, whole from the moment it has its name.
+"""Code that a host keeps: a directory for each digest, whole from the moment it has its name.
 
-modules/run_kept.py runs modules from it, and units run cli.py through the link that provision sets. A directory is
-never written to again; what nobody runs from is pruned when another one comes (docs/decisions/0078).
+modules/run_kept.py runs modules from it, and units run cli.py through the link that provision sets. Sources are
+never written again, compiled files are added (compiled.py); what nobody runs from is pruned when another one comes
+(docs/decisions/0078).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import py_compile
 import re
 import shutil
 import sys
@@ -25,6 +25,7 @@ from .renaming import exchange
 LINK = "gpuadmin_node"  # in the library: where units find cli.py
 _OURS = "ansible_collections/gpuadmin/node/plugins/module_utils"
 LOCK = f"{_OURS}/lock"  # root's alone: whoever else could lock it could have root's code refused, or never pruned
+COMPILING = f"{_OURS}/compiling"  # root's alone: who holds it compiles
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9-]+")
 _PATH = re.compile(r"(?:[A-Za-z0-9_]+/)*[A-Za-z0-9_]+\.py")
 _PART = ".part-"  # begun, or on its way out
@@ -67,7 +68,8 @@ def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
         try:
             for path, source in files.items():
                 _write(os.path.join(part, path), source)
-            os.close(os.open(os.path.join(part, LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            for name in (LOCK, COMPILING):
+                os.close(os.open(os.path.join(part, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             sync_filesystem(part)  # a name that is there after a power cut has all of its content
             os.rename(part, target)
         except BaseException:
@@ -113,9 +115,6 @@ def _write(path: str, source: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
         stream.write(source)
-    # the source never changes: that Python compares times at each import is for nothing
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(path, quiet=2, invalidation_mode=mode)  # what this Python cannot compile, no module needs here
 
 
 def _remove(path: str) -> None:

@@ -9,19 +9,16 @@ module: code
 short_description: The node code on a host, as this controller has it
 version_added: "0.3.0"
 description:
-  - Writes all code of this collection, and what it needs of Ansible's, to a directory that bears the code's digest,
-    and compiles it there. It has its name when all of it is on disk, and is never written to again.
+  - All code of this collection, and what it needs of Ansible's, is in a directory that bears the code's digest.
+    It has its name when all of it is on disk, and no source is written again.
+  - What units run is compiled, and nobody waits for that.
   - Modules are run from it (gpuadmin.node.run_kept), and so is what units start, through a link.
-  - An action plugin gives O(digest) and O(code).
+  - An action plugin gives O(digest), and sends the code where it is missing.
   - To have the directory is no change of the host: the call of any module may have brought it. To run it at boot is.
 options:
   digest:
     description: sha256 of the code, in hex.
     type: str
-  code:
-    description: The code, as base64 of deflated JSON, a mapping from path to source. Without it nothing is written.
-    type: str
-    default: ""
   link:
     description: Whether units run this code from now on.
     type: bool
@@ -47,24 +44,20 @@ operations:
   elements: str
   sample: [install the node code e3b0c44298fc]
 missing:
-  description: Whether the host has not got that code, and it was not given.
+  description: Whether the host has not got that code.
   returned: success
   type: bool
   sample: false
 """
 
-import base64
-import zlib
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import kept
+from ansible_collections.gpuadmin.node.plugins.module_utils import compiled, kept
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import STATE
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 
 ARGUMENTS = {
     "digest": {"type": "str"},
-    "code": {"type": "str", "default": ""},
     "link": {"type": "bool", "default": False},
     **STATE,
 }
@@ -79,12 +72,10 @@ def main() -> None:
         missing = not kept.has(digest, state)
         if given["link"] and not kept.linked(digest, state):
             operations.append(f"install the node code {digest[:12]}")
-        if missing and given["code"] and not module.check_mode:
-            kept.keep(digest, zlib.decompress(base64.b64decode(given["code"])).decode(), state)
-            missing = False
         if given["link"] and not missing and not module.check_mode:
             kept.link(digest, state)
-    except (NodeError, OSError, ValueError, zlib.error) as error:
+            compiled.later(kept.place(digest, state), compiled.every(kept.place(digest, state)))
+    except (NodeError, OSError, ValueError) as error:
         module.fail_json(msg=in_words(error), operations=[], invocation={})
         return
     module.exit_json(changed=bool(operations), operations=operations, missing=missing, invocation={})

@@ -15,7 +15,8 @@ version_added: "0.3.0"
 description:
   - The action plugin gpuadmin.node.kept calls it in place of each other module.
   - It runs code of one digest only, from a directory that nobody but root can write.
-  - Where there is none it does nothing, and says so in RV(kept).
+  - Where there is none it does nothing, and says so in RV(kept). The action plugin sends it then, and calls again.
+  - What it has run is compiled afterwards, and nobody waits for that.
 options:
   digest:
     description: sha256 of the code, in hex.
@@ -56,6 +57,11 @@ kept:
   returned: when the module was not run; otherwise the result is the module's
   type: str
   sample: absent
+python:
+  description: The Python that runs modules here.
+  returned: with RV(kept)
+  type: str
+  sample: /usr/bin/python3
 """
 
 import sys
@@ -82,6 +88,8 @@ ARGUMENTS = {
 GIVEN = "<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"
 #: What whoever runs the code locks, shared, and whoever prunes it alone. Root's, so that nobody else can lock it.
 LOCK = "ansible_collections/gpuadmin/node/plugins/module_utils/lock"
+#: In the code that is kept: it compiles what has run.
+COMPILED = "ansible_collections.gpuadmin.node.plugins.module_utils.compiled"
 
 
 def unsafe(path: str) -> str | None:
@@ -123,20 +131,25 @@ def main() -> None:
     path = os.path.join(given["library"], f"{given['digest']}.{sys.implementation.cache_tag}")
     reason = refusal(path)
     if reason is not None:
-        print(json.dumps({"changed": False, "kept": reason}))
+        print(json.dumps({"changed": False, "kept": reason, "python": sys.executable}))
         return
     arguments = json.loads(zlib.decompress(base64.b64decode(given["arguments"])))
     arguments.update((key, value) for key, value in given.items() if key.startswith("_ansible_"))
     arguments["_ansible_module_name"] = given["name"]
     sys.dont_write_bytecode = True  # what is kept stays as it was written
     sys.path.insert(0, path)
-    importlib.import_module("ansible.module_utils._internal._ansiballz._loader").run_module(
-        json_params=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode(),
-        profile="legacy",
-        module_fqn=given["name"],
-        modlib_path=path,
-        extensions={},
-    )
+    try:
+        importlib.import_module("ansible.module_utils._internal._ansiballz._loader").run_module(
+            json_params=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode(),
+            profile="legacy",
+            module_fqn=given["name"],
+            modlib_path=path,
+            extensions={},
+        )
+    finally:
+        if not given.get("_ansible_check_mode"):
+            compiled = importlib.import_module(COMPILED)
+            compiled.later(path, compiled.loaded(path))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Union
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from .turns import Turns
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
+_WEEK = 900.0  # seconds for which everybody's hours of the last days serve everybody
 _LOOK = 5.0  # seconds for which a look serves everybody
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
@@ -128,7 +130,13 @@ class Dashboard:
         return self._page(request, "node.html", found, viewer, {"node": views.node_page(node, found, viewer)})
 
     async def _people(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        return self._page(request, "people.html", found, viewer, views.people_page(found, viewer))
+        days = _DAYS[0]
+        spent = None
+        with contextlib.suppress(NodeError):
+            spent = await self._asked.now(queries.hours_of_all(days), _WEEK, slow=True)
+        if spent is None:
+            found = replace(found, missing=(*found.missing, "hours"))
+        return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, days, spent))
 
     async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
         name = self._visible(request.path_params["name"], viewer, found)

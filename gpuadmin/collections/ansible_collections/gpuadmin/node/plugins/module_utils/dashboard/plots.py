@@ -10,7 +10,9 @@ from .prometheus import Series
 from .texts import say
 
 _PERCENT = ("utilization", "gpu-memory", "cpu", "memory")
-_UNITS = {"power": "W", "temperature": "°C"}
+_UNITS = {"power": "W", "temperature": "°C", "network": "MB/s", "disk-throughput": "MB/s"}
+#: Plots with more than one answer in them.
+_TOGETHER = {"network": ("received", "sent"), "disk-throughput": ("read", "written")}
 
 
 def node_plots(
@@ -18,14 +20,20 @@ def node_plots(
 ) -> list[dict[str, Any]]:
     """Given how a node was (queries.of_node), return its plots; those without any value are left out."""
     indices = {device.uuid: device.index for device in node.devices}
+    within = {one for parts in _TOGETHER.values() for one in parts}
     plots = []
     for what, series in found.items():
+        if what in within:
+            continue
         named = sorted(
             ((_name(one, indices, what, language), one) for one in series), key=lambda pair: (len(pair[0]), pair[0])
         )
         factor = 100.0 if what in _PERCENT else 1.0
         unit = "%" if what in _PERCENT else _UNITS[what]
         plots.append(_plot(what, say(language, what), unit, named, end, span, step, factor))
+    for what, parts in _TOGETHER.items():
+        named = [(say(language, part), one) for part in parts for one in found[part]]
+        plots.append(_plot(what, say(language, what), _UNITS[what], named, end, span, step, 1e-6))
     return [plot for plot in plots if plot["series"]]
 
 

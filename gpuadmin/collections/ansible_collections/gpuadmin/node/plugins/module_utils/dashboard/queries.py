@@ -20,6 +20,16 @@ CPU = '1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))'
 PEOPLES_CPU = "sum by (instance, user) (rate(gpuadmin_user_cpu_seconds_total[5m]))"
 UTILIZATION = "avg_over_time(gpuadmin_gpu_utilization_ratio[15m])"
 
+#: Network cards: what is carried over bonds, bridges, VLANs and tunnels is counted on the cards below them. Names of
+#: cards are anybody's choice, so what is none of those is one. (The exporter leaves out those of containers.)
+CARDS = (
+    'device!~"bond.*|team.*|br[0-9].*|virbr.*|ovs.*|dummy.*|ifb.*|vlan.*|macv.*|ipvl.*|vxlan.*|geneve.*|gre.*|sit.*|'
+    'ip6.*|ipip.*|wg.*|tailscale.*|zt.*|flannel.*|cali.*|vnet.*|lxc.*|lxd.*|incus.*|.*[.:@].*"'
+)
+#: Whole disks, by the kernel's names for them: neither their parts nor the volumes and arrays on them.
+WHOLE_DISKS = 'device=~"(sd|hd|vd|xvd|dasd)[a-z]+|nvme[0-9]+n[0-9]+|mmcblk[0-9]+|pmem[0-9]+"'
+KINDS = ("held", "measured", "active")
+
 #: What can be looked back at: its name in an address, seconds, and seconds between two points.
 SPANS: Mapping[str, tuple[int, int]] = {
     "1h": (3600, 30), "1d": (86400, 600), "7d": (7 * 86400, 3600), "30d": (30 * 86400, 4 * 3600),
@@ -42,17 +52,27 @@ def last_seen(nodes: Sequence[str]) -> Mapping[str, str]:
 
 def hours_of(kind: str, user: str, days: int) -> str:
     """Seconds of the last days in which somebody held or used a GPU, by node and device."""
-    if kind not in ("held", "measured", "active"):
+    if kind not in KINDS:
         raise ValueError(kind)
     series = f"gpuadmin_gpu_{kind}_seconds_total{{user={quoted(user)}}}"
     return f"sum by (user, instance, uuid) (increase({series}[{int(days)}d]))"
 
 
+def hours_of_all(days: int) -> str:
+    """The same of everybody, by person and node, in one answer; the label `kind` says what each number is."""
+    return " or ".join(
+        f"label_replace(sum by (user, instance) (increase(gpuadmin_gpu_{kind}_seconds_total[{int(days)}d])),"
+        f' "kind", "{kind}", "", "")'
+        for kind in KINDS
+    )
+
+
 def of_node(name: str, step: int) -> Mapping[str, str]:
-    """By what it is: how a node and its GPUs were. Ratios, watts, °C."""
+    """By what it is: how a node and its GPUs were. Ratios, watts, °C, bytes per second."""
     at = f"{{instance={quoted(name)}}}"
     idle = f'{{instance={quoted(name)},mode="idle"}}'
     mean = f"[{max(step, 120)}s]"
+    cards, disks = (f"{{instance={quoted(name)},{which}}}" for which in (CARDS, WHOLE_DISKS))
     return {
         "utilization": f"avg_over_time(gpuadmin_gpu_utilization_ratio{at}{mean})",
         "gpu-memory": f"avg_over_time(gpuadmin_gpu_memory_used_bytes{at}{mean}) / gpuadmin_gpu_memory_size_bytes{at}",
@@ -60,6 +80,10 @@ def of_node(name: str, step: int) -> Mapping[str, str]:
         "temperature": f"max_over_time(gpuadmin_gpu_temperature_celsius{at}{mean})",
         "cpu": f"1 - avg by (instance) (rate(node_cpu_seconds_total{idle}{mean}))",
         "memory": f"1 - avg_over_time(node_memory_MemAvailable_bytes{at}{mean}) / node_memory_MemTotal_bytes{at}",
+        "received": f"sum by (instance) (rate(node_network_receive_bytes_total{cards}{mean}))",
+        "sent": f"sum by (instance) (rate(node_network_transmit_bytes_total{cards}{mean}))",
+        "read": f"sum by (instance) (rate(node_disk_read_bytes_total{disks}{mean}))",
+        "written": f"sum by (instance) (rate(node_disk_written_bytes_total{disks}{mean}))",
     }
 
 

@@ -29,9 +29,11 @@ SCRIPT = (
 )
 STYLE = """
 :root{color-scheme:light dark}
+body{word-break:keep-all;overflow-wrap:break-word}
 body{font:16px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:44rem;padding:0 1rem}
 table{border-collapse:collapse;width:100%}
 th,td{border-bottom:1px solid #8886;padding:.3rem .5rem;text-align:left;vertical-align:top}
+tr:first-child th{white-space:nowrap}
 .away{font-weight:bold}
 .note,#old{border-left:.4rem solid #c60;padding:.3rem .8rem;margin:1rem 0;white-space:pre-line;overflow-wrap:anywhere}
 small{opacity:.8}

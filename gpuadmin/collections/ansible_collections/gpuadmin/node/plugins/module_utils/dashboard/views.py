@@ -12,6 +12,7 @@ from ..monitoring.hints import hints
 from ..monitoring.samples import Sample
 from ..monitoring.usage import Measured, usage
 from .look import Disk, Look
+from .queries import KINDS
 from .viewer import Viewer
 
 UNKNOWN = "(unknown)"  # as the collector names whom it cannot attribute without doubt
@@ -126,25 +127,38 @@ def known_people(look: Look, viewer: Viewer) -> set[str]:
     return (look.users() | (set() if viewer.admin else {viewer.name})) - {UNKNOWN, ""}
 
 
-def people_page(look: Look, viewer: Viewer) -> dict[str, Any]:
-    """Everybody whom the viewer may see, most devices first."""
+def people_page(look: Look, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
+    """Everybody whom the viewer may see, most devices first, and their GPU-hours of so many days; `spent`: the answer
+    to queries.hours_of_all, None where there was none.
+    """
     held: Counter[str] = Counter()
     idle = Counter(row.user for row in look.idle)
     for node in look.nodes:
         for device in node.devices:
             held.update({one.user for one in device.holders or ()})
     names = [user for user in known_people(look, viewer) if viewer.may_see(user)]
-    rows = [{"name": user, "count": held[user], "idle": idle[user]} for user in names]
-    return {"people": sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["name"])))}
+    hours = {} if spent is None else _spent(spent, look)
+    rows = []
+    for user in names:
+        # who holds something and is in no number has not held nothing
+        usual = (None, None) if spent is None or held[user] else (0.0, 0.0)
+        rows.append({"name": user, "count": held[user], "idle": idle[user], "hours": hours.get(user, usual)})
+    return {"days": days, "people": sorted(rows, key=lambda row: (-held[str(row["name"])], str(row["name"])))}
+
+
+def _spent(spent: Sequence[Sample], look: Look) -> dict[str, tuple[float | None, float | None]]:
+    """By person: hours held and hours used; None where nothing says whether what was held was used."""
+    kinds = [[one for one in spent if one.labels.get("kind") == kind] for kind in KINDS]
+    found = usage(measured(*kinds), "user", {node.name: () for node in look.nodes})
+    return {row.name: (row.held, None if row.held > 0 >= row.measured else row.active) for row in found}
 
 
 def person_page(user: str, look: Look, viewer: Viewer, spent: Mapping[int, Measured]) -> dict[str, Any]:
     """One person: what they hold, and GPU-hours by span (days); and for themselves and admins disk and hints."""
     nodes = [node.held_by(user) for node in look.nodes]
-    alone = Viewer(user, admin=False, sees="own")  # who else holds a device is on the node's page
     page: dict[str, Any] = {
         "name": user,
-        "devices": [device_row(device, look, alone) for node in nodes for device in node.devices],
+        "devices": [device_row(device, look, viewer) for node in nodes for device in node.devices],
         "unsure": [node.name for node in look.nodes if not _sure(node)],
         "hours": [_hours(days, found, user, look) for days, found in sorted(spent.items())],
         "nodes": [

@@ -1,0 +1,59 @@
+"""Node code that comes with a call: it writes itself to the host, before any of it is a file there.
+
+It is run by itself, from the standard input (plugin_utils/kept.py): to have Python read it as a program would take
+longer than all else that a call does. It imports nothing of gpuadmin's but what it was given.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_OURS = "ansible_collections.gpuadmin.node.plugins.module_utils"
+
+
+class Arrived:
+    """Imports from a mapping of path to source."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files = files
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        """As importlib.abc.MetaPathFinder has it."""
+        at = name.replace(".", "/")
+        for origin, package in ((f"{at}/__init__.py", True), (f"{at}.py", False)):
+            if origin in self.files:
+                return ModuleSpec(name, self, origin=origin, is_package=package)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """As importlib.abc.Loader has it: the usual one."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As importlib.abc.Loader has it."""
+        assert module.__spec__ is not None
+        assert module.__spec__.origin is not None
+        exec(compile(self.files[module.__spec__.origin], module.__spec__.origin, "exec"), vars(module))
+
+
+def keep(digest: str, text: str, state: str) -> str | None:
+    """Have the code of ``text`` on this host, by its own means. Returns why it is not; None where it is."""
+    arrived = Arrived(json.loads(text))
+    sys.meta_path.insert(0, arrived)  # type: ignore[arg-type]  # it has all that Python asks
+    try:
+        errors, kept = (importlib.import_module(f"{_OURS}.{name}") for name in ("errors", "kept"))
+        try:
+            kept.keep(digest, text, state)
+        except (errors.NodeError, OSError, ValueError) as error:
+            return str(errors.in_words(error))
+    finally:
+        sys.meta_path.remove(arrived)  # type: ignore[arg-type]
+        # what runs now is loaded from the files
+        for name, module in list(sys.modules.items()):
+            if getattr(getattr(module, "__spec__", None), "loader", None) is arrived:
+                del sys.modules[name]
+    return None

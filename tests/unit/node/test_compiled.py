@@ -1,0 +1,133 @@
+"""What is compiled is whole, on disk before it has its name, for all to read, and written by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+from importlib.util import cache_from_source
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import compiled, kept
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+
+pytestmark = pytest.mark.root  # what is kept is root's
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """All of the code, kept."""
+    kept.keep(code().digest, code().text, str(tmp_path / "state"), str(tmp_path / "run"))
+    return Path(kept.place(code().digest, str(tmp_path / "state")))
+
+
+def waited(place: Path) -> None:
+    """Return when nobody compiles."""
+    with (place / kept.COMPILING).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def caches(place: Path) -> set[Path]:
+    return set(place.rglob("*.pyc"))
+
+
+def test_all_of_it_is_compiled_for_all_to_read(place: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        compiled.later(str(place), compiled.every(str(place)))
+    finally:
+        os.umask(umask)
+    waited(place)
+    assert caches(place) == {Path(cache_from_source(str(path))) for path in place.rglob("*.py")}
+    assert not list(compiled.every(str(place)))
+    assert not [path for path in place.rglob("*") if path.suffix not in (".py", ".pyc") and path.is_file()
+                and path.name not in ("lock", "compiling")]  # fmt: skip
+    for path in caches(place):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+
+
+def test_python_takes_it_without_a_look_at_the_source(place: Path) -> None:
+    source = place / kept._OURS / "paths.py"
+    compiled.compile_all([str(source)])
+    source.write_text("raise SystemExit('compiled again')\n")
+    line = (
+        f"import sys; sys.path.insert(0, {str(place)!r}); sys.dont_write_bytecode = True\n"
+        "from ansible_collections.gpuadmin.node.plugins.module_utils import paths; print(paths.STATE)\n"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("/var/lib/gpuadmin\n", "")
+
+
+def test_what_is_no_python_here_is_left_out(place: Path) -> None:
+    odd, fine = place / "odd.py", place / "fine.py"
+    odd.write_text("match 1: nonsense\n")
+    fine.write_text("X = 1\n")
+    compiled.compile_all([str(odd), str(fine)])
+    assert {path.name.partition(".")[0] for path in caches(place)} == {"fine"}
+
+
+def test_it_is_on_disk_before_it_has_its_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut between the two would leave a name with nothing behind it, and every run of that code ends there."""
+    steps: list[str] = []
+    fsync, rename, replace = os.fsync, os.rename, os.replace
+
+    def synced(handle: int) -> None:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            steps.append(f"synced {os.fstat(handle).st_size}")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    for name, real in (("rename", rename), ("replace", replace)):
+        monkeypatch.setattr(os, name, lambda a, b, real=real: (steps.append("named"), real(a, b))[1])
+    source = str(place / kept._OURS / "paths.py")
+    compiled.compile_all([source])
+    assert steps == [f"synced {Path(cache_from_source(source)).stat().st_size}", "named"]
+
+
+def test_a_full_disk_leaves_nothing_half(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        compiled.compile_all([str(place / kept._OURS / "paths.py")])
+    assert not list((place / kept._OURS / "__pycache__").iterdir())
+
+
+def test_one_process_at_a_time_does_it(place: Path) -> None:
+    source = str(place / kept._OURS / "paths.py")
+    with (place / kept.COMPILING).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        compiled.later(str(place), [source])
+    waited(place)
+    assert not caches(place), "another one is at it; what it leaves out is compiled after the next run"
+    compiled.later(str(place), [source])
+    waited(place)
+    assert len(caches(place)) == 1
+
+
+def test_what_is_being_pruned_is_not_written_to(place: Path) -> None:
+    with (place / kept.LOCK).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        compiled.later(str(place), compiled.every(str(place)))
+        waited(place)
+    assert not caches(place)
+
+
+def test_where_nobody_can_compile_the_work_goes_on(place: Path) -> None:
+    (place / kept.COMPILING).unlink()
+    compiled.later(str(place), compiled.every(str(place)))
+    assert not caches(place)
+
+
+def test_it_is_what_this_process_has_loaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(compiled.loaded(str(place))) == []
+    source = place / kept._OURS / "paths.py"
+    monkeypatch.setattr(sys.modules[kept.__name__], "__file__", str(source))
+    assert list(compiled.loaded(str(place))) == [str(source)]
+    compiled.compile_all([str(source)])
+    assert list(compiled.loaded(str(place))) == []
