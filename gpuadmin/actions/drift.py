@@ -103,11 +103,16 @@ class Seen:
             console.print(f"{counted(self.hidden, 'line')} hidden by drift.ignore in gpuadmin.yml")
         for host, why in self.unknown.unknown.items():
             console.print(styled((f"{host}: who is root there is not known", "magenta"), f": {why}"))
+        for words, hosts in self._aside().items():
+            console.print(styled(("Not looked at", "dim"), f": {', '.join(hosts)}: {words}"))
+
+    def _aside(self) -> dict[str, list[str]]:
+        """What was not looked at, in words, and where."""
+        found: dict[str, list[str]] = {}
         for host, answer in self.answers.items():
-            for part, why in answer.unknown.items():
-                console.print(styled((f"{host}: not looked at", "magenta"), f": {part}: {why}"))
-            for words in answer.aside:
-                console.print(styled(("not looked at", "dim"), f": {host}: {words}"))
+            for words in (*(f"{part}: {why}" for part, why in answer.unknown.items()), *answer.aside):
+                found.setdefault(words, []).append(host)
+        return found
 
     @staticmethod
     def _lines(session: Session, found: list[Finding], style: str) -> None:

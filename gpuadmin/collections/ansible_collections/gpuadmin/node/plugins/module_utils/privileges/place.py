@@ -65,10 +65,11 @@ def parse(raw: Mapping[str, object]) -> Place:
     if wrong:
         raise NodeError(f"the name {quoted(wrong[0])} is refused")
     paths = [os.path.normpath(str(one)) for one in aside] if isinstance(aside, list) else []
+    named = [one for one in paths if one.startswith("/") and one.strip("/")]
     return Place(
         admin=str(names[0]),
         declared=frozenset(str(one) for one in names[1:]),
-        aside=tuple(one for one in paths if one.startswith("/") and one != "/"),
+        aside=tuple(one for one in named if not one.startswith(tuple(f"{other}/" for other in named))),
         family=family(os_release()),
         state=str(raw.get("state_directory") or STATE),
     )

@@ -6,6 +6,7 @@ find(1) walks: it takes a tenth of the time that Python would. No link is follow
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 
@@ -42,6 +43,8 @@ NEEDED = {
 }
 #: What root runs or reads: nobody else may write there.
 ROOTS = ("usr", "etc", "boot", "bin", "sbin", "lib", "lib32", "lib64", "opt", "root")
+#: Where root keeps what it does not run by itself: an archive that root unpacks has its author's uids.
+_NOT_RUN = ("/opt/", "/root/", "/usr/src/", "/usr/local/src/")
 #: Where systemd, kernel and containers have what is no disk of the host's.
 _ELSEWHERE = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containers")
 
@@ -80,12 +83,12 @@ def programs(place: Place, seconds: float = SECONDS, mountinfo: str | None = Non
 
 def foreign(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list[str]]:
     """What root runs or reads, and somebody else can change: the topmost directory or file alone."""
-    tops = [place.path(one) for one in ROOTS if os.path.isdir(place.path(one)) and not os.path.islink(place.path(one))]
-    kept = [place.path(one) for one in place.aside]
-    prune = ["(", *[word for one in kept for word in ("-o", "-path", one)][1:], ")", "-prune", "-o"] if kept else []
+    there = [place.path(one) for one in ROOTS]
+    tops = [one for one in there if os.path.isdir(one) and not os.path.islink(one)]
     command = (
-        "find", "-P", *tops, "-xdev", *prune, "(", "-type", "f", "-o", "-type", "d", ")", "(", "-uid", "+999", "-o",
-        "-perm", "-0002", "!", "-perm", "-1000", ")", "-printf", r"%m %U %p\0", "-prune",
+        "find", "-P", *tops, "-xdev", *_but([place.path(one) for one in place.aside]),
+        "(", "-type", "f", "-o", "-type", "d", ")",
+        "(", "-uid", "+999", "-o", "-perm", "-0002", "!", "-perm", "-1000", ")", "-printf", r"%m %U %p\0", "-prune",
     )  # fmt: skip
     text, late = _run(command, time.monotonic() + seconds)
     aside = [f"owners and modes: the walk of {', '.join(ROOTS)} was stopped after {seconds:g} s"] if late else []
@@ -93,21 +96,26 @@ def foreign(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list[s
     for record in text:
         mode, owner, path = record.split(" ", 2)
         words = f"uid {owner} owns it" if int(owner) > 999 else f"everybody may write it (mode {mode})"
-        # nothing of root's begins a program in /opt by itself
-        rank = DIFFERS if place.name(path).startswith("/opt/") else ROOT
+        rank = DIFFERS if place.name(path).startswith(_NOT_RUN) else ROOT
         found.append(Found(place.name(path), f"{words}: whoever changes it changes what root runs or reads", rank))
     return found, aside
 
 
 def _walk(tops: Sequence[str], but: Sequence[str]) -> tuple[str, ...]:
     """find(1), for what has a privilege (s) and for programs, which may have capabilities (x), in NUL-ended records."""
-    prune = [word for one in but for word in ("-o", "-path", one)][1:]
     return (
-        "find", "-P", *tops, "-xdev", "(", *prune, ")", "-prune", "-o", "-type", "f", "(",
+        "find", "-P", *tops, "-xdev", *_but(but), "-type", "f", "(",
         # whoever is root left it so; a person can make as many setuid files of their own as they like
         "(", "-perm", "-4000", "-uid", "-1000", "-o", "-perm", "-2000", "-gid", "-1000", ")", "-printf", r"s%m %U %p\0",
         "-o", "-perm", "/111", "-uid", "-1000", "-printf", r"x%m %U %p\0", ")",
     )  # fmt: skip
+
+
+def _but(paths: Sequence[str]) -> list[str]:
+    """What keeps find out of some directories. It takes their names for patterns."""
+    names = [re.sub(r"([*?\[\]\\])", r"\\\1", one) for one in paths]
+    words = [word for one in names for word in ("-o", "-path", one)][1:]
+    return ["(", *words, ")", "-prune", "-o"] if words else []
 
 
 def has_capabilities(path: str) -> bool:
