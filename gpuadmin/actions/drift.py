@@ -59,12 +59,12 @@ class Seen:
         inventory = session.site.inventory
         groups = {name: {host.name for host in inventory.group(name)} for name in GROUPS}
         asked = [name for name in run.hosts if any(name in members for members in groups.values())]
-        said = Answers.of(run.hosts, asked, "privileges")
-        # one that provision could not set up has said all the same who is root there
-        known = dict(said.known) | {name: found for name, found in run.reported("privileges").items() if found}
+        heard = Answers.of(run.hosts, asked, "privileges")
+        # one that provision could not set up has heard all the same who is root there
+        known = dict(heard.known) | {name: found for name, found in run.reported("privileges").items() if found}
         answers, odd = read(known)
-        silent = {name: why for name, why in said.unknown.items() if name not in known}
-        failed = frozenset(odd) | {name for name in said.failed if name not in known}
+        silent = {name: why for name, why in heard.unknown.items() if name not in known}
+        failed = frozenset(odd) | {name for name in heard.failed if name not in known}
         found, hidden = ignored(findings(answers, groups), session.site.settings.drift.ignore)
         return cls(found, hidden, answers, Answers(answers, silent | odd, failed))
 

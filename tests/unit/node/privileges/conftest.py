@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
@@ -32,13 +33,13 @@ Host = Callable[..., Place]
 def host(tmp_path: Path) -> Host:
     """`host({"etc/group": "…"})`: the tree, with other files; `admin`, `declared` and so on as `Place` takes them."""
 
-    def make(files: dict[str, str] | None = None, **more: object) -> Place:
+    def make(files: dict[str, str] | None = None, **more: Any) -> Place:
         for name, text in {**FILES, **(files or {})}.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         for name in ("su", "mount", "newuidmap"):
             (tmp_path / "usr/bin" / name).chmod(0o4755)
-        return Place(**{"family": "debian", "root": str(tmp_path), **more})  # type: ignore[arg-type]
+        return Place(**{"family": "debian", "root": str(tmp_path), **more})
 
     return make

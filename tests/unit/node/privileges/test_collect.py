@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import collect
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import (
     DIFFERS,
@@ -13,7 +11,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place imp
     MOST,
     Found,
     Place,
-    parse,
 )
 
 
@@ -52,16 +49,3 @@ def test_what_is_said_of_a_path_is_said_once() -> None:
     assert [one["words"] for one in collect.collect(Place(), chosen=parts)["found"]] == [
         "everybody may write it", "has mode 755",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("names", [{"admin": ""}, {"admin": "x\n"}, {"admin": "a", "declared": [5]}, {}])
-def test_names_that_nobody_has_are_refused(names: dict[str, object]) -> None:
-    with pytest.raises(NodeError, match="is refused"):
-        parse(names)
-
-
-def test_only_whole_paths_are_left_out() -> None:
-    aside = ["/home/", "x", "/", "//", "/home/a", "/homes"]
-    place = parse({"admin": "gpuadmin", "declared": ["ubuntu"], "aside": aside})
-    assert place.aside == ("/home", "/homes")
-    assert place.expected == {"root", "gpuadmin", "ubuntu"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
@@ -69,11 +70,7 @@ def test_homes_on_a_server_are_not_looked_at(tree: modes.Place, tmp_path: Path) 
 def test_a_root_that_is_writable(
     host: Host, monkeypatch: pytest.MonkeyPatch, subvolume: str, read_only: bool, keys: list[str]
 ) -> None:
-    class Subvolume:
-        pass
-
-    seen = Subvolume()
-    seen.read_only = read_only  # type: ignore[attr-defined]
+    seen = SimpleNamespace(read_only=read_only)
     monkeypatch.setattr(btrfs, "inspect", lambda path: seen)
     text = f"1 0 0:1 {subvolume} / rw - btrfs /dev/sda2 rw,subvolid=256\n"
     assert [one.key for one in modes.writable_root(host(), text)] == keys
