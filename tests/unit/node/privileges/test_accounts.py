@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import accounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Found
 
 from tests.unit.node.privileges.conftest import FILES, PASSWD, Host
 
 
-def keys(found: list[accounts.Found]) -> list[str]:
+def keys(found: list[Found]) -> list[str]:
     return [one.key for one in found]
 
 

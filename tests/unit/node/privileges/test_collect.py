@@ -19,7 +19,7 @@ def test_one_part_that_hangs_or_fails_stops_no_other() -> None:
         raise PermissionError(13, "Permission denied", "/etc/shadow")
 
     parts = {
-        "hangs": lambda place: time.sleep(60),
+        "hangs": lambda place: time.sleep(60),  # a disk that does not answer
         "fails": fails,
         "modes": lambda place: [Found("/tmp", "differs", DIFFERS)],
         "groups": lambda place: ([Found("minji in group sudo", "is root")], ["a disk was not looked at"]),

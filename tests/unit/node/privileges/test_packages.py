@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import packages
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError
 
@@ -62,7 +63,7 @@ def test_a_family_that_nobody_knows(host: Host) -> None:
 def test_a_host_that_cannot_compare_is_unknown(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.CompletedProcess((), 2, "", "dpkg: error: database is locked")
     monkeypatch.setattr(packages, "run_command", lambda *_, **__: done)
-    with pytest.raises(packages.NodeError, match="database is locked"):
+    with pytest.raises(NodeError, match="database is locked"):
         packages.differing(host())
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import setuid
+from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError
 
 from tests.unit.node.privileges.conftest import Host
 
 
-def found_of(place: setuid.Place) -> dict[str, str]:
+def found_of(place: Place) -> dict[str, str]:
     return {one.key: one.words for one in setuid.programs(place, mountinfo="")[0]}
 
 
@@ -84,6 +85,14 @@ def test_a_directory_that_is_left_out_is_a_name_and_no_pattern(host: Host, tmp_p
     for name in ("a", "[ab]"):
         (tmp_path / "srv" / name / "x").chmod(0o4755)
     assert list(found_of(place)) == ["/srv/a/x"]
+
+
+def test_a_packaged_program_that_a_service_owns_or_nobody_can_run(host: Host, tmp_path: Path) -> None:
+    place = host({"usr/bin/x": "", "usr/bin/y": ""})
+    for name, mode, uid in (("find", 0o755, 0), ("x", 0o750, 0), ("y", 0o755, 104)):
+        os.chown(tmp_path / "usr/bin" / name, uid, 0)
+        (tmp_path / "usr/bin" / name).chmod(mode)
+    assert {one.key: one.rank for one in setuid.closed(place)} == {"/usr/bin/x": "differs", "/usr/bin/y": "root"}
 
 
 def test_what_others_can_change(host: Host, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_one_that_only_looks_like_it_is_not(host: Host) -> None:
     for forged in (
         OURS.replace("restrict,", "restrict,pty,"),
         OURS.replace("restrict,", ""),
-        OURS.replace("serve-backups /srv", "serve-backups; sh /srv"),
+        OURS.replace("serve-backups /srv", "serve-backups /srv; sh /srv"),
         OURS.replace("/usr/bin/python3 -I", "/bin/sh -c x; python3 -I"),
     ):
         found, _ = sshd.keys(host({"root/.ssh/authorized_keys": forged + public_key("x")}), BOTH)

@@ -47,7 +47,7 @@ def accounts(place: Place) -> list[Found]:
 def groups(place: Place) -> list[Found]:
     """Who is in a group of privilege by this host's own files."""
     people = {name: (number(uid), number(gid)) for name, _, uid, gid, *_rest in _table(place, "passwd").entries()}
-    found = []
+    found: list[Found] = []
     for group, _, gid, named in _table(place, "group").entries():
         if group not in GROUPS:
             continue
@@ -61,7 +61,7 @@ def directory(place: Place, members_of: Callable[[str], list[str]] | None = None
     """Who is in one by a directory (LDAP, SSSD), and not by the files."""
     ask = members_of or (lambda name: grp.getgrnam(name).gr_mem)
     local = {fields[0]: set(members(fields[3])) for fields in _table(place, "group").entries()}
-    found = []
+    found: list[Found] = []
     for group in GROUPS:
         try:
             named = ask(group)

@@ -28,6 +28,7 @@ PARTS: Mapping[str, Part] = {
     "keys": sshd.keys,
     "setuid files": setuid.programs,
     "owners": setuid.foreign,
+    "programs": setuid.closed,
     "modes": modes.modes,
     "root": modes.writable_root,
     "packaged files": packages.differing,

@@ -99,7 +99,7 @@ def _owned_by_dpkg(place: Place, paths: Sequence[str]) -> set[str]:
     lists = glob.glob(place.path("/var/lib/dpkg/info/*.list"))
     if not lists:
         raise NodeError("dpkg's lists of files are missing")
-    found = set()
+    found: set[str] = set()
     for one in lists:
         with open(one, "rb") as stream:
             found.update(wanted[name] for name in wanted.keys() & set(stream.read().splitlines()))

@@ -71,8 +71,7 @@ def programs(place: Place, seconds: float = SECONDS, mountinfo: str | None = Non
     given = overridden(place)
     found = []
     for path in sorted({*special, *capable}):
-        mode, uid = special.get(path, (0, 0))
-        what = "file capabilities" if path in capable else _what(mode, uid)
+        what = "file capabilities" if path in capable else _what(*special[path])
         if path not in known:
             found.append(Found(path, f"has {what}, and no package owns it"))
         elif place.family == "debian" and os.path.basename(path) not in KNOWN and path not in given:
@@ -116,6 +115,27 @@ def _but(paths: Sequence[str]) -> list[str]:
     names = [re.sub(r"([*?\[\]\\])", r"\\\1", one) for one in paths]
     words = [word for one in names for word in ("-o", "-path", one)][1:]
     return ["(", *words, ")", "-prune", "-o"] if words else []
+
+
+def closed(place: Place, seconds: float = SECONDS) -> list[Found]:
+    """Programs of packages that a service owns, or that people cannot run: dpkg does not know owners and modes, rpm and
+    pacman do.
+    """
+    tops = [one for one in (place.path("/usr/bin"), place.path("/usr/sbin")) if os.path.isdir(one)]
+    if place.family != "debian" or not tops:
+        return []
+    command = (
+        "find", "-P", *tops, "-xdev", "-type", "f", "!", "-perm", "/6000",
+        "(", "-uid", "+0", "-uid", "-1000", "-o", "!", "-perm", "-0001", ")", "-printf", r"%m %U %p\0",
+    )  # fmt: skip
+    found = []
+    for record in _run(command, time.monotonic() + seconds)[0]:
+        mode, owner, path = record.split(" ", 2)
+        if int(owner):
+            found.append(Found(place.name(path), f"uid {owner} owns it: it may change what root runs"))
+        else:
+            found.append(Found(place.name(path), f"has mode {mode}: people cannot run it", DIFFERS))
+    return found
 
 
 def has_capabilities(path: str) -> bool:

@@ -55,7 +55,7 @@ def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, 
     if text is None:
         text = look((PROGRAM, "-T")).stdout
     patterns = next(iter(settings_of(text).get("authorizedkeysfile", [])), ".ssh/authorized_keys").split()
-    found = []
+    found: list[Found] = []
     for path, line in _lines(place, "root", patterns, found):
         if not _OURS.match(line):
             key = parsed(line)
@@ -71,8 +71,7 @@ def _lines(place: Place, account: str, patterns: list[str], found: list[Found]) 
     for pattern in patterns:
         if pattern == "none" or home is None:
             continue
-        names = {"%%": "%", "%u": account, "%h": home, "%U": "0" if account == "root" else "%U"}
-        path = re.sub(r"%.", lambda match, names=names: names.get(match[0], match[0]), pattern)
+        path = _expanded(pattern, account, home)
         path = os.path.join(home, path)
         try:
             text = read_small(place.path(path)).decode("utf-8", "replace")
@@ -83,6 +82,12 @@ def _lines(place: Place, account: str, patterns: list[str], found: list[Found]) 
             continue
         lines += [(path, line.strip()) for line in text.splitlines() if line.strip() and line.strip()[0] != "#"]
     return lines
+
+
+def _expanded(pattern: str, account: str, home: str) -> str:
+    """sshd_config(5), TOKENS: those that AuthorizedKeysFile takes."""
+    tokens = {"%%": "%", "%u": account, "%h": home}
+    return re.sub(r"%.", lambda match: tokens.get(match[0], match[0]), pattern)
 
 
 def _home(place: Place, account: str) -> str | None:
