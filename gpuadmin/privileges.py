@@ -24,7 +24,7 @@ class _Item(BaseModel):
     rank: Literal["root", "differs"]
 
 
-class Answer(BaseModel):
+class _Answer(BaseModel):
     """What one host says. A host can be somebody else's: it is as large as this, and as odd, and no more."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -33,6 +33,10 @@ class Answer(BaseModel):
     keys: Annotated[dict[_Words, _Some], Bounded(max_length=10)]
     aside: _Some
     unknown: Annotated[dict[_Words, _Words], Bounded(max_length=100)]
+
+
+#: What a host says, as `read` returns it.
+Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,11 @@ class Finding:
 
 def read(reports: Mapping[str, Any]) -> tuple[dict[str, Answer], dict[str, str]]:
     """Given hosts' reports, return the answers, and by host why one cannot be understood."""
-    answers, odd = {}, {}
+    answers: dict[str, Answer] = {}
+    odd = {}
     for host, report in reports.items():
         try:
-            answers[host] = Answer.model_validate(report)
+            answers[host] = _Answer.model_validate(report).model_dump()
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(one)[:40] for one in first["loc"])
@@ -71,12 +76,12 @@ def findings(answers: Mapping[str, Answer], groups: Mapping[str, Collection[str]
     """What is to be said of hosts, those by which somebody is root first. `groups`: the hosts of each group."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for host, answer in answers.items():
-        for item in answer.found:
-            hosts.setdefault((item.rank, item.key, item.words), []).append(host)
+        for item in answer["found"]:
+            hosts.setdefault((item["rank"], item["key"], item["words"]), []).append(host)
     found = [Finding(key, words, rank, tuple(names)) for (rank, key, words), names in hosts.items()]
     found += _of_sshd(answers)
     for members in groups.values():
-        found += compared({host: answers[host].sshd for host in answers if host in members})
+        found += compared({host: answers[host]["sshd"] for host in answers if host in members})
     found += _of_keys(answers)
     return sorted(dict.fromkeys(found), key=lambda one: one.rank != ROOT)
 
@@ -116,12 +121,12 @@ def _of_sshd(answers: Mapping[str, Answer]) -> Iterator[Finding]:
     """Settings that keep people out, or let somebody in as root."""
     for host, answer in answers.items():
         for keyword in _LISTS:
-            names = ", ".join(answer.sshd.get(keyword, ()))
+            names = ", ".join(answer["sshd"].get(keyword, ()))
             if names:
                 does = f"keeps {names} out" if keyword.startswith("deny") else f"lets nobody in but {names}"
                 yield Finding(f"sshd {keyword}", f"{does}; gpuadmin sets no such list", DIFFERS, (host,))
 
-        def says(keyword: str, value: str, sshd: Mapping[str, Sequence[str]] = answer.sshd) -> bool:
+        def says(keyword: str, value: str, sshd: Mapping[str, Sequence[str]] = answer["sshd"]) -> bool:
             return value in sshd.get(keyword, ())
 
         passwords = says("passwordauthentication", "yes") or says("kbdinteractiveauthentication", "yes")
@@ -133,7 +138,7 @@ def _of_sshd(answers: Mapping[str, Answer]) -> Iterator[Finding]:
 
 def _of_keys(answers: Mapping[str, Answer]) -> Iterator[Finding]:
     """Keys of the admin's account, which has sudo, that half of the hosts or fewer have."""
-    everywhere = {host: answer.keys for host, answer in answers.items()}
+    everywhere = {host: answer["keys"] for host, answer in answers.items()}
     for account in sorted({name for keys in everywhere.values() for name in keys}):
         having: dict[str, list[str]] = {}
         for host, keys in everywhere.items():

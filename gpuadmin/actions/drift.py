@@ -60,7 +60,7 @@ class Seen:
         groups = {name: {host.name for host in inventory.group(name)} for name in GROUPS}
         asked = [name for name in run.hosts if any(name in members for members in groups.values())]
         heard = Answers.of(run.hosts, asked, "privileges")
-        # one that provision could not set up has heard all the same who is root there
+        # one that provision could not set up has said all the same who is root there
         known = dict(heard.known) | {name: found for name, found in run.reported("privileges").items() if found}
         answers, odd = read(known)
         silent = {name: why for name, why in heard.unknown.items() if name not in known}
@@ -80,8 +80,8 @@ class Seen:
         return {
             "found": [one.document() for one in self.found],
             "ignored": self.hidden,
-            "aside": {host: answer.aside for host, answer in self.answers.items() if answer.aside},
-            "unknown": {host: answer.unknown for host, answer in self.answers.items() if answer.unknown},
+            "aside": {host: answer["aside"] for host, answer in self.answers.items() if answer["aside"]},
+            "unknown": {host: answer["unknown"] for host, answer in self.answers.items() if answer["unknown"]},
             "silent": dict(self.unknown.unknown),
         }
 
@@ -110,7 +110,7 @@ class Seen:
         """What was not looked at, in words, and where."""
         found: dict[str, list[str]] = {}
         for host, answer in self.answers.items():
-            for words in (*(f"{part}: {why}" for part, why in answer.unknown.items()), *answer.aside):
+            for words in (*(f"{part}: {why}" for part, why in answer["unknown"].items()), *answer["aside"]):
                 found.setdefault(words, []).append(host)
         return found
 
