@@ -192,10 +192,11 @@ def _drift(records: list[tuple[dict[str, Any], dict[str, Any] | None]], hosts: S
         if run["verb"] == "drift" and isinstance(found, Mapping) and isinstance(found.get("differing"), list):
             differing = found["differing"]
             answers = (result or {}).get("hosts") or {}
+            silent = (found.get("privileges") or {}).get("silent") or {}
             same = [
                 name
                 for name, host in answers.items()
-                if name not in differing and host["status"] in ("ok", "changed", "skipped")
+                if name not in (*differing, *silent) and host["status"] in ("ok", "changed", "skipped")
             ]
             unknown = [name for name in hosts if name not in (*differing, *same)]
             return {

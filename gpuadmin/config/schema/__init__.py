@@ -14,7 +14,7 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Docker, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Docker, Drift, Homes, Images
 from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
@@ -58,6 +58,7 @@ class Settings(Model):
     backups: Annotated[Backups, Field(description="Backups of the homes.")] = Backups()
     reset: Annotated[Reset, Field(description="What the end of a term does on the nodes.")] = Reset()
     applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
+    drift: Annotated[Drift, Field(description="What is meant to differ.")] = Drift()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")

@@ -65,6 +65,18 @@ class Docker(Model):
     ] = None
 
 
+class Drift(Model):
+    """What `gpuadmin drift` finds of privileges and packaged files."""
+
+    ignore: Annotated[
+        list[Text],
+        Field(
+            description="What is meant to be so, as `gpuadmin drift` prints it: the part before the first `: `, or the "
+            "whole line; a directory, with `/` at its end, stands for what is below it. How many it hides is said."
+        ),
+    ] = []
+
+
 class Images(Model):
     """Images: built on the golden node, kept on the storage host, run by the nodes."""
 

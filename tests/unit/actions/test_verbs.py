@@ -36,6 +36,9 @@ retired:
   - {{name: old, uid: 20002, removed: 2026-02-01}}
 """
 
+#: What a host says on which nobody is root who should not be.
+NOBODY: dict[str, Any] = {"found": [], "sshd": {}, "keys": {}, "aside": [], "unknown": {}}
+
 
 @dataclass
 class Ansible:
@@ -60,6 +63,9 @@ class Ansible:
         self.asked.append(invocation)
         assert self.site is not None
         self.users_yml.append((self.site / "users.yml").read_text())
+        if invocation.playbook == "drift":  # it is asked before anything of provision's can fail
+            for host in self.answer.hosts.values():
+                host.reports = {"privileges": NOBODY} | host.reports if not host.silent else {}
         if invocation.check and invocation.playbook == "add-user":  # a check asks all at once
             return RunResult({**self.answer.hosts, "storage1": self.uids}, error=self.answer.error)
         return self.answer
@@ -402,6 +408,64 @@ def test_drift(ansible: Ansible, cli: Cli, answer: RunResult, code: int, differi
     assert document["status"] == {0: "ok", 6: "differs"}.get(code, "failed"), "the document and the exit code agree"
     assert ansible.asked[0].check
     assert json.loads(cli("runs", document["run"], "--json")[1])["result"]["result"]["exit_code"] == code
+
+
+SUDO = {"key": "minji in group sudo", "words": "may become root by sudo", "rank": "root"}
+TMP = {"key": "/tmp", "words": "has mode 755", "rank": "differs"}
+
+
+def says(**more: object) -> HostResult:
+    return HostResult("ok", reports={"privileges": NOBODY | more})
+
+
+def test_drift_says_first_who_is_root(ansible: Ansible, cli: Cli) -> None:
+    """Nothing of what roles make differs; who became root is seen all the same."""
+    ansible.answer = on_all(
+        node1=says(found=[TMP, SUDO]), node2=says(found=[SUDO], aside=["/data"], unknown={"x": "y"})
+    )
+    code, out, err = cli("drift")
+    assert code == 6
+    assert out.splitlines()[:5] == [
+        "Root, or could be:", "  node1, node2: minji in group sudo: may become root by sudo", "Not as it was set up:",
+        "  node1: /tmp: has mode 755", "Not looked at: node2: x: y",
+    ]  # fmt: skip
+    assert "2 hosts differ: node1, node2" in err
+    document = json.loads(cli("drift", "--json")[1])["result"]
+    assert document["differing"] == ["node1", "node2"]
+    assert document["privileges"]["found"][0] == SUDO | {"hosts": ["node1", "node2"]}
+    assert document["privileges"]["aside"] == {"node2": ["/data"]}
+    assert "Drift: node1, node2 differed on" in cli("status")[1]
+
+
+def test_drift_leaves_out_what_the_site_means(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    path = ansible.site / "gpuadmin.yml"
+    meant = "protected: [ubuntu, jiho]\ndrift: {ignore: [minji in group sudo]}"
+    path.write_text(path.read_text().replace("protected: []", meant))
+    ansible.answer = on_all(node1=says(found=[SUDO]))
+    code, out, _ = cli("drift")
+    assert code == 0
+    assert "nobody that the site does not declare, on 3 hosts" in out
+    assert "1 line hidden by drift.ignore" in out
+    # somebody of users.yml is protected from a wipe, and not meant to be root
+    assert ansible.asked[-1].variables["gpuadmin_declared"] == ["ubuntu"]
+
+
+def test_a_host_whose_answer_is_odd_is_unknown_and_the_others_are_not(ansible: Ansible, cli: Cli) -> None:
+    for odd in (
+        {"found": [SUDO | {"rank": 5}]},
+        {"found": "x"},
+        {"sshd": {"x": 5}},
+        {"found": [SUDO] * 5000},
+        {"x": 1},
+    ):
+        ansible.answer = on_all(node1=says(**odd), node2=says(found=[SUDO]))
+        code, out, _ = cli("drift", "--json")
+        document = json.loads(out)["result"]
+        assert code == 3
+        assert document["differing"] == ["node2"]
+        assert "is not understood" in document["privileges"]["silent"]["node1"]
+        assert "unknown on node1" in cli("status")[1]
 
 
 def test_list_users(ansible: Ansible, cli: Cli) -> None:

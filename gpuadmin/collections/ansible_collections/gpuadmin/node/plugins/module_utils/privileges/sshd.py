@@ -1,0 +1,119 @@
+"""sshd's settings as they are in effect, and the keys by which somebody is root."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..diagnosis.keys import key as parsed
+from ..diagnosis.subject import read_small, short
+from ..errors import NodeError, in_words
+from ..run import look
+from .place import Found, Place
+
+PROGRAM = "/usr/sbin/sshd"
+#: What decides who gets in, and when somebody does not: sshd_config(5). Ciphers and the like differ by version.
+KEYWORDS = frozenset(
+    """
+    allowusers denyusers allowgroups denygroups permitrootlogin passwordauthentication pubkeyauthentication
+    kbdinteractiveauthentication hostbasedauthentication gssapiauthentication authenticationmethods usepam
+    permitemptypasswords permituserenvironment authorizedkeysfile authorizedkeyscommand authorizedkeyscommanduser
+    authorizedprincipalsfile authorizedprincipalscommand trustedusercakeys forcecommand chrootdirectory permittty
+    strictmodes maxauthtries maxsessions maxstartups logingracetime clientaliveinterval clientalivecountmax usedns
+    refuseconnection tcpkeepalive
+    """.split()  # noqa: SIM905  a list of thirty quoted words hides what is in it
+)
+MOST_KEYS = 50
+MOST_MATCHES = 20
+#: A line of root's authorized_keys that gpuadmin wrote: who holds the key may hand over backups, and nothing else.
+_OURS = re.compile(
+    r'restrict(,from="[^"]*")?,command="[\w./-]+ -I [\w./-]+/lib/gpuadmin_node/cli\.py serve-backups [\w./ -]+" '
+)
+
+
+def effective(place: Place) -> dict[str, list[str]]:
+    """Keyword → its values, of those that matter here; `match`: the conditions under which others hold. Raises
+    NodeError."""
+    done = look((PROGRAM, "-T"))
+    if done.returncode != 0:
+        raise NodeError(f"sshd does not accept its own settings: {short(done.stderr.strip().splitlines()[-1:])}")
+    return {**settings_of(done.stdout), "match": _matches(place)}
+
+
+def settings_of(text: str) -> dict[str, list[str]]:
+    """What `sshd -T` printed, by keyword."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        keyword, _, value = line.partition(" ")
+        if keyword in KEYWORDS:
+            found.setdefault(keyword, []).append(short(value))
+    return found
+
+
+def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, list[str]]]:
+    """Keys of root's that gpuadmin did not write; and by account the fingerprints of the admin's, for comparison."""
+    if text is None:
+        text = look((PROGRAM, "-T")).stdout
+    patterns = next(iter(settings_of(text).get("authorizedkeysfile", [])), ".ssh/authorized_keys").split()
+    found: list[Found] = []
+    for path, line in _lines(place, "root", patterns, found):
+        if not _OURS.match(line):
+            key = parsed(line)
+            what = key["fingerprint"] or "a line that is no key"
+            found.append(Found(f"{what} in {path}", f"logs in as root: {_comment(line)}"))
+    admins = [parsed(line)["fingerprint"] for _, line in _lines(place, place.admin, patterns, found)]
+    return found, {place.admin: sorted({one for one in admins if one})[:MOST_KEYS]}
+
+
+def _lines(place: Place, account: str, patterns: list[str], found: list[Found]) -> list[tuple[str, str]]:
+    home = _home(place, account)
+    lines = []
+    for pattern in patterns:
+        if pattern == "none" or home is None:
+            continue
+        path = _expanded(pattern, account, home)
+        path = os.path.join(home, path)
+        try:
+            text = read_small(place.path(path)).decode("utf-8", "replace")
+        except FileNotFoundError:
+            continue
+        except (OSError, NodeError) as error:
+            found.append(Found(path, f"decides who is {account}, and was not read: {in_words(error)}"))
+            continue
+        lines += [(path, line.strip()) for line in text.splitlines() if line.strip() and line.strip()[0] != "#"]
+    return lines
+
+
+def _expanded(pattern: str, account: str, home: str) -> str:
+    """sshd_config(5), TOKENS: those that AuthorizedKeysFile takes."""
+    tokens = {"%%": "%", "%u": account, "%h": home}
+    return re.sub(r"%.", lambda match: tokens.get(match[0], match[0]), pattern)
+
+
+def _home(place: Place, account: str) -> str | None:
+    with open(place.path("/etc/passwd"), encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            fields = line.rstrip("\n").split(":")
+            if fields[0] == account and len(fields) == 7:
+                return fields[5] or None
+    return None
+
+
+def _comment(line: str) -> str:
+    """What a key is called: what comes after its base64."""
+    return re.sub(r"\A.*?\s[A-Za-z0-9+/]{40,}={0,3}\s*", "", line) or "without a name"
+
+
+def _matches(place: Place) -> list[str]:
+    """The Match lines of sshd's files: what follows one is in effect for some people or addresses alone."""
+    directory = place.path("/etc/ssh/sshd_config.d")
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    files = ["/etc/ssh/sshd_config", *(f"/etc/ssh/sshd_config.d/{name}" for name in names if name.endswith(".conf"))]
+    found = []
+    for path in files:
+        try:
+            text = read_small(place.path(path)).decode("utf-8", "replace")
+        except OSError:
+            continue
+        found += [short(line.strip()) for line in text.splitlines() if re.match(r"\s*match\s", line, re.IGNORECASE)]
+    return found[:MOST_MATCHES]

@@ -1,0 +1,108 @@
+"""Programs with privileges, and files of root's that others can change. find(1) itself walks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import setuid
+from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError
+
+from tests.unit.node.privileges.conftest import Host
+
+
+def found_of(place: Place) -> dict[str, str]:
+    return {one.key: one.words for one in setuid.programs(place, mountinfo="")[0]}
+
+
+pytestmark = pytest.mark.root  # files of root's and of people's
+
+
+def test_what_packages_ship_so(host: Host) -> None:
+    assert found_of(host()) == {}, "mount is listed below /bin, which is a link to /usr/bin today"
+
+
+@pytest.mark.parametrize("name", ["usr/local/bin/mybash", "var/tmp/.b", "opt/x/with\nline"])
+@pytest.mark.parametrize("mode", [0o4755, 0o2755])
+def test_a_program_that_no_package_owns(host: Host, tmp_path: Path, name: str, mode: int) -> None:
+    place = host({name: "#!"})
+    (tmp_path / name).chmod(mode)
+    assert "no package owns it" in found_of(place)[f"/{name}"]
+
+
+def test_a_packaged_program_that_became_setuid(host: Host, tmp_path: Path) -> None:
+    place = host()
+    (tmp_path / "usr/bin/find").chmod(0o4755)
+    assert found_of(place) == {"/usr/bin/find": "has setuid root (mode 4755); its package is not known to ship it so"}
+    (tmp_path / "var/lib/dpkg/statoverride").write_text("root root 4755 /usr/bin/find\n")
+    assert found_of(place) == {}, "the admin told dpkg"
+
+
+def test_file_capabilities(host: Host, tmp_path: Path) -> None:
+    place = host()
+    value = bytes.fromhex("0100000280000000000000000000000000000000")
+    try:
+        os.setxattr(tmp_path / "usr/bin/find", setuid.CAPABILITIES, value)
+    except OSError as error:
+        pytest.skip(f"this file system takes no capabilities: {error.strerror}")
+    (tmp_path / "usr/bin/find").chmod(0o755)
+    assert list(found_of(place)) == ["/usr/bin/find"]
+
+
+def test_what_people_make_of_their_own_is_not_walked_or_not_root(host: Host, tmp_path: Path) -> None:
+    place = host({"tmp/mine": "#!", "home/minji/x": "#!"}, aside=("/home",))
+    os.chown(tmp_path / "tmp/mine", 20000, 20000)
+    for name in ("tmp/mine", "home/minji/x"):
+        (tmp_path / name).chmod(0o4755)
+    assert found_of(place) == {}
+
+
+def test_a_program_that_lost_what_it_needs(host: Host, tmp_path: Path) -> None:
+    place = host()
+    (tmp_path / "usr/bin/newuidmap").chmod(0o755)
+    assert found_of(place) == {"/usr/bin/newuidmap": "is not setuid (mode 755): rootless Docker does not start"}
+
+
+def test_a_walk_that_is_stopped_says_so_and_keeps_what_it_found(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(command: Sequence[str], *, seconds: float) -> object:
+        raise LateError(seconds, "s4755 0 /usr/local/bin/x\0s4755 0 /usr/loc")
+
+    monkeypatch.setattr(setuid, "run_command", stopped)
+    place = host(root="/")
+    monkeypatch.setattr(setuid, "owned", lambda place, paths: set())
+    found, aside = setuid.programs(place, mountinfo="")
+    assert "/usr/local/bin/x" in [one.key for one in found]
+    assert "/usr/loc" not in [one.key for one in found]
+    assert any("/usr, /etc was stopped after" in one for one in aside)
+    assert any("owners and modes" in one for one in setuid.foreign(place)[1])
+
+
+def test_a_directory_that_is_left_out_is_a_name_and_no_pattern(host: Host, tmp_path: Path) -> None:
+    place = host({"srv/a/x": "#!", "srv/[ab]/x": "#!"}, aside=("/srv/[ab]",))
+    for name in ("a", "[ab]"):
+        (tmp_path / "srv" / name / "x").chmod(0o4755)
+    assert list(found_of(place)) == ["/srv/a/x"]
+
+
+def test_a_packaged_program_that_a_service_owns_or_nobody_can_run(host: Host, tmp_path: Path) -> None:
+    place = host({"usr/bin/x": "", "usr/bin/y": ""})
+    for name, mode, uid in (("find", 0o755, 0), ("x", 0o750, 0), ("y", 0o755, 104)):
+        os.chown(tmp_path / "usr/bin" / name, uid, 0)
+        (tmp_path / "usr/bin" / name).chmod(mode)
+    assert {one.key: one.rank for one in setuid.closed(place)} == {"/usr/bin/x": "differs", "/usr/bin/y": "root"}
+
+
+def test_what_others_can_change(host: Host, tmp_path: Path) -> None:
+    place = host({"usr/local/share/theirs/a": "", "etc/open": "", "opt/app/x": "", "usr/share/sticky/x": ""})
+    for name in ("usr/local/share/theirs", "usr/local/share/theirs/a", "opt/app"):
+        os.chown(tmp_path / name, 20000, 20000)
+    (tmp_path / "etc/open").chmod(0o666)
+    (tmp_path / "usr/share/sticky").chmod(0o1777)
+    found, aside = setuid.foreign(place)
+    assert {one.key: one.rank for one in found} == {
+        "/usr/local/share/theirs": "root", "/etc/open": "root", "/opt/app": "differs",
+    }  # fmt: skip
+    assert aside == []

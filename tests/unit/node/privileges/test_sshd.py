@@ -1,0 +1,51 @@
+"""sshd's settings, and the keys by which somebody is root."""
+
+from __future__ import annotations
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sshd
+
+from tests.unit.node.privileges.conftest import Host
+from tests.unit.support import public_key
+
+BOTH = "authorizedkeysfile /var/lib/gpuadmin/keys/%u .ssh/authorized_keys\n"
+SERVE = "/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py serve-backups /srv/copies True"
+OURS = f'restrict,from="10.0.0.1",command="{SERVE}" '
+
+
+def test_settings_that_matter() -> None:
+    text = "port 22\nusedns no\ndenyusers minji\ndenyusers jiho\nciphers a,b\n"
+    assert sshd.settings_of(text) == {"usedns": ["no"], "denyusers": ["minji", "jiho"]}
+
+
+def test_a_key_of_roots(host: Host) -> None:
+    place = host({"root/.ssh/authorized_keys": f"# mine\n\n{public_key('evil')}\n"})
+    (found,), _ = sshd.keys(place, BOTH)
+    assert found.key.startswith("SHA256:")
+    assert found.key.endswith(" in /root/.ssh/authorized_keys")
+    assert found.words == "logs in as root: evil"
+
+
+def test_a_key_in_gpuadmins_own_directory_of_keys_is_roots_as_well(host: Host) -> None:
+    (found,), _ = sshd.keys(host({"var/lib/gpuadmin/keys/root": public_key("evil")}), BOTH)
+    assert "/var/lib/gpuadmin/keys/root" in found.key
+
+
+def test_the_key_that_hands_over_backups_is_ours(host: Host) -> None:
+    assert sshd.keys(host({"root/.ssh/authorized_keys": OURS + public_key("x")}), BOTH)[0] == []
+
+
+def test_one_that_only_looks_like_it_is_not(host: Host) -> None:
+    for forged in (
+        OURS.replace("restrict,", "restrict,pty,"),
+        OURS.replace("restrict,", ""),
+        OURS.replace("serve-backups /srv", "serve-backups /srv; sh /srv"),
+        OURS.replace("/usr/bin/python3 -I", "/bin/sh -c x; python3 -I"),
+    ):
+        found, _ = sshd.keys(host({"root/.ssh/authorized_keys": forged + public_key("x")}), BOTH)
+        assert len(found) == 1, forged
+
+
+def test_the_admins_keys_are_for_comparison(host: Host) -> None:
+    found, keys = sshd.keys(host({"var/home/gpuadmin/.ssh/authorized_keys": public_key("a") + "\n"}), BOTH)
+    assert found == []
+    assert [one[:7] for one in keys["gpuadmin"]] == ["SHA256:"]
