@@ -334,7 +334,8 @@ def _remove(directory: str, path: str) -> None:
     homes = os.path.join(path, "homes")
     volumes = [homes] if btrfs.inspect(homes) is not None else []
     for above in (os.path.join(path, "nested"), *(() if volumes else (homes,))):
-        volumes += [os.path.join(above, one) for one in btrfs.listing(above)]
+        if not os.path.islink(above):
+            volumes += [os.path.join(above, one) for one in btrfs.listing(above)]
     btrfs.delete(volumes)
     shutil.rmtree(path)
     sync_directory(directory)
