@@ -21,13 +21,12 @@ from ..descend import identity
 from ..errors import NodeError
 from ..purge import purge
 from .copying import Owner, give
-from .pour import BOUNDS, Bounds, check_room
+from .pour import BOUNDS, Bounds, check_room, reserve_of
 from .wire import Link
 
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\Z")
 _NODES = (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK)
-_LOOK = 32 << 20  # bytes, or
-_OFTEN = 10_000  # records, after which it is looked whether there is room
+_OFTEN = 10_000  # records after which it is looked whether there is room
 
 
 class Odd(NodeError):
@@ -83,6 +82,7 @@ class Applier:
         self._name = b""
         self._size = self._done = 0
         self._moved = self._records = 0
+        self._look = max(reserve_of(top, bounds) // 4, 1 << 20)  # bytes after which it is looked, too
 
     def run(self) -> Mapping[str, Any]:
         """Do what comes until its end; return how the top itself is to be (``finish``). Raises NodeError, OSError."""
@@ -110,7 +110,9 @@ class Applier:
     def _count(self, size: int) -> None:
         self._moved += size
         self._records += 1
-        if self._moved >= _LOOK or self._records >= _OFTEN:
+        if self._moved >= self._look or self._records >= _OFTEN:
+            if self._moved >= self._look and self._file is not None:
+                os.fdatasync(self._file)  # btrfs counts what is on disk
             self._moved = self._records = 0
             check_room(self._top, self._bounds)
 

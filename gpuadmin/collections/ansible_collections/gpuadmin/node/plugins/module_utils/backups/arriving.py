@@ -173,8 +173,8 @@ def arrive(
         with _alone(path, user) as (handle, manifest):
             _clear(path, user)
             part = os.path.join(path, "homes", f".{user}.part")
-            take_manifest(link, handle, received.MANIFEST, bounds)
             try:
+                take_manifest(link, handle, received.MANIFEST, bounds)
                 untouched, earlier = _base(directory, parent, user, found, part, limits)
                 _apply(part, link, limits, bounds)
                 yield

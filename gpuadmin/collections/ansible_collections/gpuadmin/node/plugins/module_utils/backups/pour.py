@@ -35,10 +35,15 @@ class NoRoom(NodeError):
 
 def check_room(path: str | int, bounds: Bounds = BOUNDS) -> None:
     """Raise NoRoom where less than the reserve is free: deleting on btrfs needs room as well."""
-    space = os.statvfs(path)
-    reserve = min(space.f_blocks * space.f_frsize * bounds.reserve, bounds.most)
+    space, reserve = os.statvfs(path), reserve_of(path, bounds)
     if space.f_bavail * space.f_frsize < reserve:
-        raise NoRoom(f"less than {size_words(int(reserve))} of the file system would stay free")
+        raise NoRoom(f"less than {size_words(reserve)} of the file system would stay free")
+
+
+def reserve_of(path: str | int, bounds: Bounds = BOUNDS) -> int:
+    """How many bytes of its file system stay free."""
+    space = os.statvfs(path)
+    return int(min(space.f_blocks * space.f_frsize * bounds.reserve, bounds.most))
 
 
 def pour(source: int, sink: int, path: str, *, most: int | None = None, bounds: Bounds = BOUNDS) -> None:
