@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     timed,
     transfer,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds, NoRoom
 
 from tests.unit.node.backups.keeper import keeper
 from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, mounted, wanted
@@ -165,3 +165,28 @@ def test_what_is_read_stays_and_is_named(storage: Storage, capsys: pytest.Captur
         assert len(backup_set.complete(str(storage.directory))) == 2
     timed.make(settings_of(storage), "20261229T010203Z-daily")
     assert [one.name for one in backup_set.complete(str(storage.directory))] == ["20261229T010203Z-daily"]
+
+
+@pytest.mark.btrfs
+def test_a_manifest_leaves_a_reserve(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home whose manifest would take of it is a problem. Where that is so of all there is no set, and no rest of one."""
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    asked: list[str] = []
+
+    def room(path: str | int, *_: object) -> None:
+        asked.append(str(path))
+        if len(asked) in full:
+            raise NoRoom("less would stay free")
+
+    monkeypatch.setattr(making, "check_room", room)
+    monkeypatch.setattr(making, "each", lambda work, tasks, *_, **__: [(one, work(one)) for one in tasks])
+    request = making.Request(str(storage.root), str(storage.directory), SECOND, str(storage.point), (), workers=1)
+    full = (2, 3)  # after the set was begun
+    with pytest.raises(backup_set.NodeError, match="has no room for the manifests"):
+        making.create(request)
+    assert backup_set.names(str(storage.directory)) == []
+    asked.clear()
+    full = (3, 4)  # one is written, the other has no room, then or later
+    made = making.create(request)
+    assert (set(made.homes), set(made.problems)) == ({"jiho"}, {"minji"})

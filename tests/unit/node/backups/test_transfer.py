@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
@@ -19,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     home_reader,
     restore,
     restore_plan,
+    sending,
     transfer,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
@@ -468,3 +470,55 @@ def as_before(backup: Backup) -> None:
     document = json.loads(path.read_text()) | {"format": 2}
     del document["uncopied"]
     path.write_text(json.dumps(document))
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("said", ["", "yes", "2026-12-22T01:02:03Z or so"])
+def test_a_copy_counts_when_the_other_host_says_when(storage: Storage, other: Keeper, said: str) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup()
+    answer = json.dumps({"when": said})
+    liar = other.behind(f"""case "$4" in commit*) echo '{answer}';; *) exec "$@";; esac""")
+    with pytest.raises(NodeError, match="did not say when"):
+        transfer.send(backup, liar, [])
+
+
+@pytest.mark.btrfs
+def test_a_parent_is_the_same_here_and_there(storage: Storage, other: Keeper) -> None:
+    """A set of the same name with another home in it is no base for a difference."""
+    home = storage.home(*MINJI)
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    (home / "new").write_bytes(b"x")
+    second = storage.backup(SECOND, verify=[])
+    strange = replace(first, homes={"minji": replace(first.homes["minji"], checksum="0" * 64)})
+    assert set(transfer.send(second, other.behind(NOT_WHOLE), [strange])[1]) == {"minji"}
+    assert "ended with 1" in transfer.send(second, other.behind(NOT_WHOLE), [strange])[1]["minji"]
+    assert transfer._parent(second, "minji", [strange], {FIRST: first}) is None
+    assert transfer._parent(second, "minji", [first], {FIRST: first}) == first
+
+
+@pytest.mark.btrfs
+def test_a_difference_that_writes_what_is_wrong_is_found(
+    storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a difference has touched is read where it arrived, also where its times are as before."""
+    home = storage.home("minji", 20001, {"thesis": b"precious", "same": b"kept"})
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    (home / "thesis").write_bytes(b"more of it")
+    second = storage.backup(SECOND, verify=[])
+    real = sending._Sender._differ
+
+    def wrong(self: sending._Sender, entry: Any, line: Any, before: Any) -> None:
+        if line.path == "same":
+            self._link.put("patch", name="same", size=4)
+            self._link.put("data", b"KEPT", at=0)
+            self._give(entry)
+        else:
+            real(self, entry, line, before)
+
+    monkeypatch.setattr(sending._Sender, "_differ", wrong)
+    lacking = transfer.send(second, other.behind(NOT_WHOLE), [first])[1]
+    assert set(lacking) == {"minji"}
+    monkeypatch.undo()

@@ -233,6 +233,8 @@ def _manifests(request: Request, backup: Backup) -> Backup:
             waiting.append(name)
         else:
             backup = _recorded(backup, name, found)
+    if waiting and len(waiting) == len(backup.homes):
+        raise NoRoom(f"{request.directory} has no room for the manifests: no backup was made")
     again = replace(request, workers=1)
     for name, found in _all(again, backup, waiting):
         backup = _recorded(backup, name, found or Failed(f"has no room for its manifest in {request.directory}"))
