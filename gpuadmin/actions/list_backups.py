@@ -56,6 +56,11 @@ def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[s
                         },
                         "problems": backup["problems"],
                         "copies": backup["copies"],
+                        "uncopied": {
+                            host: why
+                            for host, lacking in backup.get("uncopied", {}).items()
+                            if (why := {name: lacking[name] for name in lacking if user in (None, name)})
+                        },
                     }
                 )
     found.sort(key=lambda row: (str(row["name"]), str(row["host"])), reverse=True)
@@ -85,5 +90,9 @@ def _show(result: dict[str, Any], user: str | None) -> None:
             row["until"] or "newer ones come",
         )
     console.print(table)
+    for row in result["backups"]:
+        for host, lacking in row["uncopied"].items():
+            for name, why in lacking.items():
+                console.print(f"{row['name']}: {name} has no second copy on {host}: {why}")
     for line in unknown:
         console.print(line)

@@ -66,6 +66,7 @@ def document(
         "backup": None if found is None else {
             "name": found["name"], "path": found["path"], "created": found["created"],
             "until": until(found["created"], settings.backups.days), "copies": dict(found["copies"]),
+            "uncopied": {host: dict(homes) for host, homes in found.get("uncopied", {}).items()},
         },
         "leftovers": facts.waiting(),
         "unknown": dict(facts.problems),
@@ -138,6 +139,9 @@ def show(console: SafeConsole, report: Mapping[str, Any], page: Path | None) -> 
         copies = ", ".join(f"{host} (verified {when})" for host, when in backup["copies"].items())
         console.print(f"Backup: {backup['name']} in {backup['path']}, until {backup['until']}")
         console.print(f"Second copy: {copies}" if copies else styled(("No second copy on another host.", "yellow")))
+        for host, homes in backup["uncopied"].items():
+            for name, why in homes.items():
+                console.print(styled((f"No second copy of {name} on {host}:", "yellow"), f" {why}"))
     console.print(f"Freed: {size_words(report['bytes_freed'])}")
     for name in report["leftovers"]:
         console.print(

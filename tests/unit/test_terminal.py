@@ -51,7 +51,8 @@ def report(text: str) -> dict[str, Any]:
         "leaving": [{"name": text, "uid": 20000, "home": text, "problem": text, "files": 1, "bytes": 1,
                      "verified": None}],
         "bytes_freed": 1, "scratch": {text: {"entries": 1, "bytes": 1}},
-        "backup": {"name": text, "path": text, "created": text, "until": text, "copies": {text: text}},
+        "backup": {"name": text, "path": text, "created": text, "until": text, "copies": {text: text},
+                   "uncopied": {text: {text: text}}},
         "leftovers": [text], "pending": {"wipe": {text: text}}, "unknown": {text: text},
     }  # fmt: skip
 

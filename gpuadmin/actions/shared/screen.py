@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.display import lines_of, make_console, make_table, styled
-from gpuadmin.text import counted, size_words
+from gpuadmin.text import counted, listed, size_words
 
 _STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "unknown": "bold red", "not asked": "dim"}
 _MOST_PENDING = 8
@@ -126,7 +126,10 @@ def backup_lines(backup: Mapping[str, Any]) -> list[str]:
         homes, verified = newest["homes"], newest["verified"]
         check = "all verified" if homes == verified else f"{verified} verified"
         problems = f", {counted(newest['problems'], 'home')} with a problem" if newest["problems"] else ""
-        copies = ", ".join(newest["copies"])
+        lacking = newest.get("uncopied", {})  # an older gpuadmin on that host does not say
+        copies = ", ".join(
+            f"{host} without {listed(lacking[host])}" if host in lacking else host for host in newest["copies"]
+        )
         lines.append(
             f"Backup: {newest['name']} on {newest['host']}{age}: {counted(homes, 'home')}, {check}{problems}; "
             + (f"second copy on {copies}" if copies else "no second copy")

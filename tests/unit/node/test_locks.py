@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making, pruning, restore
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making, restore
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as work
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
@@ -30,7 +30,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(path)
         raise NodeError(f"{path} is held")
 
-    for module in (making, access, directories, leftovers, pruning, restore, uids, wipe, work):
+    for module in (making, access, directories, leftovers, restore, uids, wipe, work):
         monkeypatch.setattr(module, "flocked", held)
     return asked
 
@@ -41,12 +41,10 @@ REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "know
 @pytest.mark.parametrize(
     ("changes", "lock"),
     [
-        (lambda at: pruning.prune(at, 1, 1), backup_set.LOCK),
-        (lambda at: restore.execute(restore.Request(at, at, "minji", FIRST)), backup_set.LOCK),
+        (lambda at: restore.execute(restore.Request(at, at, "minji", FIRST)), "restore-minji.lock"),
         (lambda at: leftovers._delete(leftovers.Request(at, at), leftovers.Leftover("b", "u", 1, 0, 0), at), wipe.LOCK),
         (lambda at: directories.converge(directories.Request(at)), wipe.LOCK),
         (lambda at: access.converge([], True, access.Host(root=at)), "closing.lock"),
-        (lambda at: work.fetch_backup({**REMOTE, "backup": FIRST, "directory": at}), work.COPY_LOCK),
     ],
 )
 def test_who_changes_something_takes_its_lock_first(
@@ -69,9 +67,10 @@ def test_homes_go_and_backups_are_made_under_their_locks(storage: Storage, reque
     storage.home(*MINJI)
     storage.backup()
     asked: list[str] = request.getfixturevalue("taken")
-    for changes in (lambda: storage.wipe(MINJI), lambda: storage.backup(SECOND)):
+    copy = {**REMOTE, "backup": FIRST, "directory": str(storage.directory)}
+    for changes in (lambda: storage.wipe(MINJI), lambda: storage.backup(SECOND), lambda: work.copy_backup(copy)):
         with pytest.raises(NodeError, match="is held"):
             changes()
-    assert asked == [wipe.LOCK, making.LOCK]
+    assert asked == [wipe.LOCK, making.LOCK, work.COPY_LOCK]
     assert storage.names == ["minji"]
     assert backup_set.names(str(storage.directory)) == [FIRST]

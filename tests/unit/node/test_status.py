@@ -56,6 +56,7 @@ def stored(directory: Path, name: str, verified: str | None) -> None:
         backup_set.Backup(
             name, str(directory / name), "2026-11-21T01:02:03Z", "/srv/homes", "", {"minji": home},
             problems={"jiho": "away"}, copies={"backup1": "2026-11-21T02:00:00Z"},
+            uncopied={"backup1": {"minji": "is too large"}},
         )
     )  # fmt: skip
 
@@ -75,6 +76,7 @@ def test_the_newest_complete_backup(tmp_path: Path) -> None:
         "verified": 1,
         "problems": 1,
         "copies": {"backup1": "2026-11-21T02:00:00Z"},
+        "uncopied": {"backup1": ["minji"]},
     }
 
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, timed
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
+    backup_set,
+    jobs,
+    making,
+    restore,
+    timed,
+    transfer,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds, NoRoom
 
-from tests.unit.node.storage import JIHO, SECOND, Storage, mounted
+from tests.unit.node.backups.keeper import keeper
+from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, mounted, wanted
 
 
 @pytest.mark.btrfs
@@ -23,11 +36,11 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
         }  # fmt: skip
         (tmp_path / "backups.json").write_text(json.dumps(settings))
         assert timed.make(settings, "20250101T000000Z-daily") == "20250101T000000Z-daily"
-        assert timed.main(str(tmp_path)) == 0
+        assert timed.main(str(tmp_path), timed.make) == 0
         names = [one.name.partition("-")[2] for one in backup_set.complete(str(storage.directory))]
         assert sorted(names) == ["daily", kept.name.partition("-")[2]]
         assert not (storage.directory / "20250101T000000Z-daily").exists()
-        assert timed.main(str(tmp_path / "nowhere")) == 1
+        assert timed.main(str(tmp_path / "nowhere"), timed.make) == 1
 
 
 @pytest.mark.btrfs
@@ -41,3 +54,139 @@ def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert "Warning: minji holds more than 1000 entries (backups.home_entries): not backed up" in said.err
     assert "1 home" in said.out
+
+
+def settings_of(storage: Storage, **more: Any) -> dict[str, Any]:
+    return {
+        "root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(storage.point), "workers": 1,
+        "ordinary": 1, "remote": None, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.btrfs
+def test_a_full_disk_heals_by_what_may_go(storage: Storage) -> None:
+    """What is old goes before the new one is made, which there would be no room for."""
+    home = storage.home("minji", 20001, {"big": b""})
+    for number in (1, 2, 3):
+        (home / "big").write_bytes(os.urandom(45 << 20))
+        storage.backup(f"2026120{number}T010203Z-daily", verify=[])
+    (home / "big").write_bytes(b"small again")
+    space = os.statvfs(storage.point)
+    filler = storage.point / "filler"
+    room = space.f_bavail * space.f_frsize - (space.f_blocks * space.f_frsize) // 20
+    with filler.open("wb") as stream:
+        for _ in range(max(0, room + (4 << 20)) >> 20):
+            stream.write(os.urandom(1 << 20))
+    os.sync()
+    with pytest.raises(backup_set.NodeError, match="no backup was begun"):
+        storage.backup(SECOND, verify=[])
+    timed.make(settings_of(storage), SECOND)
+    assert [one.name for one in backup_set.complete(str(storage.directory))][-1] == SECOND
+
+
+@pytest.mark.btrfs
+def test_a_manifest_without_room_is_that_home_s_problem(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    real = making._written
+
+    def full(request: making.Request, backup: backup_set.Backup, name: str) -> Any:
+        if name == "minji":
+            Path(backup.manifest(name)).write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        return real(request, backup, name)
+
+    monkeypatch.setattr(making, "_written", full)
+    made = storage.backup()
+    assert set(made.homes) == {"jiho"}
+    assert "has no room for its manifest" in made.problems["minji"]
+    assert not Path(made.manifest("minji")).exists()
+
+
+@pytest.mark.btrfs
+def test_a_backup_host_that_hangs_stops_no_backup(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor a restore: the second copy has a unit and a lock of its own, and ends."""
+    storage.home(*MINJI)
+    storage.backup()
+    hanging = transfer.Remote("nas2", ("sh", "-c", "exec sleep 600"), Bounds(idle=6, total=60))
+    monkeypatch.setattr(jobs, "remote_of", lambda _: hanging)
+    settings = settings_of(storage, remote={"host": "nas2"})
+    said: list[Exception] = []
+
+    def copy() -> None:
+        try:
+            timed.copy(settings)
+        except backup_set.NodeError as error:
+            said.append(error)
+
+    copying = threading.Thread(target=copy)
+    copying.start()
+    time.sleep(0.5)
+    begun = time.monotonic()
+    timed.make(settings, SECOND)
+    restore.execute(wanted(storage))
+    assert (time.monotonic() - begun < 5, copying.is_alive()) == (True, True)
+    copying.join(30)
+    assert "stood still" in str(said[0])
+
+
+@pytest.mark.btrfs
+@pytest.mark.usefixtures("end_of_the_year")
+def test_the_copy_goes_on_with_what_was_made_meanwhile(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    with keeper(tmp_path) as other:
+        real = transfer.send
+
+        def slowly(backup: backup_set.Backup, *more: Any) -> Any:
+            if backup.name == FIRST:
+                storage.backup(SECOND, verify=[])
+            return real(backup, *more)
+
+        monkeypatch.setattr(transfer, "send", slowly)
+        monkeypatch.setattr(jobs, "remote_of", lambda _: other.remote)
+        timed.copy(settings_of(storage, remote={"host": "nas2"}))
+        assert list(other.sets) == [FIRST, SECOND]
+    found = backup_set.complete(str(storage.directory))
+    assert [set(one.copies) for one in found] == [{"nas2"}, {"nas2"}]
+
+
+@pytest.mark.btrfs
+def test_what_is_read_stays_and_is_named(storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
+    storage.home(*MINJI)
+    storage.backup("20250101T000000Z-daily", verify=[])
+    with backup_set.reading(str(storage.directory), "20250101T000000Z-daily"):
+        timed.make(settings_of(storage), SECOND)
+        assert "20250101T000000Z-daily is in use" in capsys.readouterr().out
+        assert len(backup_set.complete(str(storage.directory))) == 2
+    timed.make(settings_of(storage), "20261229T010203Z-daily")
+    assert [one.name for one in backup_set.complete(str(storage.directory))] == ["20261229T010203Z-daily"]
+
+
+@pytest.mark.btrfs
+def test_a_manifest_leaves_a_reserve(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home whose manifest would take of it is a problem. Where that is so of all there is no set, and no rest of one."""
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    asked: list[str] = []
+
+    def room(path: str | int, *_: object) -> None:
+        asked.append(str(path))
+        if len(asked) in full:
+            raise NoRoom("less would stay free")
+
+    monkeypatch.setattr(making, "check_room", room)
+    monkeypatch.setattr(making, "each", lambda work, tasks, *_, **__: [(one, work(one)) for one in tasks])
+    request = making.Request(str(storage.root), str(storage.directory), SECOND, str(storage.point), (), workers=1)
+    full = (2, 3)  # after the set was begun
+    with pytest.raises(backup_set.NodeError, match="has no room for the manifests"):
+        making.create(request)
+    assert backup_set.names(str(storage.directory)) == []
+    asked.clear()
+    full = (3, 4)  # one is written, the other has no room, then or later
+    made = making.create(request)
+    assert (set(made.homes), set(made.problems)) == ({"jiho"}, {"minji"})

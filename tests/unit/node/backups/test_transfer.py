@@ -1,266 +1,524 @@
-"""Second copies: sent to the other host, and fetched from it."""
+"""Second copies: sent to the other host home by home, whatever one of them is, and brought back from it."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
-import subprocess
-import sys
+import stat
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
-    making,
+    home_manifest,
+    home_reader,
     restore,
     restore_plan,
+    sending,
     transfer,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import FIRST, MINJI, SECOND, Storage, flip, mounted, run, wanted
+from tests.unit.node.backups.contents import everything, rubbish
+from tests.unit.node.backups.keeper import Keeper, keeper
+from tests.unit.node.deep import bottom, plant
+from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, run, wanted
 
 pytestmark = pytest.mark.usefixtures("end_of_the_year")
-
-
-def there(script: str) -> transfer.Remote:
-    """Another host that answers with a script of the shell; what is asked for is its $0."""
-    return transfer.Remote("other", ("sh", "-c", script))
-
-
-@pytest.mark.btrfs
-@pytest.mark.parametrize("said", ["", "yes", "2026-12-22T01:02:03Z or so"])
-def test_a_copy_counts_when_the_other_host_says_when_it_was_read(storage: Storage, said: str) -> None:
-    storage.home(*MINJI)
-    backup = storage.backup()
-    other = there(f"case $0 in list) echo {FIRST};; verify*) echo '{said}';; esac")
-    with pytest.raises(NodeError, match="did not say that it verified"):
-        transfer.send(backup, other, [])
-
-
-@pytest.mark.btrfs
-def test_a_stream_that_breaks_here_is_no_copy(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other end may have taken what it got for all that there is."""
-    storage.home(*MINJI)
-    backup = storage.backup()
-    monkeypatch.setattr(transfer, "send_command", lambda *_: ("sh", "-c", "echo half; exit 1"))
-    taking = there("case $0 in list) ;; verify*) echo 2026-12-22T01:02:03Z;; *) cat >/dev/null;; esac")
-    with pytest.raises(NodeError, match="was not copied"):
-        transfer.send(backup, taking, [])
-
-
-def test_a_stream_that_breaks_there_did_not_come_whole() -> None:
-    with (
-        pytest.raises(NodeError, match="did not come whole"),
-        transfer._asked(there("echo half; exit 3"), ("send", FIRST, "homes"), "homes") as stream,
-    ):
-        assert os.read(stream, 100) == b"half\n"
-
-
-PROGRAM = """
-import sys
-sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, copy_server
-import os
-backup_set.now = lambda: os.environ["TEST_NOW"]
-os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
-sys.exit(copy_server.main({directory!r}, 1))
-"""
+THIRD = "20261229T010203Z-daily"
 
 
 @pytest.fixture
-def remote(storage: Storage, tmp_path: Path) -> Iterator[tuple[transfer.Remote, Path]]:
-    """Another host: another btrfs, and the forced command without the ssh in front of it."""
-    collections = str(Path(transfer.__file__).parents[6])
-    with mounted(tmp_path / "disk2", tmp_path / "other", 256) as point:
-        program = PROGRAM.format(collections=collections, directory=str(point / "copies"))
-        yield transfer.Remote("nas2", (sys.executable, "-c", program)), point / "copies"
+def other(storage: Storage, tmp_path: Path) -> Iterator[Keeper]:
+    with keeper(tmp_path) as found:
+        yield found
+
+
+def copy(backup: Backup, other: Keeper, *earlier: Backup, limits: transfer.Limits | None = None) -> dict[str, str]:
+    return transfer.send(backup, other.remote, earlier, limits, workers=1)[1]
+
+
+def as_it_was(backup: Backup, other: Keeper, user: str = "minji") -> None:
+    """The copy of a home is, entry by entry, what was backed up; nothing else is beside it."""
+    found = other.sets[backup.name]
+    assert found.homes[user].checksum == backup.homes[user].checksum
+    lines = home_reader.lines(found.home(user), form=backup.format)
+    assert home_manifest.total(lines).checksum == backup.homes[user].checksum
+    assert list(Path(found.path).glob("homes/.*")) == []
 
 
 @pytest.mark.btrfs
-def test_a_second_copy(storage: Storage, remote: tuple[transfer.Remote, Path]) -> None:
-    there, directory = remote
+def test_a_second_copy(storage: Storage, other: Keeper) -> None:
     home = storage.home("minji", 20001, {"big": os.urandom(2_000_000)})
+    storage.home(*JIHO)
     run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/in").write_bytes(b"inside")
     first = storage.backup()
-    assert transfer.send(first, there, []).strip()
-    assert set(backup_set.complete(str(directory))[0].homes) == {"minji"}
+    assert copy(first, other) == {}
+    assert set(other.sets[FIRST].homes) == {"minji", "jiho"}
+    assert all(home.verified for home in other.sets[FIRST].homes.values())
+    as_it_was(first, other)
     (home / "small").write_bytes(b"x")
     second = storage.backup(SECOND)
-    sizes = []
-    real = subprocess.Popen
+    before = written(other)
+    assert copy(second, other, first) == {}
+    assert written(other) - before < 1_000_000  # what is the same shares its blocks
+    as_it_was(second, other)
+    as_it_was(second, other, "jiho")
+    assert copy(second, other, first) == {}  # again: nothing is sent
+    with pytest.raises(OSError, match="Read-only"):
+        Path(other.sets[SECOND].home("minji"), "new").write_bytes(b"")
 
-    class Counting(real):
-        def __init__(self, command: list[str], **more: object) -> None:
-            sizes.append(command)
-            super().__init__(command, **more)
 
-    transfer.subprocess.Popen = Counting
-    try:
-        transfer.send(second, there, [first])
-    finally:
-        transfer.subprocess.Popen = real
-    assert ("btrfs", "send", "--quiet", "-p", f"{first.path}/homes", f"{second.path}/homes") in sizes
-    copies = backup_set.complete(str(directory))
-    assert [copy.name for copy in copies] == [FIRST, SECOND]
-    # a person's home can be restored there, too
-    assert Path(copies[1].home("minji"), "small").read_bytes() == b"x"
-    # again: nothing is sent
-    assert transfer.send(second, there, [first]).strip()
+def written(other: Keeper) -> int:
+    run("sync", "-f", other.point)
+    space = os.statvfs(other.point)
+    return (space.f_blocks - space.f_bfree) * space.f_frsize
 
 
 @pytest.mark.btrfs
-def test_a_copy_that_breaks_is_none(storage: Storage, remote: tuple[transfer.Remote, Path]) -> None:
-    there, directory = remote
-    storage.home(*MINJI)
+def test_all_that_a_home_may_hold_and_how_it_changes(storage: Storage, other: Keeper) -> None:
+    home = storage.home(*MINJI)
+    everything(home)
+    first = storage.backup()
+    assert copy(first, other) == {}
+    as_it_was(first, other)
+    (home / "three").unlink()
+    os.link(home / "one", home / "four")
+    (home / "sticky").chmod(0o700)
+    shutil.rmtree(home / "frozen")
+    (home / "frozen").write_bytes(b"a file now")
+    (home / "fifo").unlink()
+    (home / "fifo").mkdir()
+    os.link(home / "one", home / "fifo/five")
+    (home / "one").chmod(0o640)
+    second = storage.backup(SECOND)
+    assert copy(second, other, first) == {}
+    as_it_was(second, other)
+    third = storage.backup(THIRD)  # nothing has changed
+    assert copy(third, other, second, first) == {}
+    as_it_was(third, other)
+
+
+def change(chance: random.Random, home: Path) -> None:
+    """A few things that people do, at random."""
+    paths = sorted(home.rglob("*"))
+    files = [one for one in paths if stat.S_ISREG(one.lstat().st_mode)]
+    directories = [home, *(one for one in paths if stat.S_ISDIR(one.lstat().st_mode))]
+    for _ in range(chance.randrange(1, 6)):
+        new = chance.choice(directories) / f"n{chance.randrange(12)}"
+        what = chance.randrange(8)
+        try:
+            if what == 0 and files:
+                with chance.choice(files).open("r+b") as stream:
+                    stream.seek(chance.randrange(40_000))
+                    stream.write(chance.randbytes(chance.randrange(9000)))
+            elif what == 1 and files:
+                os.truncate(chance.choice(files), chance.randrange(50_000))
+            elif what == 2 and files:
+                os.link(chance.choice(files), new)
+            elif what == 3 and files:
+                chance.choice(files).replace(new)
+            elif what == 4:
+                new.mkdir()
+            elif what == 5:
+                victim = chance.choice([*paths, new])
+                shutil.rmtree(victim) if victim.is_dir() and not victim.is_symlink() else victim.unlink()
+            elif what == 6:
+                new.symlink_to("anywhere")
+            else:
+                new.write_bytes(chance.randbytes(chance.randrange(20_000)))
+        except OSError:
+            continue
+        paths = sorted(home.rglob("*"))
+        files = [one for one in paths if stat.S_ISREG(one.lstat().st_mode)]
+        directories = [home, *(one for one in paths if stat.S_ISDIR(one.lstat().st_mode))]
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("seed", range(4))
+def test_differences_of_any_kind(storage: Storage, other: Keeper, seed: int) -> None:
+    """Each copy is made of the one before, and none is sent whole because the difference was wrong."""
+    chance, sets = random.Random(seed), []
+    home = storage.home(*MINJI)
+    for number in range(8):
+        change(chance, home)
+        made = storage.backup(f"202612{number + 10}T010203Z-manual", verify=[])
+        assert transfer.send(made, other.behind(NOT_WHOLE if sets else '"$@"'), sets[::-1], workers=1)[1] == {}
+        as_it_was(made, other)
+        sets.append(made)
+
+
+#: A host that takes differences, and no home as a whole.
+NOT_WHOLE = 'case "$4" in "home "*" "*" "*) exec "$@";; "home "*) exit 1;; *) exec "$@";; esac'
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize(("levels", "name"), [(16, "x" * 252), (1500, "d"), (700, "y" * 250)])
+def test_a_path_of_any_length_stops_nobody(storage: Storage, other: Keeper, levels: int, name: str) -> None:
+    """btrfs send ended at some 4,050 bytes, and with it everybody's second copy."""
+    home = storage.home(*MINJI)
+    storage.home(*JIHO)
+    plant(home, [name] * levels)
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    as_it_was(first, other)
+    assert Path(other.sets[FIRST].manifest("minji")).stat().st_size < 100_000
+    (home / "more").write_bytes(b"x")
+    second = storage.backup(SECOND, verify=[])
+    assert copy(second, other, first) == {}
+    as_it_was(second, other)
+    assert bottom(Path(other.sets[SECOND].home("minji")), [name] * levels) == b"deep"
+
+
+@pytest.mark.btrfs
+def test_a_sparse_file_costs_what_it_holds(storage: Storage, other: Keeper) -> None:
+    """Sent as a difference, `btrfs send -p` writes zeros for a hole, up to all of the disk."""
+    home = storage.home(*MINJI)
+    with (home / "sparse").open("wb") as stream:
+        stream.truncate(7 << 60)
+        stream.seek(1 << 60)
+        stream.write(b"x" * 4096)
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    with (home / "sparse").open("r+b") as stream:
+        stream.truncate(0)
+        stream.truncate(7 << 60)
+        stream.seek(6 << 60)
+        stream.write(b"y" * 4096)
+    second = storage.backup(SECOND, verify=[])
+    begun, before = time.monotonic(), written(other)
+    assert transfer.send(second, other.behind(NOT_WHOLE), [first])[1] == {}
+    assert (time.monotonic() - begun < 20, written(other) - before < 1 << 20) == (True, True)
+    as_it_was(second, other)
+    facts = Path(other.sets[SECOND].home("minji"), "sparse").stat()
+    assert (facts.st_size, facts.st_blocks * 512) == (7 << 60, 4096)
+
+
+@pytest.mark.btrfs
+def test_a_home_that_cannot_be_copied_is_named_and_the_others_are_copied(storage: Storage, other: Keeper) -> None:
+    storage.home("minji", 20001, {f"f{number}": b"x" for number in range(1500)})
+    storage.home(*JIHO)
+    backup = storage.backup(verify=[])
+    other.arguments = "1, 21600, 1000"
+    lacking = copy(backup, other)
+    assert set(lacking) == {"minji"}
+    assert "holds more than 1000 entries (backups.home_entries)" in lacking["minji"]
+    assert set(other.sets[FIRST].homes) == {"jiho"}
+    assert [one.name for one in Path(other.sets[FIRST].path, "homes").iterdir()] == ["jiho"]
+    recorded = backup_set.copied(backup, "nas2", backup_set.now(), lacking)
+    assert recorded.uncopied == {"nas2": lacking}
+    # later it is allowed, and comes to the set that is there
+    other.arguments = "1, 21600, 2000000"
+    assert copy(backup, other) == {}
+    assert set(other.sets[FIRST].homes) == {"jiho", "minji"}
+    assert backup_set.copied(backup, "nas2", backup_set.now(), {}).uncopied == {}
+
+
+@pytest.mark.btrfs
+def test_raised_limits_are_the_backup_host_s_own_too(storage: Storage, other: Keeper) -> None:
+    """Its role writes what a home may hold; without that a set with more was never verified there."""
+    storage.home("minji", 20001, {f"f{number}": b"x" for number in range(1500)})
     backup = storage.backup()
-    script = 'case "$4" in receive*) head -c 300 | "$@";; *) exec "$@";; esac'
-    cutting = transfer.Remote("nas2", ("sh", "-c", script, "sh", *there.command))
-    with pytest.raises(NodeError, match="was not copied"):
-        transfer.send(backup, cutting, [])
-    deaf = transfer.Remote("nas2", ("sh", "-c", "cat > /dev/null"))
-    with pytest.raises(NodeError, match="did not say"):
-        transfer.send(backup, deaf, [])
-    assert backup_set.complete(str(directory)) == []
-    transfer.send(backup, there, [])
-    copy = backup_set.complete(str(directory))[0]
-    flip(copy.home("minji"))
-    with pytest.raises(NodeError, match="damaged"):
-        transfer.send(backup, there, [])
+    other.arguments = "1, 21600, 1000"
+    assert set(copy(backup, other)) == {"minji"}
+    other.arguments = "1, 21600, 5000"
+    assert copy(backup, other) == {}
+    assert other.sets[FIRST].homes["minji"].verified
 
 
 @pytest.mark.btrfs
-def test_what_is_lost_here_comes_back_from_the_other_host(
-    storage: Storage, remote: tuple[transfer.Remote, Path]
-) -> None:
-    there, _directory = remote
-    home = storage.home("minji", 20001, {"thesis": b"precious", "big": os.urandom(1_000_000)})
-    run("btrfs", "subvolume", "create", home / "data")
-    (home / "data/set").write_bytes(b"1")
-    Storage.give(home, 20001)
-    sums = {FIRST: checksum_of(storage.backup())}
-    transfer.send(storage_set(storage, FIRST), there, [])
-    (home / "thesis").write_bytes(b"more")
-    sums[SECOND] = checksum_of(storage.backup(SECOND))
-    transfer.send(storage_set(storage, SECOND), there, [storage_set(storage, FIRST)])
-    # what is here and verified is taken from here
-    assert restore_plan.locate(wanted(storage), there)[1] is False
-    for name in (FIRST, SECOND):
-        backup_set.remove(str(storage.directory), name)
-    # after the disk was exchanged, the timer has backed an empty home up; nobody means that one
+def test_a_copy_that_breaks_is_none(storage: Storage, other: Keeper) -> None:
+    storage.home("minji", 20001, {"big": os.urandom(1_000_000)})
+    storage.home(*JIHO)
+    backup = storage.backup()
+    cutting = other.behind('case "$4" in "home "*minji*) head -c 3000 | "$@";; *) exec "$@";; esac')
+    lacking = transfer.send(backup, cutting, [], workers=1)[1]
+    assert (set(lacking), set(other.sets[FIRST].homes)) == ({"minji"}, {"jiho"})
+    assert "ended before its end" in lacking["minji"]
+    assert copy(backup, other) == {}
+    as_it_was(backup, other)
+
+
+@pytest.mark.btrfs
+def test_a_damaged_copy_is_named(storage: Storage, other: Keeper) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    backup = storage.backup(verify=[])
+    assert copy(backup, other) == {}
+    flip_copy(other.sets[FIRST].home("minji"))
+    verified = storage.backup()
+    lacking = copy(verified, other)
+    assert set(lacking) == {"minji"}
+    assert "is damaged" in lacking["minji"]
+    assert other.sets[FIRST].homes["jiho"].verified
+
+
+def flip_copy(home: str) -> None:
+    run("btrfs", "property", "set", "-ts", home, "ro", "false")
+    facts = Path(home, "thesis").stat()
+    Path(home, "thesis").write_bytes(b"Precious\n")
+    os.utime(f"{home}/thesis", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    run("btrfs", "property", "set", "-ts", home, "ro", "true")
+
+
+@pytest.mark.btrfs
+def test_a_damaged_parent_damages_nothing_further(storage: Storage, other: Keeper) -> None:
+    """What a difference was put on is compared; where it is wrong, the home is sent whole."""
+    home = storage.home(*MINJI)
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    parent = other.sets[FIRST].home("minji")
+    run("btrfs", "property", "set", "-ts", parent, "ro", "false")
+    Path(parent, "smuggled").write_bytes(b"x")
+    run("btrfs", "property", "set", "-ts", parent, "ro", "true")
+    (home / "new").write_bytes(b"y")
+    second = storage.backup(SECOND, verify=[])
+    assert set(transfer.send(second, other.behind(NOT_WHOLE), [first])[1]) == {"minji"}
+    assert copy(second, other, first) == {}
+    as_it_was(second, other)
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("script", ["exec sleep 600", "exec cat >/dev/null", "exec yes", "yes >&2", "exit 255"])
+def test_a_host_that_hangs_is_given_up(storage: Storage, script: str) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    mad = transfer.Remote("nas2", ("sh", "-c", script), Bounds(idle=0.5, total=3))
+    begun = time.monotonic()
+    with pytest.raises(NodeError, match="nas2: list"):
+        transfer.send(backup, mad, [])
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.btrfs
+def test_a_host_that_hangs_with_homes_is_not_asked_for_all_of_them(storage: Storage, other: Keeper) -> None:
+    for number in range(8):
+        storage.home(f"user{number}", 20001 + number)
+    backup = storage.backup(verify=[])
+    hanging = replace(
+        other.behind('case "$4" in "home "*) exec sleep 600;; *) exec "$@";; esac'), bounds=Bounds(idle=2, total=60)
+    )
+    begun = time.monotonic()
+    lacking = transfer.send(backup, hanging, [], workers=1)[1]
+    assert (len(lacking), time.monotonic() - begun < 30) == (8, True)
+    assert all("stood still" in why for why in lacking.values())
+
+
+@pytest.mark.btrfs
+def test_what_an_older_gpuadmin_says_is_a_sentence(storage: Storage, other: Keeper) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    older = transfer.Remote("nas2", ("sh", "-c", f"echo {FIRST}"))
+    with pytest.raises(NodeError, match="gpuadmin provision --limit nas2"):
+        transfer.send(backup, older, [])
+    for question in (f"receive {FIRST} homes 1", f"manifest {FIRST} minji", f"show {FIRST}", f"commit {FIRST} x"):
+        with (
+            pytest.raises(NodeError, match="gpuadmin provision brings both"),
+            transfer.asked(other.remote, *question.split()) as link,
+        ):
+            link.get()
+
+
+@pytest.mark.btrfs
+def test_what_is_lost_here_comes_back_from_the_other_host(storage: Storage, other: Keeper) -> None:
+    """One home costs one home, and no set is brought back for it."""
+    home = storage.home("minji", 20001, {"thesis": b"precious", "dir/one": os.urandom(100_000)})
+    os.link(home / "dir/one", home / "dir/two")
+    os.link(home / "dir/one", home / "three")
+    storage.home(*JIHO)
+    storage.give(home, 20001)
+    first = storage.backup()
+    assert copy(first, other) == {}
+    asked = wanted(storage, remote=other.remote)
+    assert restore_plan.locate(asked)[1] is False  # what is here and verified is taken from here
+    backup_set.remove(str(storage.directory), FIRST)
     shutil.rmtree(home)
     storage.home("minji", 20001, {})
-    storage.backup("20261229T010203Z-daily", verify=[])
-    found, fetch = restore_plan.locate(wanted(storage), there)
-    assert (found.name, fetch, found.homes["minji"].verified) == (SECOND, True, None)
-    for name in (SECOND, FIRST):  # the first one as a difference to the second
-        fetched = transfer.fetch(name, str(storage.directory), there)
-        assert transfer.fetch(name, str(storage.directory), there).name == name
-        assert making.verify(fetched, ["minji"]).homes["minji"].verified
-        assert checksum_of(fetched) == sums[name]
-    assert (home.exists(), list(home.iterdir())) == (True, [])
-    restore.execute(wanted(storage, mode="in-place"))
-    assert (home / "thesis").read_bytes() == b"more"
-    assert (home / "data/set").read_bytes() == b"1"
-    # and a new one goes there as a difference to what came back
-    third = storage.backup("20261230T010203Z-manual")
-    assert transfer.send(third, there, [storage_set(storage, SECOND)]).strip()
-
-
-def storage_set(storage: Storage, name: str) -> backup_set.Backup:
-    found = backup_set.load(str(storage.directory), name)
-    assert found is not None
-    return found
-
-
-def checksum_of(backup: backup_set.Backup) -> str:
-    return backup.homes["minji"].checksum
-
-
-@pytest.mark.btrfs
-def test_a_fetch_that_breaks_leaves_nothing(storage: Storage, remote: tuple[transfer.Remote, Path]) -> None:
-    there, directory = remote
-    storage.home("minji", 20001, {"big": os.urandom(1_000_000)})
-    transfer.send(storage.backup(), there, [])
-    backup_set.remove(str(storage.directory), FIRST)
-    cutting = transfer.Remote(
-        "nas2", ("sh", "-c", 'case "$4" in send*) "$@" | head -c 3000;; *) exec "$@";; esac', "sh", *there.command)
-    )
-    with pytest.raises(NodeError, match="did not come from nas2"):
-        transfer.fetch(FIRST, str(storage.directory), cutting)
-    late = transfer.Remote(
-        "nas2", ("sh", "-c", 'case "$4" in send*) "$@"; exit 3;; *) exec "$@";; esac', "sh", *there.command)
-    )
-    with pytest.raises(NodeError, match="did not come whole"):
-        transfer.fetch(FIRST, str(storage.directory), late)
-    assert backup_set.names(str(storage.directory)) == []
-    deaf = transfer.Remote("nas2", ("false",))
-    with pytest.raises(NodeError, match=r"no backup with a home of minji .*; and nas2: list"):
-        restore_plan.locate(wanted(storage), deaf)
+    storage.backup("20261229T010203Z-daily", verify=[])  # after the disk was exchanged: nobody means that one
+    assert restore_plan.locate(asked)[1] is True
+    done = restore.execute(replace(asked, mode="in-place", uid=20009))
+    assert (done["checksum"] != first.homes["minji"].checksum, done["entries"]) == (True, first.homes["minji"].entries)
+    assert ((home / "thesis").read_bytes(), (home / "thesis").stat().st_uid) == (b"precious", 20009)
+    assert (home / "dir/one").stat().st_nlink == 3
+    part = restore.execute(replace(asked, path="dir/two"))
+    assert Path(str(part["target"])).read_bytes() == (home / "three").read_bytes()
+    part = restore.execute(replace(asked, path="dir"))
+    assert Path(str(part["target"]), "two").stat().st_nlink == 2
+    archived = restore.execute(replace(asked, mode="archive", target=str(storage.point / "archive")))
+    assert Path(str(archived["target"])).stat().st_size > 100_000
+    assert (backup_set.names(str(storage.directory)), rubbish(storage)) == (["20261229T010203Z-daily"], [])
+    with pytest.raises(NodeError, match="nowhere is not in the backup"):
+        restore.execute(replace(asked, path="nowhere"))
     with pytest.raises(NodeError, match="nor on nas2"):
-        restore_plan.locate(wanted(storage, user="jiho"), there)
-    flip(backup_set.complete(str(directory))[0].home("minji"), "big", b"x" * 1_000_000)
-    transfer.fetch(FIRST, str(storage.directory), there)
-    with pytest.raises(NodeError, match="is not what was backed up"):
-        restore.execute(wanted(storage))
+        restore_plan.locate(replace(asked, user="sora"))
+    deaf = transfer.Remote("nas2", ("false",))
+    with pytest.raises(NodeError, match=r"no backup with a home of sora .*; and nas2: list"):
+        restore_plan.locate(replace(asked, user="sora", remote=deaf))
 
 
 @pytest.mark.btrfs
-@pytest.mark.parametrize(
-    "lie",
-    [
-        {"homes": {"../../etc/x": {}}},
-        {"nested": {"": "../../x"}},
-        {"inside": "../.."},
-        {"inside": "/etc"},
-        {"format": 3},
-        None,
-    ],
-)
-def test_what_the_other_host_says_is_not_trusted(storage: Storage, tmp_path: Path, lie: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("what", ["content", "manifest", "cut"])
+def test_what_comes_back_is_compared(storage: Storage, other: Keeper, what: str) -> None:
+    home = storage.home(*MINJI)
+    assert copy(storage.backup(), other) == {}
+    backup_set.remove(str(storage.directory), FIRST)
+    shutil.rmtree(home)
+    remote = other.remote
+    found = other.sets[FIRST]
+    if what == "content":
+        flip_copy(found.home("minji"))
+    elif what == "manifest":
+        flip_copy(found.home("minji"))
+        lines = list(home_reader.lines(found.home("minji")))
+        import gzip
+
+        with gzip.open(found.manifest("minji"), "wb") as stream:
+            home_manifest.total(iter(lines), home_manifest.Writer(stream.write))
+    else:
+        remote = other.behind('case "$4" in send*) "$@" | head -c 300;; *) exec "$@";; esac')
+    with pytest.raises(NodeError):
+        restore.execute(wanted(storage, remote=remote))
+    assert (storage.names, rubbish(storage)) == ([restore_plan.RESTORING], [])
+
+
+@pytest.mark.btrfs
+def test_restores_go_on_beside_a_backup_and_a_copy(storage: Storage, other: Keeper) -> None:
+    """Only who makes a set waits for who makes one; what is read is not deleted."""
     storage.home(*MINJI)
     backup = storage.backup()
-    document = json.loads(Path(backup.path, "backup.json").read_text())
-    uuids = {"homes": "12345678-1234-1234-1234-123456789012"}
-    if lie is None:
-        uuids = {}
-    elif "homes" in lie:
-        document["homes"] = dict.fromkeys(lie["homes"], document["homes"]["minji"])
-    elif "nested" in lie:
-        document["homes"]["minji"]["nested"] = lie["nested"]
-    else:
-        document |= lie
-    (tmp_path / "said").write_text(json.dumps({"backup": json.dumps(document), "uuids": uuids}))
-    liar = transfer.Remote("nas2", ("sh", "-c", f"cat {tmp_path}/said"))
-    with pytest.raises(NodeError, match=r"refused|format"):
-        transfer.describe(FIRST, str(storage.directory), liar)
-
-
-@pytest.mark.btrfs
-@pytest.mark.parametrize("said", ["", "{}", '{"backup": "{}", "uuids": {}}', '{"backup": [], "uuids": []}'])
-def test_words_of_the_other_host_that_are_none(storage: Storage, said: str) -> None:
-    """Whoever looks for the newest there gets a sentence, too."""
-    mad = transfer.Remote("nas2", ("sh", "-c", f"case \"$0\" in list) echo {FIRST};; *) echo '{said}';; esac"))
-    with pytest.raises(NodeError, match=f"no backup with a home of minji .*; and .*{FIRST}.* cannot be read"):
-        restore_plan.locate(wanted(storage), mad)
+    with backup_set.flocked(backup_set.LOCK), backup_set.reading(str(storage.directory), FIRST):
+        assert restore.execute(wanted(storage))["backup"] == FIRST
+        with pytest.raises(backup_set.InUse, match="is being read"):
+            backup_set.remove(str(storage.directory), FIRST)
+        assert backup_set.load(str(storage.directory), FIRST) == backup
+        assert copy(backup, other) == {}
 
 
 @pytest.mark.btrfs
 def test_the_other_host_lets_the_oldest_of_the_timer_s_go(
-    storage: Storage, remote: tuple[transfer.Remote, Path], monkeypatch: pytest.MonkeyPatch
+    storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps one, as its role says, and for a month all. What an admin made stays, and what nobody else has."""
-    there, directory = remote
     storage.home(*MINJI)
     sent = [storage.backup()]
-    transfer.send(sent[0], there, [])
+    copy(sent[0], other)
     for month, day, then in (("12", "22", 2), ("12", "23", 3), ("12", "24", 4), ("01", "25", 2)):
         year = 2026 + (month == "01")
         monkeypatch.setenv("TEST_NOW", f"{year}-{month}-{day}T02:00:00Z")
         sent.append(storage.backup(f"{year}{month}{day}T010203Z-daily", verify=[]))
-        transfer.send(sent[-1], there, sent[-2::-1])
-        assert len(backup_set.complete(str(directory))) == then
-    assert [one.name for one in backup_set.complete(str(directory))] == [FIRST, "20270125T010203Z-daily"]
+        assert copy(sent[-1], other, *sent[-2::-1]) == {}
+        assert len(other.sets) == then
+    assert list(other.sets) == [FIRST, "20270125T010203Z-daily"]
+
+
+@pytest.mark.btrfs
+def test_copies_of_an_older_gpuadmin_are_restored_and_built_on(storage: Storage, other: Keeper) -> None:
+    """One snapshot of all homes, those inside of homes beside it, whole paths in manifests, and btrfs receive."""
+    home = storage.home("minji", 20001, {"thesis": b"precious", "a/b": os.urandom(300_000)})
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/in").write_bytes(b"inside")
+    storage.give(home, 20001)
+    first = storage.backup()
+    as_before(first)
+    first = backup_set.complete(str(storage.directory))[0]
+    place = other.directory / FIRST
+    place.mkdir(parents=True)
+    other.directory.chmod(0o700)
+    (place / "nested").mkdir()
+    for part in ("homes", "nested/0"):
+        stream = storage.point / "stream"
+        run("btrfs", "send", "-q", "-f", stream, f"{first.path}/{part}")
+        run("btrfs", "receive", "-q", "-f", stream, (place / part).parent)
+        stream.unlink()
+    shutil.copytree(f"{first.path}/manifest", place / "manifest")
+    shutil.copy(f"{first.path}/backup.json", place)
+    (home / "new").write_bytes(b"y")
+    second = storage.backup(SECOND, verify=[])
+    assert transfer.send(second, other.behind(NOT_WHOLE), [first])[1] == {}
+    as_it_was(second, other)
+    assert copy(first, other) == {}
+    backup_set.remove(str(storage.directory), FIRST)
+    shutil.rmtree(home)
+    done = restore.execute(wanted(storage, backup=FIRST, remote=other.remote))
+    assert Path(str(done["target"]), "data/in").read_bytes() == b"inside"
+    assert done["checksum"] == first.homes["minji"].checksum
+    backup_set.remove(str(other.directory), FIRST)
+    assert list(other.sets) == [SECOND]
+
+
+def as_before(backup: Backup) -> None:
+    """Make a set what it was in format 2."""
+    import gzip
+
+    for user in backup.homes:
+        lines = list(home_manifest.read(backup.manifest(user)))
+        with gzip.open(backup.manifest(user), "wt") as stream:
+            for one in lines:
+                values = [one.path, one.kind, one.mode, one.uid, one.gid, one.size, one.mtime, one.content, one.link,
+                          one.attributes, one.inode, one.ctime]  # fmt: skip
+                stream.write(json.dumps(values, separators=(",", ":")) + "\n")
+    path = Path(backup.path, "backup.json")
+    document = json.loads(path.read_text()) | {"format": 2}
+    del document["uncopied"]
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("said", ["", "yes", "2026-12-22T01:02:03Z or so"])
+def test_a_copy_counts_when_the_other_host_says_when(storage: Storage, other: Keeper, said: str) -> None:
+    storage.home(*MINJI)
+    backup = storage.backup()
+    answer = json.dumps({"when": said})
+    liar = other.behind(f"""case "$4" in commit*) echo '{answer}';; *) exec "$@";; esac""")
+    with pytest.raises(NodeError, match="did not say when"):
+        transfer.send(backup, liar, [])
+
+
+@pytest.mark.btrfs
+def test_a_parent_is_the_same_here_and_there(storage: Storage, other: Keeper) -> None:
+    """A set of the same name with another home in it is no base for a difference."""
+    home = storage.home(*MINJI)
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    (home / "new").write_bytes(b"x")
+    second = storage.backup(SECOND, verify=[])
+    strange = replace(first, homes={"minji": replace(first.homes["minji"], checksum="0" * 64)})
+    assert set(transfer.send(second, other.behind(NOT_WHOLE), [strange])[1]) == {"minji"}
+    assert "ended with 1" in transfer.send(second, other.behind(NOT_WHOLE), [strange])[1]["minji"]
+    assert transfer._parent(second, "minji", [strange], {FIRST: first}) is None
+    assert transfer._parent(second, "minji", [first], {FIRST: first}) == first
+
+
+@pytest.mark.btrfs
+def test_a_difference_that_writes_what_is_wrong_is_found(
+    storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a difference has touched is read where it arrived, also where its times are as before."""
+    home = storage.home("minji", 20001, {"thesis": b"precious", "same": b"kept"})
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    (home / "thesis").write_bytes(b"more of it")
+    second = storage.backup(SECOND, verify=[])
+    real = sending._Sender._differ
+
+    def wrong(self: sending._Sender, entry: Any, line: Any, before: Any) -> None:
+        if line.path == "same":
+            self._link.put("patch", name="same", size=4)
+            self._link.put("data", b"KEPT", at=0)
+            self._give(entry)
+        else:
+            real(self, entry, line, before)
+
+    monkeypatch.setattr(sending._Sender, "_differ", wrong)
+    lacking = transfer.send(second, other.behind(NOT_WHOLE), [first])[1]
+    assert set(lacking) == {"minji"}
+    monkeypatch.undo()

@@ -332,7 +332,7 @@ def fill(path: Path, megabytes: int) -> None:
 def test_a_full_disk_fails_before_anything_is_wiped(storage: Storage) -> None:
     storage.home(*MINJI)
     fill(storage.point / "full", 512)
-    with pytest.raises(NodeError, match=r"free in|No space"):
+    with pytest.raises(NodeError, match=r"would stay free|No space"):
         storage.backup()
     assert backup_set.names(str(storage.directory)) == []
     with pytest.raises(NodeError, match="no complete backup"):
@@ -617,3 +617,16 @@ def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None
     _plan, purged = storage.wipe_all(MINJI)
     assert purged["minji"].reasons == ["'thesis' is another file than in the backup"]
     assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
+
+
+@pytest.mark.btrfs
+def test_a_home_whose_second_copy_failed_stays_and_the_others_go(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    backup = storage.backup()
+    backup_set.copied(backup, "nas2", backup_set.now(), {"minji": "is larger than what is free there"})
+    plan = storage.wipe(MINJI, JIHO)
+    assert {name: home.status for name, home in plan.entries.items()} == {"minji": "conflict", "jiho": "wiped"}
+    assert plan.entries["minji"].problem == "has no second copy on nas2 (is larger than what is free there)"
+    backup_set.copied(backup, "nas2", backup_set.now())
+    assert storage.wipe(MINJI).conflicts == []

@@ -14,3 +14,8 @@ def attribute_names(of: int | str) -> list[str]:
         if error.errno not in (errno.ENOTSUP, errno.EPERM):
             raise
         return []
+
+
+def attributes_of(of: int | str) -> dict[str, bytes]:
+    """The same with their values."""
+    return {name: os.getxattr(of, name) for name in attribute_names(of)}

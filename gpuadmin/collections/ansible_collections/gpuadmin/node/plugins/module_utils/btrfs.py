@@ -252,6 +252,11 @@ def set_writable(handle: int) -> None:
     fcntl.ioctl(handle, _SUBVOL_SETFLAGS, struct.pack("=Q", 0))
 
 
+def set_read_only(handle: int) -> None:
+    """Make the subvolume that ``handle`` is the root of read-only."""
+    fcntl.ioctl(handle, _SUBVOL_SETFLAGS, struct.pack("=Q", _READ_ONLY << 1))
+
+
 def make_movable(handle: int) -> None:
     """Take from an open directory what keeps it from being renamed: chattr's flags, and being read-only."""
     clear_flags(handle)

@@ -13,7 +13,7 @@ from .root import guard
 
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
-    "       cli.py backup | serve-backups DIRECTORY [ORDINARY]\n"
+    "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | metrics-sample [GPUS] | metrics-map | disk-usage\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py web-links | dashboard\n"
@@ -94,11 +94,11 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import checked
 
             return checked.main()
-        if command == "backup" and not rest:
+        if command in ("backup", "copy-backups") and not rest:
             from .backups import timed
 
-            return timed.main(host.path(host.state))
-        if command == "serve-backups" and len(rest) in (1, 2) and all(one.isdecimal() for one in rest[1:]):
+            return timed.main(host.path(host.state), timed.make if command == "backup" else timed.copy)
+        if command == "serve-backups" and len(rest) in (1, 2, 4) and all(one.isdecimal() for one in rest[1:]):
             from .backups import copy_server
 
             return copy_server.main(rest[0], *(int(one) for one in rest[1:]))

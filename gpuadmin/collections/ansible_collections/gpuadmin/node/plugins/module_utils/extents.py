@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -16,6 +17,7 @@ CHUNK = 1 << 20
 _ZERO = bytes(BLOCK)
 _OLD_ZEROS = hashlib.sha256(bytes(CHUNK)).digest()
 _FICLONE = 0x40049409  # linux/fs.h
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 _GETFLAGS, _SETFLAGS, _NOCOW = 0x80086601, 0x40086602, 0x00800000
 
 
@@ -121,6 +123,65 @@ def old_digest(handle: int, size: int, budget: Budget) -> str:
 def same(one: int, other: int, size: int, budget: Budget) -> bool:
     """Whether two open files of that size hold the same."""
     return digest(one, size, budget) == digest(other, size, budget)
+
+
+def changes(
+    earlier: int, before: int, handle: int, size: int, budget: Budget
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """What makes an earlier file of ``before`` bytes, cut or lengthened to ``size``, the one open as ``handle``.
+
+    As (offset, length, bytes), in order; no bytes: a hole. Costs what the two hold, wherever in them it is.
+    """
+    at, length, run = 0, 0, b""
+    for begin, data in _different(
+        _blocks(pieces(earlier, min(before, size), budget)), _blocks(pieces(handle, size, budget))
+    ):
+        more = min(BLOCK, size - begin) if data is None else len(data)
+        if length and (begin != at + length or bool(run) != (data is not None) or len(run) >= CHUNK):
+            yield at, length, run or None
+            length, run = 0, b""
+        if not length:
+            at = begin
+        length, run = length + more, run + (data or b"")
+    if length:
+        yield at, length, run or None
+
+
+def _blocks(found: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    for at, data in found:
+        for first in range(0, len(data), BLOCK):
+            yield at + first, data[first : first + BLOCK]
+
+
+def _different(
+    earlier: Iterator[tuple[int, bytes]], found: Iterator[tuple[int, bytes]]
+) -> Iterator[tuple[int, bytes | None]]:
+    one, other = next(earlier, None), next(found, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            assert one is not None
+            yield one[0], None
+            one = next(earlier, None)
+        elif one is None or other[0] < one[0]:
+            yield other
+            other = next(found, None)
+        else:
+            if one[1].ljust(BLOCK, b"\0") != other[1].ljust(BLOCK, b"\0"):
+                yield other
+            one, other = next(earlier, None), next(found, None)
+
+
+def punch(handle: int, at: int, length: int) -> None:
+    """Make a hole in an open file, or zeros where its file system has no holes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if libc.fallocate(handle, _PUNCH_HOLE | _KEEP_SIZE, at, length) == 0:
+        return
+    number = ctypes.get_errno()
+    if number not in (errno.EOPNOTSUPP, errno.ENOSYS):
+        raise OSError(number, os.strerror(number))
+    for begin in range(at, at + length, CHUNK):
+        os.pwrite(handle, bytes(min(CHUNK, at + length - begin)), begin)
 
 
 def copy(source: int, target: int, size: int, budget: Budget) -> None:

@@ -75,8 +75,8 @@ class Twin:
         self._here = outer
         self._path.pop()
 
-    def _directory(self, path: bytes) -> int | None:
-        """The counterpart of a directory of the walk."""
+    def directory(self, path: bytes) -> int | None:
+        """The counterpart of a directory of the walk, open until the next is asked for; None for none."""
         parts = path.split(b"/") if path else []
         while self._path != parts[: len(self._path)]:
             self._up()
@@ -97,7 +97,7 @@ class Twin:
     def judge(self, entry: Entry) -> str | None:
         """An entry may go if the backup has the same: inode, kind, and for files size and time of change."""
         directory, _, name = entry.path.rpartition(b"/")
-        handle = self._directory(directory)
+        handle = self.directory(directory)
         if handle is None:
             return "is not in the backup"
         try:

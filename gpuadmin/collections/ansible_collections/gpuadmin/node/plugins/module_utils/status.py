@@ -102,6 +102,7 @@ def newest_backup(directory: str) -> dict[str, Any] | None:
                 "verified": sum(1 for home in found.homes.values() if home.verified),
                 "problems": len(found.problems),
                 "copies": dict(found.copies),
+                "uncopied": {host: sorted(homes) for host, homes in found.uncopied.items()},
             }
     return None
 

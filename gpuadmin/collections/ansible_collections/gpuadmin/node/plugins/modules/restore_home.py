@@ -20,8 +20,8 @@ options:
   backup:
     description:
       - Name of the backup; without it the newest in which the home was verified.
-      - One that is not here is fetched from the host of the second copies first. So is the newest verified one, where
-        none that is here has the home verified.
+      - From one that is not here the home comes from the host of the second copies. So it does from the newest
+        verified one, where none that is here has the home verified.
     type: str
     default: ""
   mode:
@@ -81,8 +81,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import background, m
 from ansible_collections.gpuadmin.node.plugins.module_utils.answer import Answer, give
 from ansible_collections.gpuadmin.node.plugins.module_utils.arguments import BACKUPS, HOMES, REMOTE
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore_plan
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import fetch_backup, remote_of, restore_home
-from ansible_collections.gpuadmin.node.plugins.module_utils.text import counted
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.jobs import remote_of, restore_home
 
 ARGUMENTS = {
     **HOMES,
@@ -101,24 +100,19 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = dict(module.params)
-    remote = given.pop("remote")
 
     def restore() -> Answer:
         subids = tuple(given["subids"]) if given["subids"] else None
-        request = restore_plan.Request(**{**given, "subids": subids})
+        remote = None if given["remote"] is None else remote_of(given["remote"])
+        request = restore_plan.Request(**{**given, "subids": subids, "remote": remote})
         restore_plan.refuse_nonsense(request)
-        backup, fetch = restore_plan.locate(request, None if remote is None else remote_of(remote))
+        backup, away = restore_plan.locate(request)
         plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
         operations = list(plan.operations)
-        if fetch:
-            size = counted(sum(home.bytes for home in backup.homes.values()), "byte")
-            homes = counted(len(backup.homes), "home")
-            operations.insert(0, f"fetch the backup {backup.name} from {remote['host']} ({homes}, {size})")
+        if away:
+            operations.insert(0, f"take it from the second copy {backup.name} on {given['remote']['host']}")
         restored: object = {"target": plan.target, "backup": backup.name}
         if not module.check_mode:
-            if fetch:
-                wanted = {**remote, "directory": given["directory"], "backup": backup.name}
-                background.perform("backup-fetch", fetch_backup, wanted)
             arguments = {**given, "backup": backup.name}
             restored = background.perform(f"restore-{given['user']}", restore_home, arguments)
         return Answer(operations, {"restored": restored, "problems": []})

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import background
-from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError
 from ..text import counted
 from . import backup_set, making, pruning
 from .backup_set import Backup
-from .jobs import copy_backup, make_backup, prune_backups, verify_backup
+from .jobs import budget_of, copy_backup, make_backup, prune_backups, verify_backup
 
 
 @dataclass
@@ -32,16 +31,11 @@ def _required(given: Mapping[str, Any], *names: str) -> None:
             raise NodeError(f"{name} is needed to {given['action']} a backup")
 
 
-def _budget(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"seconds": given.get("home_seconds", SECONDS), "entries": given.get("home_entries", ENTRIES)}
-
-
 def _make(given: Mapping[str, Any], check: bool) -> Done:
     _required(given, "root", "name")
     arguments = {
         "root": given["root"], "directory": given["directory"], "name": given["name"],
-        "mountpoint": given["mountpoint"], "verify": given["users"], "workers": given["workers"],
-        **_budget(given),
+        "mountpoint": given["mountpoint"], "verify": given["users"], **budget_of(given),
     }  # fmt: skip
     operations, other = making.plan(making.Request(**arguments))
     done = Done(operations)
@@ -66,8 +60,7 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
     done = Done([f"read {counted(len(wanted), 'home')} of {found.name}, and compare each file with what was backed up"])
     if not check:
         arguments = {
-            "directory": given["directory"], "backup": found.name, "users": given["users"],
-            "workers": given.get("workers", 2), **_budget(given),
+            "directory": given["directory"], "backup": found.name, "users": given["users"], **budget_of(given),
         }  # fmt: skip
         done.report["backup"] = background.perform("backup-verify", verify_backup, arguments)
     return done
@@ -82,10 +75,11 @@ def _copy(given: Mapping[str, Any], check: bool) -> Done:
     arguments = {
         "directory": given["directory"], "backup": given["name"], "host": remote["host"],
         "address": remote["address"], "port": int(remote["port"]), "key": remote["key"],
-        "known_hosts": remote["known_hosts"],
+        "known_hosts": remote["known_hosts"], **budget_of(given),
     }  # fmt: skip
     done = Done(operations)
     done.report["backup"] = background.perform("backup-copy", copy_backup, arguments)
+    done.report["problems"] = making.uncopied(done.report["backup"])
     return done
 
 

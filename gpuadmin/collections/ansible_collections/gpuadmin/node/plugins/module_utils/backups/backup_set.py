@@ -4,18 +4,24 @@
 of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: a set
 without it is none. While it is made, ``unfinished.json`` says which homes are done. Nobody reads that but the next run,
 which goes on with it, or ends it with what is done.
+
+In a second copy ``homes`` is a directory, and each home in it a subvolume of its own: arriving.py makes those.
+
+Who reads a set holds a shared lock on its directory, and who deletes it an exclusive one: what is in use stays.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from .. import btrfs
@@ -24,11 +30,16 @@ from ..fields import STAMP, quoted, whole_number
 from ..files import flocked, read_bytes, sync_directory, write_atomic
 from ..paths import RUN
 
-FORMAT = 2  # 1: other checksums of contents, see home_manifest; such sets are verified and restored by them
+# 2: whole paths in manifests; 1: other checksums of contents, too (home_manifest); such sets are verified and restored
+FORMAT = 3
 UNFINISHED = "unfinished.json"
 NAME = re.compile(STAMP + r"-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
-LOCK = f"{RUN}/backups.lock"
+LOCK = f"{RUN}/backups.lock"  # whoever makes a set holds it, and nobody else
 RECORDS = f"{RUN}/backup-records.lock"  # held for as long as a backup.json is read and written
+
+
+class InUse(NodeError):
+    """Somebody reads the set, or is deleting it."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +68,10 @@ class Backup:
     inside: str
     homes: Mapping[str, Home]
     problems: Mapping[str, str] = field(default_factory=dict)
-    # host → when a whole copy of the set was there, and those homes in it verified that are verified here
+    # host → when a copy of the set was there, and those homes in it verified that are verified here
     copies: Mapping[str, str] = field(default_factory=dict)
+    # host → the homes that its copy lacks, and why
+    uncopied: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     format: int = FORMAT
     # nanoseconds before the first snapshot. What was changed since may be in it with its new times and its old content,
     # because btrfs writes times at once (of mmap, or with a mode) and contents later; 0: not known
@@ -83,6 +96,7 @@ class Backup:
             "homes": {name: dict(vars(home)) for name, home in self.homes.items()},
             "problems": dict(self.problems),
             "copies": dict(self.copies),
+            "uncopied": {host: dict(homes) for host, homes in self.uncopied.items()},
         }
 
 
@@ -117,15 +131,16 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
         if raw["format"] not in range(1, FORMAT + 1):
             raise NodeError(f"{path} has format {quoted(raw['format'])}; this code knows {FORMAT}")
         found = {str(key): Home(**value) for key, value in raw["homes"].items()}
+        uncopied = {str(host): dict(homes) for host, homes in raw.get("uncopied", {}).items()}
         return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"],
-                      raw["format"], whole_number(raw.get("begun")) or 0)  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
+                      uncopied, raw["format"], whole_number(raw.get("begun")) or 0)  # fmt: skip
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
 
 
-def store(backup: Backup, file: str = "backup.json") -> None:
-    """Write backup.json, durably."""
-    document = {
+def document(backup: Backup) -> dict[str, object]:
+    """What backup.json says."""
+    return {
         "format": backup.format,
         "created": backup.created,
         "root": backup.root,
@@ -133,10 +148,33 @@ def store(backup: Backup, file: str = "backup.json") -> None:
         "homes": {name: dict(vars(home)) for name, home in sorted(backup.homes.items())},
         "problems": dict(backup.problems),
         "copies": dict(backup.copies),
+        "uncopied": {host: dict(homes) for host, homes in sorted(backup.uncopied.items())},
         "begun": backup.begun,
     }
+
+
+def store(backup: Backup, file: str = "backup.json") -> None:
+    """Write backup.json, durably."""
     path = os.path.join(backup.path, file)
-    write_atomic(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
+    write_atomic(path, (json.dumps(document(backup), indent=1, sort_keys=True) + "\n").encode(), mode=0o600)
+
+
+@contextmanager
+def reading(directory: str, name: str, *, alone: bool = False) -> Iterator[int]:
+    """Hold the set ``name``: nobody deletes it meanwhile; ``alone``: nobody reads it. Gives its open directory.
+
+    Raises InUse, or FileNotFoundError where there is no such directory (any more).
+    """
+    handle = btrfs.open_directory(os.path.join(directory, name))
+    try:
+        try:
+            fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"{name} is in use: it is being read" if alone else f"{name} is being deleted") from None
+        os.stat(os.path.join(directory, name))
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def unfinished(directory: str, name: str) -> Backup | None:
@@ -164,15 +202,21 @@ def finish(backup: Backup) -> None:
 def tidy(directory: str, but: str) -> None:
     """End what interruptions left, all but the set ``but``: complete with the homes that are done, or gone."""
     for name in names(directory):
-        if name == but or load(directory, name) is not None:
-            continue
-        found = unfinished(directory, name)
-        ready = {} if found is None else {one: home for one, home in found.homes.items() if done(home)}
-        if found is None or not ready:
-            remove(directory, name)
-            continue
-        missing = {one: "was not reached before the run ended" for one in found.homes if one not in ready}
-        finish(replace(found, homes=ready, problems={**found.problems, **missing}))
+        try:
+            if name != but and load(directory, name) is None:
+                _end(directory, name)
+        except InUse:
+            continue  # somebody is at it just now
+
+
+def _end(directory: str, name: str) -> None:
+    found = unfinished(directory, name)
+    ready = {} if found is None else {one: home for one, home in found.homes.items() if done(home)}
+    if found is None or not ready:
+        remove(directory, name)
+        return
+    missing = {one: "was not reached before the run ended" for one in found.homes if one not in ready}
+    finish(replace(found, homes=ready, problems={**found.problems, **missing}))
 
 
 def names(directory: str) -> list[str]:
@@ -224,9 +268,29 @@ def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
     return (backup.home(name) if own is None else own), nested
 
 
-def copied(backup: Backup, host: str, when: str) -> Backup:
-    """Record that a host holds a verified copy since ``when``."""
-    return changed(backup, lambda fresh: replace(fresh, copies={**fresh.copies, host: when}), f"copied to {host}")
+def part_of(backup: Backup, name: str, inner: str) -> tuple[str, str, dict[str, str]]:
+    """Where a part of a home is in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
+    top, nested = source(backup, name)
+    rest = inner
+    for prefix in sorted(nested, key=len, reverse=True):
+        if inner == prefix or inner.startswith(prefix + "/"):
+            top, rest = nested[prefix], inner[len(prefix) :].lstrip("/")
+            break
+    below = {os.path.relpath(path, inner or "."): where for path, where in nested.items()
+             if path != inner and (not inner or path.startswith(inner + "/"))}  # fmt: skip
+    return top, rest, below
+
+
+def copied(backup: Backup, host: str, when: str, lacking: Mapping[str, str] | None = None) -> Backup:
+    """Record that a host holds a copy since ``when``, and which homes that lacks, and why."""
+
+    def change(fresh: Backup) -> Backup:
+        uncopied = {**fresh.uncopied, host: lacking} if lacking else {
+            one: homes for one, homes in fresh.uncopied.items() if one != host
+        }  # fmt: skip
+        return replace(fresh, copies={**fresh.copies, host: when}, uncopied=uncopied)
+
+    return changed(backup, change, f"copied to {host}")
 
 
 def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Backup:
@@ -246,12 +310,20 @@ def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Ba
 
 
 def remove(directory: str, name: str) -> None:
-    """Delete a set: first what makes it one, then its snapshots, then the rest. Can be cut and run again."""
+    """Delete a set: first what makes it one, then its snapshots, then the rest. Can be cut and run again.
+
+    Raises InUse where somebody reads it, and then it is as it was.
+    """
     if not NAME.match(name):
         raise NodeError(f"{quoted(name)} is not the name of a backup")
     path = os.path.join(directory, name)
     if not os.path.isdir(path) or os.path.islink(path):
         return
+    with reading(directory, name, alone=True):
+        _remove(directory, path)
+
+
+def _remove(directory: str, path: str) -> None:
     with flocked(RECORDS):  # nobody writes it again who has just read it
         for file in (UNFINISHED, "backup.json"):  # either would make a set of what is left of it, if this is cut
             try:
@@ -259,9 +331,11 @@ def remove(directory: str, name: str) -> None:
             except FileNotFoundError:
                 pass
     sync_directory(path)
-    nested = os.path.join(path, "nested")
-    inner = sorted(os.listdir(nested)) if os.path.isdir(nested) and not os.path.islink(nested) else []
-    snapshots = [os.path.join(nested, one) for one in inner] + [os.path.join(path, "homes")]
-    btrfs.delete([one for one in snapshots if os.path.isdir(one) and not os.path.islink(one)])
+    homes = os.path.join(path, "homes")
+    volumes = [homes] if btrfs.inspect(homes) is not None else []
+    for above in (os.path.join(path, "nested"), *(() if volumes else (homes,))):
+        if not os.path.islink(above):
+            volumes += [os.path.join(above, one) for one in btrfs.listing(above)]
+    btrfs.delete(volumes)
     shutil.rmtree(path)
     sync_directory(directory)

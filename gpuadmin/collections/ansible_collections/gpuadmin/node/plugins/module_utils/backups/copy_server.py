@@ -1,8 +1,8 @@
 """The other end of a second copy, on the host that keeps it: what an ssh key with a forced command may ask for.
 
-It takes a name and a stream, never a path. Whoever holds the key can have copies back and add some, and can neither
+It takes names and streams, never a path. Whoever holds the key can have copies back and add some, and can neither
 change nor delete one, nor bring this host to delete one before its time: what came when is written down here, by this
-host's clock, and the timer's sets are let go by that.
+host's clock, and the timer's sets are let go by that. What one home may take is said by this host's own role.
 """
 
 from __future__ import annotations
@@ -10,96 +10,76 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-from .. import btrfs
+from ..budget import ENTRIES, SECONDS, unlimited
+from ..each import MEMORY, bound_memory
 from ..errors import NodeError, in_words
-from ..fields import UUID, home_owner
+from ..fields import home_owner
 from ..files import flocked, write_atomic
-from . import backup_set, making, pruning, received, receiving
+from . import arriving, backup_set, making, pruning, received, sending
 from .backup_set import Backup
 from .pour import BOUNDS, Bounds, pour
-from .received import PART, parts
-from .retention import moment, view
-from .transfer import send_command
+from .restore_plan import inner_path
+from .retention import moment
+from .verifying import Limits
+from .wire import Link
 
-SEND_SECONDS = 3 * 86400  # for a snapshot that is read back; what it reads cannot be deleted meanwhile
 PER_DAY = 48  # sets that are taken in 24 hours: a timer of every hour, and as many again
 LOCK = ".lock"
-READ = ("show", "send", "manifest-of")
+ALIVE = 60.0  # seconds between two signs of life
+UNKNOWN = (
+    "not understood; what an older gpuadmin asked for has changed: gpuadmin provision brings both hosts up to date"
+)
 
 
-def _show(found: Backup) -> str:
-    """What a set says of itself, and by which uuid each of its snapshots was sent."""
-    uuids = {}
-    for part in parts(found):
-        volume = btrfs.subvolume(os.path.join(found.path, part))
-        if volume is None:
-            raise NodeError(f"{part} of {found.name} is not there")
-        uuids[part] = volume.received_uuid or volume.uuid
-    with open(os.path.join(found.path, "backup.json"), encoding="utf-8") as stream:
-        return json.dumps({"backup": stream.read(), "uuids": uuids})
+@dataclass(frozen=True)
+class Settings:
+    """``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
 
-
-def _give(directory: str, found: Backup, verb: str, rest: Sequence[str], stdout: int) -> None:
-    """Stream a part of a set, or a manifest of it."""
-    if verb == "manifest-of" and len(rest) == 1 and rest[0] in found.homes and home_owner(rest[0]):
-        with open(found.manifest(rest[0]), "rb") as stream, os.fdopen(os.dup(stdout), "wb") as target:
-            shutil.copyfileobj(stream, target)
-    elif verb == "send" and len(rest) in (1, 2) and rest[0] in parts(found):
-        parent = backup_set.load(directory, rest[1]) if len(rest) == 2 else None
-        before = None if parent is None else os.path.join(parent.path, rest[0])
-        command = send_command(os.path.join(found.path, rest[0]), before)
-        try:
-            result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
-                                    check=False, timeout=SEND_SECONDS)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise NodeError(f"{rest[0]} of {found.name} was not read in {SEND_SECONDS} seconds") from None
-        if result.returncode != 0:
-            raise NodeError(result.stderr.decode(errors="replace").strip()[-400:])
-    else:
-        raise NodeError("not understood")
-
-
-def serve(
-    directory: str,
-    request: str,
-    stdin: int = 0,
-    stdout: int = 1,
-    *,
-    ordinary: int | None = None,
-    bounds: Bounds = BOUNDS,
-    wait: float = 120.0,
-) -> str:
-    """Do what was asked for in SSH_ORIGINAL_COMMAND; return what to print.
-
-    ``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
-    ``wait``: seconds for another connection to end.
+    ``limits``: what one home may take. ``wait``: seconds for another connection to end.
     """
-    arguments = shlex.split(request)
-    verb, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    receiving.make_own(directory)
+
+    ordinary: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    bounds: Bounds = BOUNDS
+    wait: float = 120.0
+
+
+def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, settings: Settings | None = None) -> str:
+    """Do what was asked for in SSH_ORIGINAL_COMMAND; return what to print. Raises NodeError, OSError, ValueError."""
+    settings = settings or Settings()
+    verb, *rest = shlex.split(request) or [""]
+    arriving.make_own(directory)
     if verb == "list" and not rest:
-        return "\n".join(one.name for one in backup_set.complete(directory))
+        return json.dumps({"sets": {one.name: backup_set.document(one) for one in backup_set.complete(directory)}})
     if not rest or not backup_set.NAME.match(rest[0]):
-        raise NodeError("not understood")
-    name = rest[0]
-    if verb in READ:
-        found = _complete(directory, name)
-        if verb == "show" and len(rest) == 1:
-            return _show(found)
-        _give(directory, found, verb, rest[1:], stdout)
-        return ""
-    with flocked(os.path.join(directory, LOCK), wait):
-        if verb == "verify":
-            return _verify(directory, _complete(directory, name), rest[1:], ordinary)
-        _take(directory, name, verb, rest[1:], stdin, bounds)
-        return ""
+        raise NodeError(UNKNOWN)
+    name, rest = rest[0], rest[1:]
+    if verb == "begin" and not rest:
+        with flocked(os.path.join(directory, LOCK), settings.wait):
+            return json.dumps(_begin(directory, name, stdin, settings))
+    if verb == "commit" and not rest:
+        _prune(directory, settings)
+        return json.dumps({"when": backup_set.now()})
+    if not rest or not home_owner(rest[0]):
+        raise NodeError(UNKNOWN)
+    link = Link(stdin, stdout, bounds=settings.bounds)
+    if verb == "home" and len(rest) in (1, 2) and all(backup_set.NAME.match(one) for one in rest[1:]):
+        _home(directory, name, rest, link, settings)
+    elif verb == "verify" and len(rest) == 1:
+        _verify(directory, name, rest[0], link, settings)
+    elif verb == "send" and len(rest) in (1, 2):
+        _send(_complete(directory, name), rest[0], "".join(rest[1:]), link)
+    else:
+        raise NodeError(UNKNOWN)
+    return ""
 
 
 def _complete(directory: str, name: str) -> Backup:
@@ -109,15 +89,27 @@ def _complete(directory: str, name: str) -> Backup:
     return found
 
 
-def _verify(directory: str, found: Backup, homes: Sequence[str], ordinary: int | None) -> str:
-    """Read homes where they lie now; then let the oldest of the timer's sets go, if this was one of those."""
-    if any(one not in found.homes for one in homes):
-        raise NodeError(f"{found.name} has not all of these homes")
+def _begin(directory: str, name: str, stdin: int, settings: Settings) -> dict[str, list[str]]:
+    """Let old sets go first: a full disk heals by that."""
+    with tempfile.TemporaryFile() as document:
+        pour(stdin, document.fileno(), directory, most=received.DOCUMENT, bounds=settings.bounds)
+        document.seek(0)
+        claimed = received.parse(directory, name, document.read())
     _stamp_older(directory)
-    making.verify(found, homes, again=True)
-    if ordinary is not None and view(found.as_dict()).ordinary:
-        pruning.prune(directory, pruning.FOR_EVER, ordinary)
-    return backup_set.now()
+    backup_set.tidy(directory, name)
+    arriving.clear(directory)
+    _prune(directory, settings)
+    if backup_set.load(directory, name) is None:
+        _refuse_flood(directory)
+    return arriving.begin(directory, claimed, settings.bounds)
+
+
+def _prune(directory: str, settings: Settings) -> None:
+    if settings.ordinary is not None:
+        try:
+            pruning.prune(directory, pruning.FOR_EVER, settings.ordinary)
+        except NodeError as error:  # no reason to take nothing; who calls sees it
+            print(f"Warning: {error}", file=sys.stderr)
 
 
 def _stamp_older(directory: str) -> None:
@@ -127,23 +119,6 @@ def _stamp_older(directory: str) -> None:
             write_atomic(os.path.join(one.path, received.STAMP), received.stamp(), mode=0o600)
 
 
-def _take(directory: str, name: str, verb: str, rest: Sequence[str], stdin: int, bounds: Bounds) -> None:
-    """A step of taking a new set: begin, receive for each snapshot, manifest for each home, commit."""
-    if backup_set.load(directory, name) is not None:
-        raise NodeError(f"{name} is complete here")
-    if verb == "begin" and not rest:
-        _refuse_flood(directory)
-        receiving.begin(directory, name)
-    elif verb == "receive" and len(rest) == 2 and PART.match(rest[0]) and UUID.match(rest[1]):
-        receiving.receive(directory, name, rest[0], rest[1], stdin, bounds)
-    elif verb == "manifest" and len(rest) == 1 and home_owner(rest[0]):
-        receiving.take_manifest(directory, name, rest[0], stdin, bounds)
-    elif verb == "commit" and not rest:
-        _commit(directory, name, stdin, bounds)
-    else:
-        raise NodeError("not understood")
-
-
 def _refuse_flood(directory: str) -> None:
     since = moment(backup_set.now()) - timedelta(days=1)
     times = [received.arrived(one.path) for one in backup_set.complete(directory)]
@@ -151,18 +126,70 @@ def _refuse_flood(directory: str) -> None:
         raise NodeError(f"{PER_DAY} sets came in the last 24 hours: no more is taken")
 
 
-def _commit(directory: str, name: str, stdin: int, bounds: Bounds) -> None:
-    with tempfile.TemporaryFile() as document:
-        pour(stdin, document.fileno(), directory, most=received.DOCUMENT, bounds=bounds)
-        document.seek(0)
-        claimed = received.parse(directory, name, document.read())
-    receiving.settle(directory, claimed, stamped=True)
+def _home(directory: str, name: str, rest: Sequence[str], link: Link, settings: Settings) -> None:
+    operation, fields, _data = link.get()
+    if operation != "home":
+        raise NodeError(UNKNOWN)
+    home = received.home_of(rest[0], fields.get("home"))
+    parent = rest[1] if len(rest) == 2 else None
+    steps = arriving.arrive(directory, name, rest[0], parent, home, link, settings.limits, settings.bounds)
+    next(steps)
+    with _alive(link):
+        for _ in steps:
+            pass
+    link.put("done")
+    link.flush()
 
 
-def main(directory: str, ordinary: int | None = None) -> int:
-    """What the forced command runs."""
+def _verify(directory: str, name: str, user: str, link: Link, settings: Settings) -> None:
+    found = _complete(directory, name)
+    if user not in found.homes:
+        raise NodeError(f"{name} has no home of {user} here")
+    with _alive(link):
+        when = making.verify_one(found, user, settings.limits)
+    link.put("done", when=when)
+    link.flush()
+
+
+def _send(found: Backup, user: str, inner: str, link: Link) -> None:
+    """Stream a home, or a part of it."""
+    if user not in found.homes:
+        raise NodeError(f"{found.name} has no home of {user} here")
+    inner = inner_path(inner)
+    source = sending.Source.of(found, user)
+    with backup_set.reading(os.path.dirname(found.path), found.name):
+        if inner:
+            sending.send_part(source, inner, *backup_set.part_of(found, user, inner), link, unlimited())
+        else:
+            sending.send(source, link, unlimited())
+    link.flush()
+
+
+@contextmanager
+def _alive(link: Link) -> Iterator[None]:
+    """Say from time to time that this goes on: who waits gives up on what says nothing."""
+    over = threading.Event()
+
+    def say() -> None:
+        while not over.wait(ALIVE):
+            link.put("wait")
+            link.flush()
+
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
     try:
-        answer = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), ordinary=ordinary)
+        yield
+    finally:
+        over.set()
+        thread.join(ALIVE)
+
+
+def main(directory: str, ordinary: int | None = None, seconds: int = int(SECONDS), entries: int = ENTRIES) -> int:
+    """What the forced command runs."""
+    bound_memory(MEMORY)
+    settings = Settings(ordinary, Limits(seconds, entries))
+    try:
+        answer = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), settings=settings)
         if answer:  # after a stream nothing may follow
             print(answer)
     except (NodeError, OSError, ValueError) as error:

@@ -12,12 +12,12 @@ import stat
 from collections.abc import Callable, Mapping
 
 from .. import extents
-from ..attributes import attribute_names
-from ..btrfs import PLACEHOLDER_INODE, open_directory
+from ..attributes import attribute_names, attributes_of
+from ..btrfs import open_directory
 from ..budget import Budget
-from ..descend import Entry, identity, walk
+from ..descend import Entry, identity
 from ..errors import NodeError
-from .home_reader import enter
+from .home_walk import visits
 
 Owner = Callable[[int], int]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME
@@ -40,10 +40,41 @@ class Copier:
 
         ``nested``: path below it → where the snapshot of the subvolume lies that was there.
         """
-        rest = {os.fsencode(path): where for path, where in nested.items()}
-        self._directory(source, b"", rest, at, name)
-        if rest:
-            raise NodeError(f"{os.fsdecode(min(rest))!r} has no place in the copy")
+        os.mkdir(name, 0o700, dir_fd=at)
+        there = open_directory(name, at)
+        try:
+            self.fill(source, nested, there)
+        finally:
+            os.close(there)
+
+    def fill(self, source: int, nested: Mapping[str, str], there: int) -> None:
+        """Make the open and empty directory ``there`` what ``source`` is.
+
+        The directories of the copy are entered and left with those of the walk.
+        """
+        here, above = os.dup(there), [identity(os.fstat(there))]
+        try:
+            for entry in visits(source, nested, self._budget):
+                name = entry.path.rpartition(b"/")[2]
+                if entry.leaving:
+                    outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+                    os.close(here)
+                    here = outer
+                    above.pop()
+                    if identity(os.fstat(here)) != above[-1]:
+                        raise NodeError(f"{os.fsdecode(entry.path)!r} was moved while it was copied")
+                    self._finish(entry, here, name)
+                elif entry.is_directory:
+                    os.mkdir(name, 0o700, dir_fd=here)
+                    inner = open_directory(name, here)
+                    os.close(here)
+                    here = inner
+                    above.append(identity(os.fstat(here)))
+                else:
+                    self.entry(entry, here, name)
+        finally:
+            os.close(here)
+        self._give(source, there, os.fstat(source))
 
     def directory(self, entry: Entry, at: int, name: bytes) -> None:
         """Make a directory like ``entry``, with nothing in it, or give one that is there what it lacks."""
@@ -68,57 +99,6 @@ class Copier:
         else:
             os.mknod(name, stat.S_IFMT(facts.st_mode) | 0o600, facts.st_rdev, dir_fd=at)
             self._finish(entry, at, name)
-
-    def _directory(self, source: int, prefix: bytes, rest: dict[bytes, str], at: int, name: bytes) -> None:
-        os.mkdir(name, 0o700, dir_fd=at)
-        there = open_directory(name, at)
-        try:
-            self._contents(source, prefix, rest, there)
-            self._give(source, there, os.fstat(source))
-        finally:
-            os.close(there)
-
-    def _contents(self, source: int, prefix: bytes, rest: dict[bytes, str], there: int) -> None:
-        """Copy what is in ``source``; the directories of the copy are entered and left with those of the walk."""
-        here, above = os.dup(there), [identity(os.fstat(there))]
-        try:
-            for entry in walk(source, enter, leaving=True, budget=self._budget):
-                path = prefix + entry.path
-                if entry.leaving:
-                    self._missing(path, rest, here)
-                    outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
-                    os.close(here)
-                    here = outer
-                    above.pop()
-                    if identity(os.fstat(here)) != above[-1]:
-                        raise NodeError(f"{os.fsdecode(path)!r} was moved while it was copied")
-                    self._finish(entry, here, entry.name)
-                elif entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-                    if path in rest:  # where it is not, the manifest has no line of it either
-                        self._nested(path, rest, here)
-                elif entry.is_directory:
-                    os.mkdir(entry.name, 0o700, dir_fd=here)
-                    inner = open_directory(entry.name, here)
-                    os.close(here)
-                    here = inner
-                    above.append(identity(os.fstat(here)))
-                else:
-                    self.entry(entry, here, entry.name)
-            self._missing(prefix.rstrip(b"/"), rest, here)
-        finally:
-            os.close(here)
-
-    def _missing(self, directory: bytes, rest: dict[bytes, str], here: int) -> None:
-        """Subvolumes that were in a directory: btrfs send leaves the empty directories out that stand for them."""
-        for path in sorted(path for path in rest if path.rpartition(b"/")[0] == directory):
-            self._nested(path, rest, here)
-
-    def _nested(self, path: bytes, rest: dict[bytes, str], here: int) -> None:
-        source = open_directory(rest.pop(path))
-        try:
-            self._directory(source, path + b"/", rest, here, path.rpartition(b"/")[2])
-        finally:
-            os.close(source)
 
     def _linked(self, entry: Entry, at: int, name: bytes) -> None:
         facts = entry.facts
@@ -162,13 +142,20 @@ class Copier:
             os.close(source)
 
     def _give(self, source: int | str, target: int | str, facts: os.stat_result) -> None:
-        """Owner, attributes, mode, times: in this order, because each takes back some of what comes after it."""
-        os.chown(target, self._owner(facts.st_uid), self._owner(facts.st_gid))
-        names = attribute_names(source)
-        for name in attribute_names(target):
-            if name not in names:
-                os.removexattr(target, name)  # what a file system or a default ACL gave
-        for name in names:
-            os.setxattr(target, name, os.getxattr(source, name))
-        os.chmod(target, stat.S_IMODE(facts.st_mode))
-        os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        owner = self._owner(facts.st_uid), self._owner(facts.st_gid)
+        times = facts.st_atime_ns, facts.st_mtime_ns
+        give(target, owner, attributes_of(source), stat.S_IMODE(facts.st_mode), times)
+
+
+def give(
+    target: int | str, owner: tuple[int, int], attributes: Mapping[str, bytes], mode: int, times: tuple[int, int]
+) -> None:
+    """Owner, attributes, mode, times: in this order, because each takes back some of what comes after it."""
+    os.chown(target, *owner)
+    for name in attribute_names(target):
+        if name not in attributes:
+            os.removexattr(target, name)  # what a file system or a default ACL gave
+    for name, value in attributes.items():
+        os.setxattr(target, name, value)
+    os.chmod(target, mode)
+    os.utime(target, ns=times)

@@ -22,23 +22,29 @@ _KINDS = {
 Owner = Callable[[int], int]
 
 
-def _order(path: str) -> tuple[bytes, ...]:
+def order(path: str | bytes) -> tuple[bytes, ...]:
     """Where a path comes in the walk."""
     return tuple(os.fsencode(path).split(b"/"))
 
 
 class _Earlier:
-    """What an earlier manifest says, asked in the order of the walk: neither of the two has to fit into memory."""
+    """What an earlier manifest says, asked in the order of the walk: neither of the two has to fit into memory.
 
-    def __init__(self, found: Iterator[Line]) -> None:
+    ``untouched``: nanoseconds since when a copy has been changed whose other files are as that manifest says.
+    """
+
+    def __init__(self, found: Iterator[Line], untouched: int | None) -> None:
         self._found = found
+        self._untouched = untouched
         self._next: Line | None = None
         self._done = False
 
     def content(self, path: str, facts: os.stat_result) -> str | None:
         """The checksum of a file that has not changed: nothing changes a file without changing its ctime."""
-        wanted = _order(path)
-        while not self._done and (self._next is None or _order(self._next.path) < wanted):
+        if self._untouched is not None and facts.st_ctime_ns >= self._untouched:
+            return None
+        wanted = order(path)
+        while not self._done and (self._next is None or order(self._next.path) < wanted):
             try:
                 self._next = next(self._found, None)
             except NodeError:  # damaged, which is no reason to have no backup from now on: the rest is read
@@ -47,6 +53,8 @@ class _Earlier:
         line = self._next
         if line is None or line.path != path or not line.content.startswith("e"):  # one of format 1 has no 'e'
             return None
+        if self._untouched is not None:
+            return line.content if line.kind == "f" else None
         now = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
         return line.content if (line.inode, line.size, line.mtime, line.ctime) == now else None
 
@@ -62,14 +70,16 @@ class Reader:
         form: int = FORM,
         links: bool = True,
         live: str | None = None,
+        untouched: int | None = None,
     ) -> None:
         """``links``: whether a further name of a file is a link to the first one, or a file as well."""
         self._links = links
         self.owner = owner
         self.budget = budget or Budget()
         self._form = form
-        self._earlier = _Earlier(iter(()) if earlier is None else earlier)
-        self._first: dict[tuple[int, int], str] = {}
+        self._earlier = _Earlier(iter(()) if earlier is None else earlier, untouched)
+        self._first: dict[tuple[int, int], tuple[int, str]] = {}
+        self._count = 0  # lines that were made
         self._live = live
 
     def lacks(self, path: str) -> bool:
@@ -83,7 +93,12 @@ class Reader:
             os.close(handle)
 
     def line(self, entry: Entry, path: str) -> Line:
-        facts = entry.facts
+        line = self._line(entry, path)
+        self._count += 1
+        return line
+
+    def _line(self, entry: Entry, path: str) -> Line:
+        facts, number = entry.facts, 0
         kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "?")
         mode, uid, gid = stat.S_IMODE(facts.st_mode), self.owner(facts.st_uid), self.owner(facts.st_gid)
         if kind == "l":
@@ -95,9 +110,9 @@ class Reader:
             key = (facts.st_dev, facts.st_ino)
             if key not in self._first:
                 self.budget.hold(os.fsencode(path) * 4)  # it is kept as text of up to four bytes a letter
-            first = self._first.setdefault(key, path)
+            number, first = self._first.setdefault(key, (self._count, path))
             if first != path:
-                return Line(path, "h", mode, uid, gid, link=first, inode=facts.st_ino)
+                return Line(path, "h", mode, uid, gid, link=first, inode=facts.st_ino, number=number)
         handle = os.open(
             entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME, dir_fd=entry.at
         )
@@ -109,9 +124,10 @@ class Reader:
         finally:
             os.close(handle)
         return Line(path, kind, mode, uid, gid, facts.st_size, facts.st_mtime_ns, content, "", attributes,
-                    facts.st_ino, facts.st_ctime_ns)  # fmt: skip
+                    facts.st_ino, facts.st_ctime_ns, number)  # fmt: skip
 
     def top(self, handle: int, path: str) -> Line:
+        self._count += 1
         facts = os.fstat(handle)
         return Line(path, "d", stat.S_IMODE(facts.st_mode), self.owner(facts.st_uid), self.owner(facts.st_gid),
                     attributes=self._attributes(handle))  # fmt: skip
@@ -157,15 +173,16 @@ def lines(
     budget: Budget | None = None,
     form: int = FORM,
     live: str | None = None,
+    untouched: int | None = None,
 ) -> Iterator[Line]:
     """The lines of everything below the directory ``top`` (a path, or open), after one for it itself (path ``.``).
 
     ``nested``: path below ``top`` → where the snapshot of the subvolume that was there lies. ``live``: the home that a
     backup is being made of: a subvolume in it that is not among them is an error, because it would be missing in the
     backup. Where there is an empty directory in its place in the home itself, nothing is missing, and it has no line.
-    ``owner`` translates ids.
+    ``owner`` translates ids. ``untouched``: ``earlier`` says what was copied, and what has changed since then is read.
     """
-    reader = Reader(owner, earlier, budget, form, live=live)
+    reader = Reader(owner, earlier, budget, form, live=live, untouched=untouched)
     rest = dict(nested or {})
     handle = os.dup(top) if isinstance(top, int) else open_directory(top)
     try:
@@ -197,10 +214,10 @@ def _below(top: int, prefix: str, rest: dict[str, str], reader: Reader) -> Itera
 def _subvolumes(prefix: str, before: str | None, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
     """Nested subvolumes that come before a path: btrfs send leaves their empty directories out, so a copy has none."""
     while rest:
-        own = [path for path in rest if path.startswith(prefix) and (before is None or _order(path) < _order(before))]
+        own = [path for path in rest if path.startswith(prefix) and (before is None or order(path) < order(before))]
         if not own:
             return
-        yield from _subvolume(min(own, key=_order), rest, reader)
+        yield from _subvolume(min(own, key=order), rest, reader)
 
 
 def _subvolume(path: str, rest: dict[str, str], reader: Reader) -> Iterator[Line]:

@@ -35,26 +35,31 @@ def restore_home(arguments: Mapping[str, Any]) -> object:
     given = dict(arguments)
     if given.get("subids") is not None:
         given["subids"] = tuple(given["subids"])
+    if given.get("remote") is not None:
+        given["remote"] = remote_of(given["remote"])
     return restore.execute(restore_plan.Request(**given))
 
 
-def copy_backup(arguments: Mapping[str, Any]) -> object:
-    """Send a set, or the newest complete one, to another host."""
+def copy_backup(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a set, or the newest complete one, to another host. Whose homes did not get there is in its record."""
     sets = backup_set.complete(arguments["directory"])
     found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
     if found is None:
         raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
     earlier = [one for one in reversed(sets) if one.name < found.name]
+    limits = Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
     with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
-        when = transfer.send(found, remote_of(arguments), earlier)
-    return backup_set.copied(found, arguments["host"], when).as_dict()
+        when, lacking = transfer.send(found, remote_of(arguments), earlier, limits, arguments.get("workers", 2))
+    return backup_set.copied(found, arguments["host"], when, lacking).as_dict()
 
 
-def fetch_backup(arguments: Mapping[str, Any]) -> object:
-    """Bring a set back from the other host."""
-    remote = remote_of(arguments)
-    with flocked(COPY_LOCK, 3600), flocked(backup_set.LOCK, 3600):  # seconds; what is not complete is anybody's rubbish
-        return transfer.fetch(arguments["backup"], arguments["directory"], remote).as_dict()
+def budget_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What one home may take, and how many are read at once, by the names of these jobs."""
+    return {
+        "seconds": settings.get("home_seconds", SECONDS),
+        "entries": settings.get("home_entries", ENTRIES),
+        "workers": settings.get("workers", 2),
+    }
 
 
 def remote_of(arguments: Mapping[str, Any]) -> transfer.Remote:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import IO, Any, cast
 
 from .. import btrfs, mounts
 from ..budget import ENTRIES, SECONDS
@@ -30,17 +31,19 @@ from .backup_set import (
     finish,
     load,
     now,
+    reading,
     remove,
     source,
     store,
     tidy,
     unfinished,
 )
+from .pour import NoRoom, check_room
 from .snapshots import snapshots
-from .verifying import Limits, Task, verify_home
+from .verifying import Found, Limits, Task, verify_home
 
 SETTING = " (backups.home_seconds)"  # which seconds a home may take
-RESERVE = 64 << 20  # bytes that must be free, because a manifest is written too
+LOOK = 4 << 20  # bytes of a manifest after which it is looked whether there is room for more
 
 
 @dataclass(frozen=True)
@@ -117,12 +120,12 @@ def create(request: Request, mountinfo: str | None = None) -> Backup:
     What is wrong with one home is in the set's ``problems``; such a home is not in it, or is not verified.
     """
     holder = check(request, mountinfo)
-    with flocked(LOCK):
-        try:
+    try:
+        with flocked(LOCK):
             found = load(request.directory, request.name) or _make(request, holder)
-            return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
-        except OSError as error:
-            raise NodeError(f"the backup was not made: {in_words(error)}") from error
+        return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
+    except OSError as error:
+        raise NodeError(f"the backup was not made: {in_words(error)}") from error
 
 
 def _make(request: Request, holder: str) -> Backup:
@@ -146,9 +149,10 @@ def _make(request: Request, holder: str) -> Backup:
 def _begin(request: Request, holder: str, path: str) -> Backup:
     """The snapshots of a set, which the next run goes on with if this one is killed."""
     remove(request.directory, request.name)
-    space = os.statvfs(request.directory)
-    if space.f_bavail * space.f_frsize < RESERVE:
-        raise NodeError(f"less than {RESERVE >> 20} MiB are free in {request.directory}: no backup was begun")
+    try:
+        check_room(request.directory)
+    except NoRoom as error:
+        raise NodeError(f"{request.directory}: {error}: no backup was begun") from error
     make_directory(path, 0o700, os.geteuid(), os.getegid())
     for part in ("nested", "manifest"):
         make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
@@ -169,36 +173,91 @@ def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Li
     return None
 
 
-def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total:
-    """Write the manifest of one home, on disk when it is returned."""
+def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total | None:
+    """Write the manifest of one home, on disk when it is returned; None where there is no room for it."""
     request, backup, name = task
+    try:
+        check_room(request.directory)
+        return _written(request, backup, name)
+    except NoRoom:
+        _drop(backup.manifest(name))
+        return None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _drop(backup.manifest(name))
+        return None
+
+
+class _Roomy:
+    """A file that is written to as long as there is room for more than it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._looked = 0
+
+    def write(self, data: bytes) -> int:
+        self._looked += len(data)
+        if self._looked > LOOK:
+            self._looked = 0
+            check_room(self._file.fileno())
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _written(request: Request, backup: Backup, name: str) -> home_manifest.Total:
     top, nested = source(backup, name)
     earlier = _earlier(request, name, backup.homes[name].uid)
     with open(backup.manifest(name), "wb") as file:
-        with gzip.open(file, "wt", compresslevel=1, encoding="ascii") as stream:
+        with gzip.GzipFile(fileobj=cast(IO[bytes], _Roomy(file)), filename="", mode="wb", compresslevel=1) as stream:
             lines = home_reader.lines(
                 top, nested, earlier=earlier, budget=request.limits.budget(), form=backup.format,
                 live=os.path.join(request.root, name),
             )  # fmt: skip
-            found = home_manifest.total(lines, stream.write)
+            found = home_manifest.total(lines, home_manifest.Writer(stream.write))
         file.flush()
         os.fsync(file.fileno())
     return found
 
 
 def _manifests(request: Request, backup: Backup) -> Backup:
-    """Write the manifests that are not done; what is done is recorded as it is."""
-    tasks = [(request, backup, name) for name, home in backup.homes.items() if not done(home)]
-    results = each(_write_manifest, tasks, request.workers, request.seconds, setting=SETTING)
-    for (_request, _backup, name), found in results:
-        others = {one: home for one, home in backup.homes.items() if one != name}
-        if isinstance(found, Failed):
-            backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
-            _drop(backup.manifest(name))
+    """Write the manifests that are not done; what is done is recorded as it is.
+
+    One that had no room is written again when nothing else is: another one may have taken the room, and is gone.
+    """
+    waiting: list[str] = []
+    for name, found in _all(request, backup, [name for name, home in backup.homes.items() if not done(home)]):
+        if found is None:
+            waiting.append(name)
         else:
-            home = replace(backup.homes[name], **found.as_dict())
-            backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
-        store(backup, UNFINISHED)
+            backup = _recorded(backup, name, found)
+    if waiting and len(waiting) == len(backup.homes):
+        raise NoRoom(f"{request.directory} has no room for the manifests: no backup was made")
+    again = replace(request, workers=1)
+    for name, found in _all(again, backup, waiting):
+        backup = _recorded(backup, name, found or Failed(f"has no room for its manifest in {request.directory}"))
+    return backup
+
+
+def _all(
+    request: Request, backup: Backup, names: Sequence[str]
+) -> Iterator[tuple[str, home_manifest.Total | Failed | None]]:
+    tasks = [(request, backup, name) for name in names]
+    for task, found in each(_write_manifest, tasks, request.workers, request.seconds, setting=SETTING):
+        yield task[2], found
+
+
+def _recorded(backup: Backup, name: str, found: home_manifest.Total | Failed) -> Backup:
+    others = {one: home for one, home in backup.homes.items() if one != name}
+    if isinstance(found, Failed):
+        backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
+        _drop(backup.manifest(name))
+    else:
+        home = replace(backup.homes[name], **found.as_dict())
+        backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
+    store(backup, UNFINISHED)
     return backup
 
 
@@ -217,25 +276,47 @@ def verify(
     Raises NodeError that says which are damaged; the others are recorded. One that is not known to be good, because it
     takes too much or cannot be restored, is in ``problems``; with ``again`` that is an error, too.
     """
-    limits = limits or Limits()
-    tasks = [Task(backup, name, limits) for name in wanted if again or backup.homes[name].verified is None]
-    damaged: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    for task, found in each(verify_home, tasks, workers, limits.seconds, setting=SETTING):
-        name = task.name
-        problem = found.why if isinstance(found, Failed) else found.problem
-        differences = () if isinstance(found, Failed) else found.differences
-        if differences:
-            damaged[name] = ", ".join(differences)
-        elif problem:
-            unknown[name] = problem
-        when = None if differences or problem else now()
-        backup = changed(backup, partial(_read, name, when, None if differences else problem), "read")
+    directory = os.path.dirname(backup.path)
+    with reading(directory, backup.name):
+        backup, damaged, unknown = look(backup, wanted, workers, again=again, limits=limits or Limits())
     if damaged or (again and unknown):
         problems = [f"{backup.name} is damaged: {_listed(damaged)}"] if damaged else []
         problems += [f"{backup.name} was not verified: {_listed(unknown)}"] if unknown else []
         raise NodeError("; ".join(problems))
     return backup
+
+
+def look(
+    backup: Backup, wanted: Sequence[str], workers: int, *, again: bool, limits: Limits
+) -> tuple[Backup, dict[str, str], dict[str, str]]:
+    """As ``verify``, for a set that is held: what is recorded then, the homes that are damaged, those not known."""
+    tasks = [Task(backup, name, limits) for name in wanted if again or backup.homes[name].verified is None]
+    damaged: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for task, found in each(verify_home, tasks, workers, limits.seconds, setting=SETTING):
+        result = Found(problem=found.why) if isinstance(found, Failed) else found
+        if result.differences:
+            damaged[task.name] = ", ".join(result.differences)
+        elif result.problem:
+            unknown[task.name] = result.problem
+        backup = _record(backup, task.name, result)
+    return backup, damaged, unknown
+
+
+def _record(backup: Backup, name: str, found: Found) -> Backup:
+    when = None if found.differences or found.problem else now()
+    return changed(backup, partial(_read, name, when, None if found.differences else found.problem), "read")
+
+
+def verify_one(backup: Backup, name: str, limits: Limits) -> str:
+    """Verify one home, here and now. Returns when that was; raises NodeError where it is not as it was."""
+    with reading(os.path.dirname(backup.path), backup.name):
+        found = verify_home(Task(backup, name, limits))
+        when = _record(backup, name, found).homes[name].verified
+    if when is None:
+        words = ", ".join(found.differences)
+        raise NodeError(f"{backup.name} is damaged: {name}: {words}" if words else f"{name}: {found.problem}")
+    return when
 
 
 def _read(name: str, when: str | None, problem: str | None, backup: Backup) -> Backup:
@@ -249,6 +330,15 @@ def _read(name: str, when: str | None, problem: str | None, backup: Backup) -> B
 
 def _listed(found: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in sorted(found.items()))
+
+
+def uncopied(backup: Mapping[str, Any]) -> list[str]:
+    """Whose homes have no second copy of a set (as a dict), in words."""
+    return [
+        f"{name} has no copy on {host}: {why}"
+        for host, homes in sorted(backup["uncopied"].items())
+        for name, why in sorted(homes.items())
+    ]
 
 
 def missing(backup: Mapping[str, Any]) -> list[str]:

@@ -8,27 +8,42 @@ import time
 from dataclasses import dataclass
 
 from ..errors import NodeError
+from ..text import size_words
 
 BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """``idle``: seconds in which nothing moves; ``total``: seconds of a stream; ``reserve``: share that stays free."""
+    """``idle``: seconds in which nothing moves; ``total``: seconds of a stream; ``reserve``: share that stays free.
+
+    ``most``: bytes of a reserve; five in a hundred of a large disk would be a disk.
+    """
 
     idle: float = 600.0
     total: float = 3 * 86400.0
     reserve: float = 0.05
+    most: int = 16 << 30
 
 
 BOUNDS = Bounds()
 
 
-def check_room(path: str, bounds: Bounds = BOUNDS) -> None:
-    """Raise NodeError where less than the reserve is free: deleting on btrfs needs room as well."""
+class NoRoom(NodeError):
+    """What is free is a reserve."""
+
+
+def check_room(path: str | int, bounds: Bounds = BOUNDS) -> None:
+    """Raise NoRoom where less than the reserve is free: deleting on btrfs needs room as well."""
+    space, reserve = os.statvfs(path), reserve_of(path, bounds)
+    if space.f_bavail * space.f_frsize < reserve:
+        raise NoRoom(f"less than {size_words(reserve)} of the file system would stay free")
+
+
+def reserve_of(path: str | int, bounds: Bounds = BOUNDS) -> int:
+    """How many bytes of its file system stay free."""
     space = os.statvfs(path)
-    if space.f_bavail < space.f_blocks * bounds.reserve:
-        raise NodeError(f"less than {bounds.reserve:.0%} of the file system of {path} would stay free")
+    return int(min(space.f_blocks * space.f_frsize * bounds.reserve, bounds.most))
 
 
 def pour(source: int, sink: int, path: str, *, most: int | None = None, bounds: Bounds = BOUNDS) -> None:

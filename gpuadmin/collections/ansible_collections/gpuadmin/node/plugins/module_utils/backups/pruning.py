@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import NodeError, in_words
-from ..files import flocked
 from . import backup_set, received, retention
+from .backup_set import InUse
 
 FOR_EVER = 36500  # days: what a reset or an admin made goes only when an admin says so
 
@@ -20,15 +20,19 @@ def expired(directory: str, days: int, ordinary: int, only: Sequence[str] | None
 
 
 def prune(directory: str, days: int, ordinary: int, only: Sequence[str] | None = None) -> list[str]:
-    """Delete them; return their names. Raises NodeError for those that would not go, when the others are gone."""
+    """Delete them; return their names. Raises NodeError for those that would not go, when the others are gone.
+
+    That is InUse where nothing else is wrong than that somebody reads them: they go the next time.
+    """
     gone, problems = [], []
-    with flocked(backup_set.LOCK):
-        for name in expired(directory, days, ordinary, only):
-            try:
-                backup_set.remove(directory, name)
-                gone.append(name)
-            except (NodeError, OSError) as error:
-                problems.append(f"{name}: {in_words(error)}")
+    kind: type[NodeError] = InUse
+    for name in expired(directory, days, ordinary, only):
+        try:
+            backup_set.remove(directory, name)
+            gone.append(name)
+        except (NodeError, OSError) as error:
+            kind = kind if isinstance(error, InUse) else NodeError
+            problems.append(f"{name}: {in_words(error)}")
     if problems:
-        raise NodeError(f"deleted {', '.join(gone) or 'none'}; not deleted: {'; '.join(problems)}")
+        raise kind(f"deleted {', '.join(gone) or 'none'}; not deleted: {'; '.join(problems)}")
     return gone

@@ -5,19 +5,17 @@ Nothing here is written. Sizes, names and paths are bounded; times are compared 
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from ..errors import NodeError, in_words
+from ..errors import NodeError
 from ..fields import CONTROL, UUID, home_owner, quoted
 from ..files import read_bytes
-from . import backup_set, home_manifest
+from . import backup_set
 from .backup_set import Backup, Home
 from .retention import moment
 
@@ -27,15 +25,7 @@ SUM = re.compile(r"[0-9a-f]{64}\Z")
 AHEAD = timedelta(minutes=10)  # how far two clocks may differ
 DOCUMENT = 64 << 20  # bytes of a backup.json: some 100,000 homes
 MANIFEST = 4 << 30  # bytes of a home's manifest as it is sent
-LINES = 64 << 30  # bytes of it unpacked, and
-LINE = 1 << 24  # of one of its lines
 STAMP = "received.json"
-
-
-def parts(backup: Backup) -> list[str]:
-    """The snapshots of a set, by their paths in it."""
-    nested = {where for home in backup.homes.values() for where in home.nested.values()}
-    return ["homes", *sorted(nested)]
 
 
 def check_time(name: str) -> None:
@@ -70,7 +60,7 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
     if problem is not None:
         raise NodeError(f"what {name} says of itself is refused: {problem}")
     problems = {_text(who): _text(what) for who, what in list(found.problems.items())[:10000]}
-    return replace(found, problems=problems, copies={})
+    return replace(found, problems=problems, copies={}, uncopied={})
 
 
 def _text(value: object) -> str:
@@ -117,47 +107,23 @@ def _wrong(home: Home) -> str | None:
     return None
 
 
+def home_of(name: str, said: object) -> Home:
+    """A home as another host describes it. Raises NodeError."""
+    try:
+        home = Home(**said) if isinstance(said, dict) else None
+    except TypeError:
+        home = None
+    if home is None or not home_owner(name) or _wrong(home) is not None:
+        raise NodeError(f"what is said of the home of {quoted(name)[:100]} is refused")
+    return home
+
+
 def _below(path: object) -> bool:
     """Whether it is a plain path to below somewhere, which cannot lead out of there."""
     return (
         isinstance(path, str) and "\0" not in path and len(path) <= 1 << 16
         and all(part not in ("", ".", "..") for part in path.split("/"))
     )  # fmt: skip
-
-
-def check_lines(path: str) -> None:
-    """Unpack a manifest, and refuse one that would take the memory of whoever reads it by lines."""
-    total = line = 0
-    try:
-        with gzip.open(path, "rb") as stream:
-            while block := stream.read(1 << 20):
-                total += len(block)
-                first, last = block.find(b"\n"), block.rfind(b"\n")
-                line += len(block) if first < 0 else first
-                if line > LINE or total > LINES:
-                    raise NodeError(f"{path}: its lines are too long, or too many")
-                line = line if first < 0 else len(block) - last - 1
-    except (OSError, EOFError, zlib.error) as error:
-        raise NodeError(f"{path} cannot be read: {in_words(error)}") from error
-
-
-def check_contents(found: Backup, place: str) -> None:
-    """Compare a set that arrived in ``place`` with what it says of itself; what is there is read-only by now.
-
-    Every home is a directory that no link leads to, and its manifest counts what the set says.
-    """
-    here = replace(found, path=place)
-    for name, home in sorted(found.homes.items()):
-        top = backup_set.source(here, name)[0]
-        base = os.path.realpath(place)
-        if os.path.realpath(top) != os.path.join(base, os.path.relpath(top, place)) or not os.path.isdir(top):
-            raise NodeError(f"the home {name} is no directory of {found.name}")
-        try:
-            total = home_manifest.total(home_manifest.read(here.manifest(name)))
-        except (AttributeError, TypeError, ValueError, OSError, RecursionError) as error:
-            raise NodeError(f"the manifest of {name} cannot be read: {in_words(error)}") from error
-        if any(getattr(home, what) != value for what, value in total.as_dict().items()):
-            raise NodeError(f"the manifest of {name} is not the one that {found.name} tells of")
 
 
 def stamp() -> bytes:

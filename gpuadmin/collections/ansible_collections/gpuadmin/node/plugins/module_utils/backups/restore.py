@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from .. import btrfs, mounts
 from ..budget import unlimited
@@ -18,13 +19,15 @@ from ..descend import Entry
 from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import packing
+from ..paths import RUN
 from ..purge import purge
 from ..renaming import rename_new
-from . import backup_set, home_manifest, home_reader
+from . import backup_set, home_manifest, home_reader, transfer
 from .backup_set import Backup
 from .copying import Copier
-from .restore_plan import RESTORING, Plan, Request, compute, inner_path, translated
+from .restore_plan import RESTORING, Plan, Request, compute, inner_path, locate, refuse_nonsense, translated
 from .restored import verify
+from .sending import PART
 
 COPY = "copy"
 
@@ -33,16 +36,43 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
     """Restore; return where it is and what was restored. Whatever stops it, nothing that was there is touched."""
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
     try:
-        with flocked(backup_set.LOCK):
-            plan, backup = compute(request, table)
-            if request.mode == "archive":
-                return _archive(request, plan, backup)
-            with _workplace(request, plan) as place:
-                total = _copy(request, backup, plan, place)
-                _into_place(request, plan, place)
-            return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
+        refuse_nonsense(request)
+        with flocked(f"{RUN}/restore-{request.user}.lock"):
+            found, away = locate(request)
+            plan, backup = compute(request, table, found)
+            if away:
+                with _arrival(request, backup) as arriving:
+                    return _restored(request, plan, arriving, away=True)
+            with backup_set.reading(request.directory, backup.name):
+                return _restored(request, plan, backup, away=False)
     except OSError as error:
         raise NodeError(f"nothing was restored: {in_words(error)}") from error
+
+
+def _restored(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
+    if request.mode == "archive":
+        return _archive(request, plan, backup, away=away)
+    with _workplace(request, plan) as place:
+        total = _copy(request, backup, plan, place, away=away)
+        _into_place(request, plan, place)
+    return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
+
+
+@contextmanager
+def _arrival(request: Request, backup: Backup) -> Iterator[Backup]:
+    """A set of the other host, with a place beside the backups for the manifest that comes with a home of it."""
+    os.makedirs(os.path.dirname(request.directory), exist_ok=True)
+    make_directory(request.directory, 0o700, os.geteuid(), os.getegid())
+    above, name = btrfs.open_directory(request.directory), f".restoring-{request.user}"
+    try:
+        purge(above, os.fsencode(name), lambda entry: None)
+        path = os.path.join(request.directory, name)
+        for one in (path, f"{path}/manifest"):
+            os.mkdir(one, 0o700)
+        yield replace(backup, path=path)
+    finally:
+        purge(above, os.fsencode(name), lambda entry: None)
+        os.close(above)
 
 
 @contextmanager
@@ -159,19 +189,6 @@ def _moved(plan: Plan) -> str:
     return "" if plan.aside is None else f"; what was there is {plan.aside}"
 
 
-def _source(backup: Backup, user: str, inner: str) -> tuple[str, str, dict[str, str]]:
-    """Where a part of a home is in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
-    top, nested = backup_set.source(backup, user)
-    rest = inner
-    for prefix in sorted(nested, key=len, reverse=True):
-        if inner == prefix or inner.startswith(prefix + "/"):
-            top, rest = nested[prefix], inner[len(prefix) :].lstrip("/")
-            break
-    below = {os.path.relpath(path, inner or "."): where for path, where in nested.items()
-             if path != inner and (not inner or path.startswith(inner + "/"))}  # fmt: skip
-    return top, rest, below
-
-
 def _open_source(top: str, rest: str, inner: str) -> Entry:
     """The entry that is restored, in its open directory. A link on the way would lead out of the backup."""
     base = btrfs.open_directory(os.path.dirname(top) if not rest else top)
@@ -194,27 +211,57 @@ def _open_source(top: str, rest: str, inner: str) -> Entry:
         os.close(base)
 
 
-def _copy(request: Request, backup: Backup, plan: Plan, place: int) -> home_manifest.Total:
+def _copy(request: Request, backup: Backup, plan: Plan, place: int, *, away: bool) -> home_manifest.Total:
     """Make the copy in the workplace, as COPY, and compare it."""
     inner = inner_path(request.path)
-    home = backup.homes[request.user]
-    top, rest, nested = _source(backup, request.user, inner)
     os.mkdir("links", 0o700, dir_fd=place)
     at, name = place, os.fsencode(COPY)
     if plan.folder is not None:
         os.mkdir(COPY, 0o700, dir_fd=place)
         at, name = btrfs.open_directory(COPY, place), os.fsencode(os.path.basename(plan.target))
     try:
-        owner = translated(request, home.uid)
-        _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
+        owner = translated(request, backup.homes[request.user].uid)
+        if away:
+            _fetch(request, backup, inner, place, at, name, owner)
+        else:
+            top, rest, nested = backup_set.part_of(backup, request.user, inner)
+            _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
         found = verify(request, backup, at, name, inner)
         if plan.folder is not None:
-            facts = os.stat(backup_set.source(backup, request.user)[0])
-            os.fchown(at, owner(facts.st_uid), owner(facts.st_gid))
+            home = next(home_manifest.read(backup.manifest(request.user)))
+            os.fchown(at, owner(home.uid), owner(home.gid))
         return found
     finally:
         if at != place:
             os.close(at)
+
+
+def _fetch(
+    request: Request, backup: Backup, inner: str, place: int, at: int, name: bytes, owner: home_reader.Owner
+) -> None:
+    """Have it sent by the host of the second copies."""
+    assert request.remote is not None
+    os.mkdir("arrived", 0o700, dir_fd=place)
+    top, links = btrfs.open_directory("arrived", place), btrfs.open_directory("links", place)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    manifest = os.open(backup.manifest(request.user), flags, 0o600)
+    try:
+        transfer.fetch(request.remote, backup.name, request.user, inner, manifest, top, links, owner)
+        recorded = home_manifest.total(home_manifest.read(backup.manifest(request.user)))
+        if recorded.checksum != backup.homes[request.user].checksum:
+            raise NodeError(f"{request.remote.name} sent another manifest than its set {backup.name} tells of")
+        if not _is_directory(backup, request.user, inner):
+            os.rename(PART, name, src_dir_fd=top, dst_dir_fd=at)
+        else:
+            os.rename("arrived", name, src_dir_fd=place, dst_dir_fd=at)
+    finally:
+        for handle in (manifest, top, links):
+            os.close(handle)
+
+
+def _is_directory(backup: Backup, user: str, inner: str) -> bool:
+    lines = home_manifest.read(backup.manifest(user))
+    return next((line.kind == "d" for line in lines if line.path == (inner or ".")), True)
 
 
 def _copy_to(source: Entry, nested: dict[str, str], place: int, at: int, name: bytes, owner: home_reader.Owner) -> None:
@@ -234,15 +281,23 @@ def _copy_to(source: Entry, nested: dict[str, str], place: int, at: int, name: b
         os.close(source.at)
 
 
-def _archive(request: Request, plan: Plan, backup: Backup) -> dict[str, object]:
+def _archive(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
     """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
-    top, rest, nested = _source(backup, request.user, inner_path(request.path))
-    if nested:
-        raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
-    os.close(_open_source(top, rest, inner_path(request.path)).at)
-    place = os.path.join(top, rest) if rest else top
+    inner = inner_path(request.path)
     os.makedirs(os.path.dirname(plan.target), mode=0o700, exist_ok=True)
-    packing.pack(place, plan.target)
+    if away:
+        place = btrfs.open_directory(backup.path)
+        try:
+            _copy(request, backup, plan, place, away=True)
+        finally:
+            os.close(place)
+        packing.pack(os.path.join(backup.path, COPY), plan.target)
+    else:
+        top, rest, nested = backup_set.part_of(backup, request.user, inner)
+        if nested:
+            raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
+        os.close(_open_source(top, rest, inner).at)
+        packing.pack(os.path.join(top, rest) if rest else top, plan.target)
     size = os.stat(plan.target).st_size
     home = backup.homes[request.user]
     return {"target": plan.target, "aside": None, "backup": backup.name, "files": home.files, "bytes": size,

@@ -23,6 +23,7 @@ class Request:
     """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
 
     ``subids``: (base, size, first uid) of the site: a person's subordinate ids begin at base + (uid - first) * size.
+    ``remote``: the host of the second copies.
     """
 
     root: str
@@ -35,6 +36,7 @@ class Request:
     uid: int | None = None
     subids: tuple[int, int, int] | None = None
     mountpoint: str | None = None
+    remote: transfer.Remote | None = None
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,13 @@ class Plan:
         return self.folder or self.target
 
 
-def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Backup, bool]:
-    """The backup to restore from, and whether it has to be fetched from the host of the second copies first.
+def locate(request: Request) -> tuple[Backup, bool]:
+    """The backup to restore from, and whether it is on the host of the second copies.
 
     That host is asked where nothing here will do: the backup that was named is not here, or no home of that person
     was verified in any that is. Where it does not answer, what is here has to do.
     """
-    user, directory = request.user, request.directory
+    user, directory, remote = request.user, request.directory, request.remote
     backup_set.check_directory(directory)
     if request.backup:
         here = backup_set.load(directory, request.backup)
@@ -74,10 +76,7 @@ def locate(request: Request, remote: transfer.Remote | None = None) -> tuple[Bac
     if remote is not None:
         there = None
         try:
-            if not request.backup:
-                there = transfer.newest(user, directory, remote)
-            elif request.backup in transfer.names(remote):
-                there = transfer.describe(request.backup, directory, remote)
+            there = transfer.newest(user, directory, remote, request.backup)
         except NodeError as error:
             lacking += f"; and {error}"
         else:

@@ -1,4 +1,7 @@
-"""The backup that the timer makes: one more ordinary set, the oldest of them gone, the second copy made."""
+"""What timers start: a backup, with the oldest of the ordinary ones gone before and after it; and the second copies.
+
+The two are units of their own: a host that keeps second copies may be away or hang, and there is a backup all the same.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..budget import ENTRIES, SECONDS
 from ..errors import NodeError, in_words
 from ..files import read_bytes
 from ..text import counted
-from . import jobs, making, pruning
+from . import backup_set, jobs, making, pruning
 
 FILE = "backups.json"
 
 
-def main(state: str) -> int:
-    """Make the backup that is due. The settings are in backups.json of the state directory, as the role wrote them."""
+def main(state: str, work: Callable[[Mapping[str, Any]], object]) -> int:
+    """Do ``work`` (make, copy) with the settings in backups.json of the state directory, as the role wrote them."""
     try:
         data = read_bytes(os.path.join(state, FILE))
         if data is None:
             raise NodeError(f"{state}/{FILE} is not there: gpuadmin provision writes it")
-        settings = json.loads(data)
-        make(settings)
+        work(json.loads(data))
     except (NodeError, OSError, ValueError, KeyError) as error:
         print(f"Error: {in_words(error)}", file=sys.stderr)
         return 1
@@ -35,21 +36,49 @@ def main(state: str) -> int:
 def make(settings: Mapping[str, Any], name: str | None = None) -> str:
     """Make an ordinary set; nothing is read twice. Returns its name."""
     directory = str(settings["directory"])
+    _prune(settings)  # before: a full disk heals
     name = name or time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
     mountpoint = settings["mountpoint"]
+    budget = jobs.budget_of(settings)
     request = making.Request(
-        str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (),
-        int(str(settings["workers"])), float(str(settings.get("home_seconds", SECONDS))),
-        int(str(settings.get("home_entries", ENTRIES))),
-    )  # fmt: skip
+        str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (), **budget
+    )
     made = making.create(request)
     print(f"{name}: {counted(len(made.homes), 'home')}")
     for lack in making.missing(made.as_dict()):
         print(f"Warning: {lack}", file=sys.stderr)
-    gone = pruning.prune(directory, pruning.FOR_EVER, int(str(settings["ordinary"])))
-    print(f"deleted: {', '.join(gone) or 'none'}")
-    if settings.get("remote"):
-        remote = dict(settings["remote"], directory=directory, backup=name)
-        jobs.copy_backup(remote)
-        print(f"copied to {remote['host']}")
+    late = _prune(settings)
+    if late is not None:
+        raise late
     return name
+
+
+def _prune(settings: Mapping[str, Any]) -> NodeError | None:
+    """Let old sets go; return what is wrong with that, which is no reason to make no backup."""
+    try:
+        gone = pruning.prune(str(settings["directory"]), pruning.FOR_EVER, int(str(settings["ordinary"])))
+    except backup_set.InUse as error:
+        print(error)
+        return None
+    except NodeError as error:
+        return error
+    print(f"deleted: {', '.join(gone) or 'none'}")
+    return None
+
+
+def copy(settings: Mapping[str, Any]) -> None:
+    """Send the newest set to the host of the second copies, and one that was made meanwhile. Raises NodeError."""
+    directory, sent = str(settings["directory"]), None
+    if not settings.get("remote"):
+        return
+    remote = dict(settings["remote"], directory=directory, **jobs.budget_of(settings))
+    while (newest := _newest(directory)) not in (None, sent):
+        sent = newest
+        made = jobs.copy_backup({**remote, "backup": sent})
+        print(f"{sent}: copied to {remote['host']}")
+        for lack in making.uncopied(made):
+            print(f"Warning: {lack}", file=sys.stderr)
+
+
+def _newest(directory: str) -> str | None:
+    return next((one.name for one in reversed(backup_set.complete(directory))), None)

@@ -1,7 +1,7 @@
-"""A second copy of a backup on another host: btrfs send, through ssh, into btrfs receive, verified where it arrives.
+"""A second copy of a backup on another host: each home by itself, compared where it arrives.
 
-The storage host calls; copy_server.py answers on the other host. A copy counts when its homes were read there and held
-against the manifests.
+The storage host calls; copy_server.py answers on the other host. Whatever becomes of one home, the others have their
+copy; nothing of what is asked is without an end.
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ import json
 import os
 import shlex
 import subprocess
-import tempfile
-import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO
 
-from .. import btrfs
-from ..errors import NodeError
-from ..fields import UUID
-from . import backup_set, receiving
-from .backup_set import Backup
-from .received import DOCUMENT, TIME, parse, parts
+from ..budget import Budget, unlimited
+from ..each import Failed, each
+from ..errors import NodeError, in_words
+from . import backup_set, received, sending
+from .applying import Applier, take_manifest
+from .backup_set import Backup, Home
+from .copying import Owner
+from .pour import BOUNDS, Bounds
+from .sending import Source
+from .verifying import Limits
+from .wire import Link, Stopped
 
-ANSWER = 2 * DOCUMENT  # bytes of the longest answer: a backup.json as a string of JSON
-SECONDS = {"verify": 3 * 86400.0, "commit": 86400.0, "manifest": 86400.0}  # how long the other host may take
+ANSWER = 2 * received.DOCUMENT  # bytes of the longest answer
+RATE = 5 << 20  # bytes a second that a home may come at, at the least, beside the seconds that it may take anyway
+LOST = 3  # homes after each other for which the other host did not answer: then it is away
+OLDER = "it answers as an older gpuadmin does: gpuadmin provision --limit {}"
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Remote:
 
     name: str
     command: tuple[str, ...]
+    bounds: Bounds = BOUNDS
 
 
 def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tuple[str, ...]:
@@ -45,180 +51,270 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
     )  # fmt: skip
 
 
-def _call(remote: Remote, *arguments: str, data: bytes | None = None) -> str:
-    """What the other host answers; neither the answer nor the time that it takes is without an end."""
-    command = (*remote.command, shlex.join(arguments))
-    seconds = SECONDS.get(arguments[0], 600.0)
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-        given.write(data or b"")
-        given.seek(0)
-        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors) as called:
-            timer = threading.Timer(seconds, called.kill)
-            timer.start()
-            try:
-                assert called.stdout is not None
-                answer = called.stdout.read(ANSWER + 1)
-                if len(answer) > ANSWER:
-                    raise NodeError(f"{remote.name}: {arguments[0]}: the answer is longer than {ANSWER} bytes")
-                called.wait()
-            finally:
-                timer.cancel()
-                called.kill()
-        if called.returncode != 0:
-            raise NodeError(f"{remote.name}: {arguments[0]}: {_end_of(errors) or f'ended with {called.returncode}'}")
-    return answer.decode(errors="replace")
+@contextmanager
+def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iterator[Link]:
+    """A connection for one question. Raises Stopped where the other host does not answer, NodeError where it refuses.
 
-
-def _end_of(errors: IO[bytes]) -> str:
-    """The end of what a program wrote to its standard error."""
-    errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4000))
-    return errors.read(4000).decode(errors="replace").strip()[-400:]
-
-
-def send(backup: Backup, remote: Remote, earlier: Sequence[Backup]) -> str:
-    """Send a set, as far as it is not there, and have it verified there. Returns when that was done.
-
-    ``earlier``: sets here, newest first; the first of them that is also there is the parent of what is sent.
+    ``seconds``: of all of it; without it what the remote's bounds say.
     """
-    there = set(_call(remote, "list").split())
-    if backup.name not in there:
-        parent = next((one for one in earlier if one.name in there and one.name != backup.name), None)
-        _call(remote, "begin", backup.name)
+    command = (*remote.command, shlex.join(arguments))
+    bounds = remote.bounds if seconds is None else replace(remote.bounds, total=seconds)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as called:
+        assert called.stdin is not None
+        assert called.stdout is not None
+        assert called.stderr is not None
+        link = Link(
+            called.stdout.fileno(), called.stdin.fileno(), complaints=called.stderr.fileno(), bounds=bounds,
+            close=called.stdin.close,
+        )  # fmt: skip
         try:
-            _send_part(backup, "homes", remote, parent)
-        except NodeError:
-            # Linux before 5.18 shares no extents between two mounts, and there the earlier set is on another one
-            if parent is None:
-                raise
-            _call(remote, "begin", backup.name)
-            _send_part(backup, "homes", remote, None)
-        for part in parts(backup)[1:]:
-            _send_part(backup, part, remote, None)
-        for name in sorted(backup.homes):
-            with open(backup.manifest(name), "rb") as stream:
-                _call(remote, "manifest", backup.name, name, data=stream.read())
-        with open(os.path.join(backup.path, "backup.json"), "rb") as stream:
-            _call(remote, "commit", backup.name, data=stream.read())
-    when = _call(remote, "verify", backup.name, *sorted(name for name in backup.homes if backup.homes[name].verified))
-    if not TIME.match(when.strip()):
-        raise NodeError(f"{remote.name} did not say that it verified {backup.name}")
-    return when.strip()
+            yield link
+            link.close()
+            link.rest(0)
+            status = called.wait(bounds.idle)
+        except (Stopped, subprocess.TimeoutExpired) as error:
+            status = _status(called, link)
+            said = link.words()
+            if status not in (0, 255, None):
+                raise NodeError(f"{remote.name}: {arguments[0]}: {said or f'ended with {status}'}") from error
+            raise Stopped(f"{remote.name}: {arguments[0]}: {said or error}") from error
+        finally:
+            called.kill()
+    if status != 0:
+        kind = Stopped if status == 255 else NodeError
+        raise kind(f"{remote.name}: {arguments[0]}: {link.words() or f'ended with {status}'}")
 
 
-def send_command(path: str, parent: str | None) -> tuple[str, ...]:
-    return ("btrfs", "send", "--quiet", *(("-p", parent) if parent else ()), path)
-
-
-def _send_part(backup: Backup, part: str, remote: Remote, parent: Backup | None) -> None:
-    """One snapshot through the pipe; both ends must end well, and the copy must name what it is a copy of."""
-    path = os.path.join(backup.path, part)
-    own = btrfs.subvolume(path)
-    assert own is not None
-    before = os.path.join(parent.path, part) if parent is not None else None
-    receive = (*remote.command, shlex.join(("receive", backup.name, part, own.received_uuid or own.uuid)))
-    with subprocess.Popen(send_command(path, before), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as sender:
-        result = subprocess.run(receive, stdin=sender.stdout, capture_output=True, check=False)
-        assert sender.stdout is not None
-        assert sender.stderr is not None
-        sender.stdout.close()
-        complaint = sender.stderr.read().decode(errors="replace").strip()
-        status = sender.wait()
-    if status != 0 or result.returncode != 0:
-        output = (result.stderr.decode(errors="replace").strip() + " " + complaint).strip()
-        raise NodeError(f"{remote.name}: {part} of {backup.name} was not copied (send {status}): {output[-400:]}")
-
-
-def names(remote: Remote) -> list[str]:
-    """The complete sets on the other host, oldest first."""
-    return sorted(name for name in _call(remote, "list").split() if backup_set.NAME.match(name))
-
-
-def _claimed(name: str, directory: str, remote: Remote) -> tuple[Backup, dict[str, str]]:
-    """A set of the other host as that host describes it, and the uuid that each part is sent by. Raises NodeError."""
+def _status(called: subprocess.Popen[bytes], link: Link) -> int | None:
+    """How a program ended that has closed its pipes; None where it has not."""
     try:
-        answer = json.loads(_call(remote, "show", name))
-        found = parse(directory, name, answer["backup"])
-        uuids = {str(part): str(uuid) for part, uuid in answer["uuids"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise NodeError(f"{remote.name}: {name} cannot be read: {error}") from error
-    except NodeError as error:
-        raise NodeError(f"{remote.name}: {error}") from error
-    if any(not UUID.match(uuids.get(part, "")) for part in parts(found)):
-        raise NodeError(f"{remote.name}: what {name} says of its snapshots is refused")
-    return found, uuids
+        status = called.wait(2)
+    except subprocess.TimeoutExpired:
+        return None
+    link.hear()
+    return status
 
 
-def _unverified(found: Backup) -> Backup:
-    """What the other host verified counts there; here its homes are read again."""
+def _answer(remote: Remote, *arguments: str, data: bytes = b"") -> Mapping[str, object]:
+    with asked(remote, *arguments) as link:
+        link.say(data)
+        link.close()
+        try:
+            found = link.rest(ANSWER)
+        except Stopped:
+            raise
+        except NodeError as error:
+            raise NodeError(f"{remote.name}: {arguments[0]}: {error}") from error
+    try:
+        answer = json.loads(found)
+        if not isinstance(answer, dict):
+            raise ValueError("no document")
+    except (ValueError, RecursionError):
+        raise NodeError(f"{remote.name}: {arguments[0]}: {OLDER.format(remote.name)}") from None
+    return answer
+
+
+def sets(remote: Remote, directory: str) -> dict[str, Backup]:
+    """The complete sets of the other host as it describes them, as they would be in ``directory``, oldest first.
+
+    One that cannot be read is left out. Raises NodeError.
+    """
+    found = _answer(remote, "list").get("sets")
+    if not isinstance(found, dict):
+        raise NodeError(f"{remote.name}: list: {OLDER.format(remote.name)}")
+    result = {}
+    for name in sorted(one for one in found if backup_set.NAME.match(one)):
+        try:
+            result[name] = received.parse(directory, name, json.dumps(found[name]))
+        except NodeError:
+            continue  # one that another version made, or a lie: no reason to have no copy of anything
+    return result
+
+
+def newest(user: str, directory: str, remote: Remote, name: str = "") -> Backup | None:
+    """The set of that name, or the newest one that a person's home was verified in there, else the newest that has it.
+
+    Here no home of it is verified.
+    """
+    there = sets(remote, directory)
+    found = there.get(name) if name else backup_set.newest(reversed(list(there.values())), user)
+    if found is None:
+        return None
     return replace(found, homes={one: replace(home, verified=None) for one, home in found.homes.items()})
 
 
-def describe(name: str, directory: str, remote: Remote) -> Backup:
-    """Given a set of the other host, return it as it would be in ``directory`` here, with no home verified.
+@dataclass(frozen=True)
+class Task:
+    """A home that is sent (``parent``: as the difference to the one in that set), or verified there, or both."""
 
-    Raises NodeError also where what the other host says is no set of names.
+    backup: Backup
+    user: str
+    remote: Remote
+    limits: Limits
+    send: bool
+    verify: bool
+    parent: Backup | None = None
+
+    @property
+    def home(self) -> Home:
+        return self.backup.homes[self.user]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it may take to send it, to do the large ones last."""
+        if not self.send:
+            return 0
+        return self.home.bytes if self.parent is None else abs(self.home.bytes - self.parent.homes[self.user].bytes)
+
+    @property
+    def seconds(self) -> float:
+        """How long it may take: what any home may, and for its bytes as far as they can be on this disk."""
+        space = os.statvfs(self.backup.path)
+        used = (space.f_blocks - space.f_bfree) * space.f_frsize
+        return self.limits.seconds + min(self.home.bytes, used) / RATE
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The other host did not answer."""
+
+    why: str
+
+
+def send(
+    backup: Backup, remote: Remote, earlier: Sequence[Backup], limits: Limits | None = None, workers: int = 2
+) -> tuple[str, dict[str, str]]:
+    """Send the homes of a set, as far as they are not there. Returns when that was done, and who has no copy and why.
+
+    ``earlier``: sets here, newest first: of those the other host may have homes that differ little. A home that is
+    verified here is verified there. Raises NodeError where nothing can be copied.
     """
-    return _unverified(_claimed(name, directory, remote)[0])
+    directory = os.path.dirname(backup.path)
+    with backup_set.reading(directory, backup.name):
+        there = sets(remote, directory)
+        begun = _answer(remote, "begin", backup.name, data=json.dumps(backup_set.document(backup)).encode())
+        have = {str(one) for key in ("there", "kept") for one in _listed(begun.get(key))}
+        old = there.get(backup.name)
+        tasks = []
+        for user, home in backup.homes.items():
+            verified = old is not None and user in old.homes and old.homes[user].verified
+            task = Task(
+                backup, user, remote, limits or Limits(), user not in have, bool(home.verified and not verified)
+            )
+            if task.send or task.verify:
+                tasks.append(replace(task, parent=_parent(backup, user, earlier, there) if task.send else None))
+        lacking = _all(sorted(tasks, key=lambda task: (task.size, task.user)), workers)
+        when = _answer(remote, "commit", backup.name).get("when")
+    if not isinstance(when, str) or not received.TIME.match(when):
+        raise NodeError(f"{remote.name} did not say when it had {backup.name}")
+    return when, lacking
 
 
-def newest(user: str, directory: str, remote: Remote) -> Backup | None:
-    """The newest set of the other host that a person's home was verified in there, else the newest that has it."""
-    found = backup_set.newest((_claimed(one, directory, remote)[0] for one in reversed(names(remote))), user)
-    return None if found is None else _unverified(found)
+def fetch(remote: Remote, name: str, user: str, inner: str, manifest: int, top: int, links: int, owner: Owner) -> None:
+    """Have a home of the other host, or a part of it, made in the open directory ``top``, with ids as ``owner`` says.
 
-
-def fetch(name: str, directory: str, remote: Remote) -> Backup:
-    """Bring a set back from the other host, only the difference where one is here that is there, too.
-
-    The caller holds the lock. Raises NodeError, and then nothing here calls itself a backup.
+    Its manifest is written to the open file ``manifest``. A part that is no directory is then ``sending.PART`` in it.
+    ``links``: an empty directory beside it. Raises NodeError; what came is not compared with the manifest yet.
     """
-    found = backup_set.load(directory, name)
-    if found is not None:
-        return found
-    claimed, uuids = _claimed(name, directory, remote)
-    found = _unverified(claimed)
-    there = set(names(remote))
-    parent = next((one for one in reversed(backup_set.complete(directory)) if one.name in there), None)
+    with asked(remote, "send", name, user, *([inner] if inner else [])) as link:
+        take_manifest(link, manifest, received.MANIFEST)
+        applier = Applier(top, links, link, unlimited(), owner=owner)
+        fields = applier.run()
+        if "mode" in fields:
+            applier.finish(fields)
+
+
+def _listed(found: object) -> Sequence[object]:
+    return found if isinstance(found, list) else ()
+
+
+def _parent(backup: Backup, user: str, earlier: Sequence[Backup], there: Mapping[str, Backup]) -> Backup | None:
+    """The newest set that both hosts have with the same home of that person in it."""
+    home = backup.homes[user]
+    for one in earlier:
+        mine, theirs = one.homes.get(user), there[one.name].homes.get(user) if one.name in there else None
+        if one.name == backup.name or mine is None or theirs is None or mine.uid != home.uid:
+            continue
+        if (mine.uid, mine.checksum) == (theirs.uid, theirs.checksum) and (one.format == 1) == (backup.format == 1):
+            return one
+    return None
+
+
+def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
+    """Do them, the small ones first; return who has no copy, and why. A host that is away is not asked for ever."""
+    lacking = {task.user: "was not reached" for task in tasks}
+    lost = 0
+    seconds = max((task.seconds for task in tasks), default=0.0)
+    for task, found in each(_one, tasks, workers, 8 * seconds):  # sent, sent whole, verified
+        if found is None:
+            del lacking[task.user]
+        else:
+            lacking[task.user] = found.why
+        lost = lost + 1 if isinstance(found, Lost) else 0
+        if lost >= LOST and isinstance(found, Lost):
+            return {**lacking, **{user: found.why for user, why in lacking.items() if why == "was not reached"}}
+    return lacking
+
+
+def _one(task: Task) -> Lost | Failed | None:
     try:
-        receiving.begin(directory, name)
-        for part in parts(found):
-            _fetch_part(found, directory, part, uuids[part], remote, parent if part == "homes" else None)
-        for one in sorted(found.homes):
-            _fetch_manifest(found, directory, one, remote)
-        return receiving.settle(directory, found, stamped=False)
-    except BaseException:
-        receiving.clear(directory)
-        raise
+        if task.send:
+            _send(task)
+        if task.verify:
+            with asked(task.remote, "verify", task.backup.name, task.user, seconds=3 * task.seconds) as link:
+                _done(link, task)
+    except Stopped as error:
+        return Lost(str(error))
+    except (NodeError, OSError) as error:
+        return Failed(in_words(error))
+    return None
 
 
-def _fetch_part(found: Backup, directory: str, part: str, uuid: str, remote: Remote, parent: Backup | None) -> None:
-    arguments = ("send", found.name, part, *((parent.name,) if parent else ()))
-    with _asked(remote, arguments, f"{part} of {found.name}") as stream:
-        receiving.receive(directory, found.name, part, uuid, stream)
+def _send(task: Task) -> None:
+    if task.parent is not None:
+        try:
+            with backup_set.reading(os.path.dirname(task.parent.path), task.parent.name):
+                _stream(task, task.parent)
+            return
+        except Stopped:
+            raise
+        except (NodeError, OSError):
+            pass  # once more as a whole: that needs nothing of what is there
+    _stream(task, None)
 
 
-def _fetch_manifest(found: Backup, directory: str, name: str, remote: Remote) -> None:
-    with _asked(remote, ("manifest-of", found.name, name), f"the manifest of {name} in {found.name}") as stream:
-        receiving.take_manifest(directory, found.name, name, stream)
+class _Pulse(Budget):
+    """The budget of a home that is sent; while there is nothing to be sent, the other host hears that this goes on."""
+
+    EVERY = 60.0  # seconds
+
+    def __init__(self, task: Task, link: Link) -> None:
+        super().__init__(task.seconds, task.limits.most)
+        self._link = link
+        self._task = task
+        self._said = time.monotonic()
+
+    def check(self) -> None:
+        super().check()
+        if time.monotonic() - self._said > self.EVERY:
+            self._said = time.monotonic()
+            self._link.put("wait")
+            self._link.flush()
+
+    def again(self) -> Budget:
+        return _Pulse(self._task, self._link)
 
 
-@contextmanager
-def _asked(remote: Remote, arguments: Sequence[str], what: str) -> Iterator[int]:
-    """What the other host streams, as a descriptor; whoever reads it sets the bounds, and both ends must end well."""
-    command = (*remote.command, shlex.join(arguments))
-    with tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as sender:
-            assert sender.stdout is not None
-            try:
-                yield sender.stdout.fileno()
-                sender.stdout.close()
-                sender.wait(600)  # seconds; all that it had to send has come
-            except subprocess.TimeoutExpired:
-                raise NodeError(f"{remote.name}: {what}: it does not end") from None
-            except NodeError as error:
-                sender.kill()
-                raise NodeError(f"{what} did not come from {remote.name}: {error} {_end_of(errors)}"[:400]) from error
-            finally:
-                sender.kill()
-        if sender.returncode != 0:
-            raise NodeError(f"{remote.name}: {what} did not come whole: {_end_of(errors)}")
+def _stream(task: Task, parent: Backup | None) -> None:
+    arguments = ("home", task.backup.name, task.user, *((parent.name,) if parent else ()))
+    source = Source.of(task.backup, task.user)
+    with asked(task.remote, *arguments, seconds=2 * task.seconds) as link:
+        link.put("home", home=dict(vars(task.home)))
+        earlier = None if parent is None else Source.of(parent, task.user)
+        sending.send(source, link, _Pulse(task, link), earlier)
+        _done(link, task)
+
+
+def _done(link: Link, task: Task) -> None:
+    if link.wait()[0] != "done":
+        raise NodeError(f"{task.remote.name} did not say that it has {task.user}")

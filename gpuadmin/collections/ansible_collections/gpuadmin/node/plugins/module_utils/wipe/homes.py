@@ -64,6 +64,9 @@ def _why_not(name: str, uid: int, backup: Backup) -> str | None:
         )
     if saved.verified is None:
         return f"was not verified in the backup {backup.name}"
+    lacking = [f"{host} ({homes[name]})" for host, homes in sorted(backup.uncopied.items()) if name in homes]
+    if lacking:
+        return f"has no second copy on {', '.join(lacking)}"
     if saved.uid != uid:
         return f"belonged to uid {saved.uid} when it was backed up, not {uid}"
     return None

@@ -1,0 +1,272 @@
+"""Making what sending.py sends, in a directory of root's: by single names, relative to the directory that is open.
+
+What comes may be anything. No name of it leads out of the directory, no link is followed, and it ends: with what there
+is to say, at the budget, or when the disk has no more room.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import extents
+from ..btrfs import open_directory
+from ..budget import Budget
+from ..descend import identity
+from ..errors import NodeError
+from ..purge import purge
+from .copying import Owner, give
+from .pour import BOUNDS, Bounds, check_room, reserve_of
+from .wire import Link
+
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\Z")
+_NODES = (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK)
+_OFTEN = 10_000  # records after which it is looked whether there is room
+
+
+class Odd(NodeError):
+    """A record that no gpuadmin sends."""
+
+
+def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -> None:
+    """Write the manifest that comes to the open file. Raises NodeError where it is too long or there is no room."""
+    done = 0
+    while True:
+        operation, _fields, data = link.get()
+        if operation == "listed":
+            return
+        if operation == "wait":
+            continue
+        if operation != "manifest":
+            raise Odd(f"{operation[:20]!r} is no part of a manifest")
+        check_room(handle, bounds)
+        done += len(data)
+        if done > most:
+            raise NodeError(f"its manifest is longer than {most} bytes")
+        write_all(handle, data)
+
+
+def write_all(handle: int, data: bytes, at: int | None = None) -> None:
+    view, done = memoryview(data), 0
+    while done < len(view):
+        done += os.write(handle, view[done:]) if at is None else os.pwrite(handle, view[done:], at + done)
+
+
+class Applier:
+    """Fills the open directory ``top``. ``links``: one of root's beside it, for files of several names."""
+
+    def __init__(
+        self,
+        top: int,
+        links: int,
+        link: Link,
+        budget: Budget,
+        *,
+        owner: Owner = lambda one: one,
+        bounds: Bounds = BOUNDS,
+    ) -> None:
+        self._top, self._here = top, os.dup(top)
+        self._links = links
+        self._link = link
+        self._budget = budget
+        self._owner = owner
+        self._bounds = bounds
+        self._above = [os.fstat(top)]
+        self._path = [b""]
+        self._file: int | None = None  # what is being made or changed
+        self._name = b""
+        self._size = self._done = 0
+        self._moved = self._records = 0
+        self._look = max(reserve_of(top, bounds) // 4, 1 << 20)  # bytes after which it is looked, too
+
+    def run(self) -> Mapping[str, Any]:
+        """Do what comes until its end; return how the top itself is to be (``finish``). Raises NodeError, OSError."""
+        try:
+            while True:
+                operation, fields, data = self._link.get()
+                self._count(len(data))
+                if operation == "wait":
+                    continue
+                if operation == "end":
+                    if len(self._above) != 1 or self._file is not None:
+                        raise Odd("the end came inside of something")
+                    return fields
+                handler = self._HANDLERS.get(operation)
+                if handler is None or (self._file is None) == (operation in self._OF_FILES):
+                    raise Odd(f"{operation[:20]!r} is not understood here")
+                handler(self, fields, data)
+        except (TypeError, ValueError, OverflowError, binascii.Error) as error:
+            raise Odd(f"a record cannot be read: {error}") from error
+        finally:
+            os.close(self._here)
+            if self._file is not None:
+                os.close(self._file)
+
+    def _count(self, size: int) -> None:
+        self._moved += size
+        self._records += 1
+        if self._moved >= self._look or self._records >= _OFTEN:
+            if self._moved >= self._look and self._file is not None:
+                os.fdatasync(self._file)  # btrfs counts what is on disk
+            self._moved = self._records = 0
+            check_room(self._top, self._bounds)
+
+    def _named(self, fields: Mapping[str, Any]) -> bytes:
+        """A single name in the directory that is open."""
+        name = os.fsencode(fields["name"]) if isinstance(fields.get("name"), str) else b""
+        if name in (b"", b".", b"..") or b"/" in name or b"\0" in name or len(name) > 255:
+            raise Odd("a record without a name")
+        self._budget.spend(self._path[-1] + name)
+        return name
+
+    def _mkdir(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        name = self._named(fields)
+        os.mkdir(name, 0o700, dir_fd=self._here)
+        self._into(name)
+
+    def _enter(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        self._into(self._named(fields))
+
+    def _into(self, name: bytes) -> None:
+        inner = open_directory(name, self._here)
+        os.close(self._here)
+        self._here = inner
+        self._above.append(os.fstat(inner))
+        self._path.append(self._path[-1] + name + b"/")
+
+    def _leave(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        if len(self._above) == 1:
+            raise Odd("there is nothing above")
+        self._given(self._here, fields)
+        outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._here)
+        os.close(self._here)
+        self._here = outer
+        self._above.pop()
+        self._path.pop()
+        if identity(os.fstat(outer)) != identity(self._above[-1]):
+            raise NodeError("a directory was moved while it was filled")
+
+    def _create(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        self._open(fields, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def _patch(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        self._open(fields, os.O_RDWR)
+
+    def _open(self, fields: Mapping[str, Any], flags: int) -> None:
+        name, size = self._named(fields), _number(fields, "size")
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._file, self._name = os.open(name, flags, 0o600, dir_fd=self._here), name
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise Odd("what is changed is no file")
+        os.ftruncate(self._file, size)
+        self._size, self._done = size, 0
+
+    def _ahead(self, at: int, length: int) -> None:
+        """What is written lies in the file, and after what was written before: so much of it and no more."""
+        if at < self._done or at + length > self._size:
+            raise Odd("a record writes outside of its place")
+        self._done = at + length
+
+    def _data(self, fields: Mapping[str, Any], data: bytes) -> None:
+        at = _number(fields, "at")
+        self._ahead(at, len(data))
+        assert self._file is not None
+        write_all(self._file, data, at)
+
+    def _hole(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        at, length = _number(fields, "at"), _number(fields, "length")
+        self._ahead(at, length)
+        assert self._file is not None
+        extents.punch(self._file, at, length)
+
+    def _meta(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        name = self._named(fields)
+        self._file, self._name = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._here), name
+        if stat.S_ISLNK(os.fstat(self._file).st_mode):
+            raise Odd("a link has nothing that is given")
+        self._size = self._done = 0
+
+    def _node(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        name, kind = self._named(fields), _number(fields, "kind")
+        if kind not in _NODES:
+            raise Odd("a node of no kind")
+        os.mknod(name, kind | 0o600, _number(fields, "device"), dir_fd=self._here)
+        self._file, self._name = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._here), name
+        self._size = self._done = 0
+
+    def _give(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        assert self._file is not None
+        self._given(self._file, fields)
+        os.close(self._file)
+        self._file = None
+        if "id" in fields:
+            self._remember(self._name, fields)
+
+    def _keep(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        self._remember(self._named(fields), fields)
+
+    def _remember(self, name: bytes, fields: Mapping[str, Any]) -> None:
+        if not stat.S_ISREG(os.stat(name, dir_fd=self._here, follow_symlinks=False).st_mode):
+            raise Odd("what is kept is no file")
+        os.link(name, _id(fields), src_dir_fd=self._here, dst_dir_fd=self._links, follow_symlinks=False)
+
+    def _further(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        name = self._named(fields)
+        os.link(_id(fields), name, src_dir_fd=self._links, dst_dir_fd=self._here, follow_symlinks=False)
+
+    def _symlink(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        name, target = self._named(fields), os.fsencode(fields["target"])
+        os.symlink(target, name, dir_fd=self._here)
+        uid, gid = self._owner(_number(fields, "uid")), self._owner(_number(fields, "gid"))
+        os.chown(name, uid, gid, dir_fd=self._here, follow_symlinks=False)
+        os.utime(name, ns=_times(fields), dir_fd=self._here, follow_symlinks=False)
+
+    def _removed(self, fields: Mapping[str, Any], _data: bytes) -> None:
+        done = purge(self._here, self._named(fields), lambda entry: None)
+        if done.kept:
+            raise NodeError(f"what is gone there stays here: {', '.join(done.reasons)}")
+
+    def finish(self, fields: Mapping[str, Any]) -> None:
+        """Give the top what the end says."""
+        self._given(self._top, fields)
+
+    def _given(self, target: int, fields: Mapping[str, Any]) -> None:
+        found = fields.get("attributes", {})
+        if not isinstance(found, Mapping):
+            raise Odd("attributes that are none")
+        attributes = {str(name): base64.b64decode(value, validate=True) for name, value in found.items()}
+        owner = self._owner(_number(fields, "uid")), self._owner(_number(fields, "gid"))
+        give(f"/proc/self/fd/{target}", owner, attributes, _number(fields, "mode") & 0o7777, _times(fields))
+
+    _OF_FILES = ("data", "hole", "give")
+    _HANDLERS: Mapping[str, Callable[[Applier, Mapping[str, Any], bytes], None]] = {
+        "mkdir": _mkdir, "enter": _enter, "leave": _leave, "file": _create, "patch": _patch, "data": _data,
+        "hole": _hole, "meta": _meta, "node": _node, "give": _give, "keep": _keep, "link": _further,
+        "symlink": _symlink, "remove": _removed,
+    }  # fmt: skip
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+        raise Odd(f"{name} is no number")
+    return value
+
+
+def _times(fields: Mapping[str, Any]) -> tuple[int, int]:
+    accessed, changed = fields["times"]
+    if not isinstance(accessed, int) or not isinstance(changed, int):
+        raise Odd("times are no numbers")
+    return accessed, changed
+
+
+def _id(fields: Mapping[str, Any]) -> str:
+    value = fields.get("id")
+    if not isinstance(value, str) or not _ID.match(value):
+        raise Odd("id is none")
+    return value

@@ -1,0 +1,72 @@
+"""Walking a home in a set with the subvolumes that are in it, as its manifest lists it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from ..btrfs import PLACEHOLDER_INODE, open_directory
+from ..budget import Budget
+from ..descend import Entry, walk
+from ..errors import NodeError
+from .home_reader import enter, order
+
+
+def visits(top: int, nested: Mapping[str, str], budget: Budget) -> Iterator[Entry]:
+    """Everything below the open directory ``top``; each directory a second time (``leaving``), after all that is in it.
+
+    ``nested``: path below ``top`` → where the snapshot of the subvolume lies that was there. An entry's ``path`` is the
+    one in the home; ``name`` and ``at`` say where it can be opened, until the next one is asked for.
+    """
+    rest = {os.fsencode(path): where for path, where in nested.items()}
+    yield from _below(top, b"", rest, budget)
+    if rest:
+        raise NodeError(f"{os.fsdecode(min(rest))!r} has no place in the copy")
+
+
+def _below(top: int, prefix: bytes, rest: dict[bytes, str], budget: Budget) -> Iterator[Entry]:
+    for entry in walk(top, enter, leaving=True, budget=budget):
+        path = prefix + entry.path
+        if rest:
+            directory, before = (path, None) if entry.leaving else (path.rpartition(b"/")[0], path)
+            yield from _missing(directory, before, rest, budget)
+        if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
+            if path in rest:  # where it is not, the manifest has no line of it either
+                yield from _volume(path, rest, budget)
+        else:
+            yield Entry(path, entry.name, entry.at, entry.facts, entry.leaving)
+    if rest:
+        yield from _missing(prefix.rstrip(b"/"), None, rest, budget)
+
+
+def _missing(directory: bytes, before: bytes | None, rest: dict[bytes, str], budget: Budget) -> Iterator[Entry]:
+    """Subvolumes in a directory whose place comes ``before`` a path; None: all that have not come when it is left.
+
+    btrfs send leaves out the empty directories that stand for them.
+    """
+    while True:
+        own = [
+            one
+            for one in rest
+            if one.rpartition(b"/")[0] == directory and (before is None or order(one) < order(before))
+        ]
+        if not own:
+            return
+        yield from _volume(min(own, key=order), rest, budget)
+
+
+def _volume(path: bytes, rest: dict[bytes, str], budget: Budget) -> Iterator[Entry]:
+    place = rest.pop(path)
+    above = open_directory(os.path.dirname(place))
+    name = os.fsencode(os.path.basename(place))
+    try:
+        facts = os.stat(name, dir_fd=above, follow_symlinks=False)
+        yield Entry(path, name, above, facts)
+        handle = open_directory(name, above)
+        try:
+            yield from _below(handle, path + b"/", rest, budget)
+        finally:
+            os.close(handle)
+        yield Entry(path, name, above, facts, leaving=True)
+    finally:
+        os.close(above)

@@ -1,0 +1,565 @@
+"""What a host that sends second copies may not do, whatever it sends: it may have been taken over."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
+    arriving,
+    backup_set,
+    copy_server,
+    home_manifest,
+    making,
+    pruning,
+    received,
+    retention,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_manifest import Line, Writer
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.verifying import Limits
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Link
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.node.storage import mounted, run
+
+REAL, FALSE = "20261221T010203Z-reset-2026-2", "20261222T010203Z-daily"
+QUICK = Bounds(idle=2, total=20)
+DIGEST = "e" + "0" * 64
+Records = list[tuple[str, bytes, dict[str, Any]]]
+
+
+class Clock:
+    """This host's."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 12, 23, tzinfo=UTC)
+
+    def __call__(self) -> str:
+        return self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def name(self, label: str) -> str:
+        return self.now.strftime("%Y%m%dT%H%M%SZ-") + label
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(backup_set, "now", clock)
+    monkeypatch.setattr(making, "now", clock)
+    return clock
+
+
+GIVEN = {"uid": 20001, "gid": 20001, "mode": 0o600, "times": [0, 7]}
+TOP = {**GIVEN, "mode": 0o700}
+HONEST: Records = [
+    ("file", b"", {"name": "thesis", "size": 9}),
+    ("data", b"precious\n", {"at": 0}),
+    ("give", b"", GIVEN),
+    ("end", b"", TOP),
+]
+
+
+def record(operation: str, data: bytes = b"", **fields: Any) -> tuple[str, bytes, dict[str, Any]]:
+    return operation, data, fields
+
+
+def stream(home: dict[str, Any], manifest: bytes, records: Records) -> bytes:
+    with tempfile.TemporaryFile() as out, Path(os.devnull).open("rb") as nothing:
+        link = Link(nothing.fileno(), out.fileno())
+        link.put("home", home=home)
+        link.put("manifest", manifest)
+        link.put("listed")
+        for operation, data, fields in records:
+            link.put(operation, data, **fields)
+        link.flush()
+        out.seek(0)
+        return out.read()
+
+
+class Keeper:
+    """The host that keeps copies, as whoever has the key meets it."""
+
+    def __init__(self, point: Path, clock: Clock) -> None:
+        self.point = point
+        self.directory = point / "copies"
+        self.clock = clock
+        self.ordinary: int | None = 1
+
+    def ask(self, request: str, data: bytes = b"", limits: Limits | None = None) -> str:
+        asked = copy_server.Settings(self.ordinary, limits or Limits(600, 10_000), QUICK, 0.2)
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
+            given.write(data)
+            given.seek(0)
+            return copy_server.serve(str(self.directory), request, given.fileno(), out.fileno(), asked)
+
+    def lines(self) -> list[Line]:
+        """The manifest of what HONEST makes."""
+        home = self.point / "model"
+        home.mkdir(mode=0o700, exist_ok=True)
+        (home / "thesis").write_bytes(b"precious\n")
+        (home / "thesis").chmod(0o600)
+        for path in (home / "thesis", home):
+            os.chown(path, 20001, 20001)
+        os.utime(home / "thesis", ns=(0, 7))
+        return list(arriving.home_reader.lines(str(home)))
+
+    def packed(self, lines: list[Line]) -> bytes:
+        parts: list[bytes] = []
+        home_manifest.total(iter(lines), Writer(parts.append))
+        return gzip.compress(b"".join(parts))
+
+    def home(self, **more: Any) -> dict[str, Any]:
+        total = home_manifest.total(iter(self.lines())).as_dict()
+        return {"uid": 20001, "inode": 257, "volume": "", **total, "nested": {},
+                "verified": "2099-01-01T00:00:00Z", **more}  # fmt: skip
+
+    def document(self, **more: Any) -> dict[str, Any]:
+        return {"format": backup_set.FORMAT, "created": self.clock(), "root": "/srv/homes", "inside": ".",
+                "homes": {"minji": self.home()}, "problems": {}, "copies": {}, **more}  # fmt: skip
+
+    def begin(self, name: str = FALSE, **more: Any) -> None:
+        self.ask(f"begin {name}", json.dumps(self.document(**more)).encode())
+
+    def send(self, records: Records, name: str = FALSE, user: str = "minji", **more: Any) -> None:
+        self.ask(f"home {name} {user}", stream(self.home(**more), self.packed(self.lines()), records))
+
+    def invent(self, name: str, *, verify: bool = True, **more: Any) -> None:
+        """A set that is complete and well formed, of a home that nobody has."""
+        self.begin(name, homes={"minji": self.home(checksum="1" * 64)}, **more)  # so that it is kept from none
+        self.send(HONEST, name)
+        if verify:
+            self.ask(f"verify {name} minji")
+        self.ask(f"commit {name}")
+
+    @property
+    def names(self) -> list[str]:
+        return [one.name for one in backup_set.complete(str(self.directory))]
+
+    def left(self, name: str = FALSE) -> list[str]:
+        """What there is of homes in a set, whole or not."""
+        found = [*(self.directory / name).glob("homes/*"), *(self.directory / name).glob("manifest/*")]
+        return sorted(str(one.relative_to(self.directory / name)) for one in found)
+
+    def picture(self, name: str = REAL) -> list[object]:
+        """All there is of a set, but when it was verified last."""
+        path = self.directory / name
+        document = json.loads((path / "backup.json").read_text())
+        verified = [bool(home.pop("verified")) for home in document["homes"].values()]
+        found: list[object] = [document, verified, received.arrived(str(path))]
+        for one in sorted(path.rglob("*")):
+            facts = one.lstat()
+            verifying = one.name == "backup.json"  # a verification writes it anew
+            found.append((str(one), facts.st_mode, facts.st_uid, 0 if verifying else facts.st_ino))
+            if one.is_file() and not one.is_symlink() and not verifying:
+                found.append(one.read_bytes())
+        return found
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[Path]:
+    """Where the images of file systems lie: in memory where that can be, because all here is synced very often."""
+    place = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path))
+    yield place
+    place.rmdir()
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, disks: Path, clock: Clock) -> Iterator[Keeper]:
+    with mounted(disks / "disk", tmp_path / "other", 256) as point:
+        yield Keeper(point, clock)
+
+
+@pytest.fixture
+def real(keeper: Keeper) -> Keeper:
+    """With a copy there that is complete and was verified."""
+    keeper.invent(REAL)
+    return keeper
+
+
+PRIVATE = Path("/etc/hostname")
+#: What no gpuadmin sends, and how it ends.
+ODD: list[tuple[str, Records]] = [
+    ("a record without a name", [record("file", name=name, size=1)])
+    for name in ("", ".", "..", "a/b", "../../x", "a\0b", "x" * 256, 7, None)
+] + [
+    ("a record without a name", [record("enter", name="..")]),
+    ("a record without a name", [record("link", name="../x", id="1-1")]),
+    ("a record without a name", [record("remove", name="../minji")]),
+    ("there is nothing above", [record("leave", **GIVEN)]),
+    ("id is none", [record("link", name="x", id="../../manifest/minji.gz")]),
+    ("id is none", [record("file", name="x", size=0), record("give", **GIVEN, id="..")]),
+    ("No such file", [record("link", name="x", id="1-1")]),
+    ("Not a directory", [record("symlink", name="l", target="/etc", **GIVEN), record("enter", name="l")]),
+    ("symbolic links", [record("symlink", name="l", target=str(PRIVATE), **GIVEN), record("patch", name="l", size=0)]),
+    ("a link has nothing", [record("symlink", name="l", target=str(PRIVATE), **GIVEN), record("meta", name="l")]),
+    ("what is kept is no file", [record("symlink", name="l", target="x", **GIVEN), record("keep", name="l", id="1-1")]),
+    ("what is changed is no file",
+     [record("node", name="p", kind=0o010000, device=0), record("give", **GIVEN), record("patch", name="p", size=0)]),
+    ("a node of no kind", [record("node", name="n", kind=0o100000, device=0)]),
+    ("outside of its place", [record("file", name="x", size=4), record("data", b"12345", at=0)]),
+    ("outside of its place",
+     [record("file", name="x", size=9), record("data", b"12", at=2), record("data", b"1", at=1)]),
+    ("outside of its place", [record("file", name="x", size=4), record("hole", at=2, length=1 << 60)]),
+    ("at is no number", [record("file", name="x", size=4), record("data", b"1", at=-1)]),
+    ("is not understood here", [record("data", b"1", at=0)]),
+    ("is not understood here", [record("give", **GIVEN)]),
+    ("is not understood here", [record("file", name="x", size=1), record("mkdir", name="y")]),
+    ("is not understood here", [record("run", name="x")]),
+    ("inside of something", [record("mkdir", name="x"), record("end", **TOP)]),
+    ("inside of something", [record("file", name="x", size=1), record("end", **TOP)]),
+    ("cannot be read", [record("file", name="x", size=1), record("give", **{**GIVEN, "times": [1]})]),
+    ("attributes", [record("file", name="x", size=1), record("give", **GIVEN, attributes=[1])]),
+    ("cannot be read", [record("file", name="x", size=1), record("give", **GIVEN, attributes={"user.x": "?"})]),
+    ("File exists", [record("mkdir", name="x"), record("leave", **GIVEN), record("mkdir", name="x")]),
+    ("not what was sent", [record("end", **TOP)]),
+    ("not what was sent", [*HONEST[:1], record("data", b"Precious\n", at=0), *HONEST[2:]]),
+    ("not what was sent", [record("mkdir", name="more"), record("leave", **GIVEN), *HONEST]),
+    ("ended before its end", HONEST[:-1]),
+]  # fmt: skip
+
+
+@pytest.mark.btrfs
+def test_what_is_no_home_leaves_nothing(real: Keeper) -> None:
+    """Nothing outside of the home is reached, nothing of it stays, and the next one finds no trace of it."""
+    before, private = real.picture(), PRIVATE.read_bytes()
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    for words, records in ODD:
+        with pytest.raises((NodeError, OSError), match=words):
+            real.send(records)
+        assert (real.left(), real.names, PRIVATE.read_bytes()) == ([], [REAL], private), records
+    assert real.picture() == before
+    real.send(HONEST)
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+
+
+@pytest.mark.btrfs
+@given(data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+def test_records_of_any_kind_end_in_a_sentence(real: Keeper, data: st.DataObject) -> None:
+    """Fields of any shape in any order: refused, and the set that is there is as it was."""
+    value = st.one_of(
+        st.integers(-2, 1 << 70), st.text(max_size=4), st.none(), st.lists(st.integers(), max_size=3),
+        st.sampled_from(["thesis", "x", "..", "1-1", "/etc"]), st.dictionaries(st.text(max_size=3), st.none()),
+    )  # fmt: skip
+    fields = st.dictionaries(
+        st.sampled_from(["name", "size", "at", "id", "kind", "device", "target", "length", *GIVEN, "attributes"]), value
+    )
+    kinds = st.sampled_from(["mkdir", "enter", "leave", "file", "patch", "data", "hole", "meta", "node", "give", "keep",
+                             "link", "symlink", "remove", "end", "wait", "manifest"])  # fmt: skip
+    some = data.draw(st.lists(st.tuples(kinds, st.binary(max_size=5), fields), max_size=8))
+    if FALSE not in backup_set.names(str(real.directory)):
+        real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    try:
+        real.send([*some, *HONEST])
+    except (NodeError, OSError):
+        assert real.names == [REAL]
+    else:
+        backup_set.remove(str(real.directory), FALSE)
+    assert Path(real.directory / REAL / "homes/minji/thesis").read_bytes() == b"precious\n"
+
+
+@pytest.mark.btrfs
+@given(noise=st.binary(max_size=400))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+def test_bytes_of_any_kind_end_in_a_sentence(real: Keeper, noise: bytes) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    begun = stream(real.home(), real.packed(real.lines()), [])
+    for data in (noise, begun + noise):
+        with pytest.raises((NodeError, OSError)):
+            real.ask(f"home {FALSE} minji", data)
+    assert real.left() == []
+
+
+@pytest.mark.btrfs
+def test_a_home_costs_no_more_than_it_may(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    many = [
+        one for number in range(600) for one in (record("file", name=f"n{number}", size=0), record("give", **GIVEN))
+    ]
+    data = stream(real.home(), real.packed(real.lines()), many)
+    with pytest.raises(NodeError, match="holds more than 500 entries"):
+        real.ask(f"home {FALSE} minji", data, limits=Limits(600, 500))
+    bomb = gzip.compress(b'{"manifest":3}\n' + b'[0,"x","d",0,0,0,0,0,"","","",0,0]\n' * 100_000)
+    with pytest.raises(NodeError, match="holds more than 10000 entries"):
+        real.ask(f"home {FALSE} minji", stream(real.home(), bomb, HONEST))
+    with pytest.raises(NodeError, match="manifest is not the one"):
+        real.send(HONEST, entries=7)
+    monkeypatch.setattr(received, "MANIFEST", 10)
+    with pytest.raises(NodeError, match="longer than 10 bytes"):
+        real.send(HONEST)
+    monkeypatch.setattr(received, "DOCUMENT", 10)
+    with pytest.raises(NodeError, match="longer than 10 bytes"):
+        real.begin()
+    assert real.left() == []
+
+
+@pytest.mark.btrfs
+def test_the_disk_is_not_filled(real: Keeper) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    full = [record("file", name="big", size=1 << 40)]
+    full += [record("data", os.urandom(1 << 20), at=number << 20) for number in range(300)]
+    with pytest.raises(NodeError, match="would stay free"):
+        real.send(full)
+    space = os.statvfs(real.point)
+    assert (real.left(), space.f_bfree * 20 > space.f_blocks) == ([], True)
+
+
+@pytest.mark.btrfs
+def test_a_sender_that_stalls_is_ended(real: Keeper) -> None:
+    """Meanwhile sets are listed, begun and filled; that home of that set has one connection."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    read, write = os.pipe()
+    os.write(write, stream(real.home(), real.packed(real.lines()), HONEST[:2]))
+    said: list[str] = []
+
+    def stall() -> None:
+        asked = copy_server.Settings(1, Limits(), QUICK)
+        with tempfile.TemporaryFile() as out:
+            try:
+                copy_server.serve(str(real.directory), f"home {FALSE} minji", read, out.fileno(), asked)
+            except NodeError as error:
+                said.append(str(error))
+
+    stalling = threading.Thread(target=stall)
+    stalling.start()
+    time.sleep(0.5)
+    with pytest.raises(NodeError, match="another connection brings this home"):
+        real.send(HONEST)
+    assert set(json.loads(real.ask("list"))["sets"]) == {REAL}  # what arrives is no backup
+    assert (real.directory / FALSE / "homes/.minji.part").exists()
+    real.invent("20261222T030405Z-manual")  # and what is begun then leaves it alone
+    with pytest.raises(backup_set.InUse):
+        backup_set.remove(str(real.directory), FALSE)
+    stalling.join(10)
+    os.close(write)
+    os.close(read)
+    assert "stood still" in said[0]
+    real.send(HONEST)
+
+
+@pytest.mark.btrfs
+def test_what_an_interruption_left_goes_at_the_next_begin(real: Keeper) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    run("btrfs", "subvolume", "create", real.directory / FALSE / "homes/.minji.part")
+    run("btrfs", "subvolume", "create", real.directory / REAL / "homes/.jiho.part")
+    run("btrfs", "subvolume", "create", real.directory / ".incoming")
+    run("btrfs", "subvolume", "create", real.directory / ".incoming/homes")
+    before = real.picture()
+    real.begin("20261222T020304Z-manual")
+    assert not (real.directory / FALSE).exists()
+    assert not (real.directory / ".incoming").exists()
+    assert len(real.picture()) == len(before) - 1
+
+
+@pytest.mark.btrfs
+def test_a_home_that_is_there_is_not_changed(real: Keeper) -> None:
+    before = real.picture()
+    with pytest.raises(NodeError, match=r"minji is in .* already"):
+        real.send(HONEST, REAL)
+    with pytest.raises(NodeError, match="is another set here"):
+        real.begin(REAL, created="2026-12-20T00:00:00Z")
+    (real.directory / FALSE).mkdir()
+    with pytest.raises(NodeError, match="was not begun here"):
+        real.send(HONEST)
+    real.begin(REAL)
+    assert real.picture() == before
+
+
+@pytest.mark.btrfs
+def test_deleting_a_set_follows_no_link(keeper: Keeper) -> None:
+    """A set of before, whose snapshots are links into another one."""
+    keeper.invent(REAL)
+    before = keeper.picture()
+    for kind in ("homes", "nested"):
+        place = keeper.directory / FALSE
+        place.mkdir()
+        (place / kind).symlink_to(f"../{REAL}/homes")
+        backup_set.remove(str(keeper.directory), FALSE)
+        assert keeper.picture() == before
+
+
+@pytest.mark.btrfs
+def test_each_word_that_is_no_name_is_refused_as_such(real: Keeper) -> None:
+    """And not because nothing has begun, or is there, to which it would lead."""
+    (real.directory / REAL / "other").mkdir()
+    asked = [f"send {REAL} ../{REAL}/homes", f"send {REAL} ../minji", f"home {REAL} ../minji", "list more", "",
+             f"home {FALSE} minji ../x", f"verify {REAL} ../minji", f"begin {FALSE} x", "begin ../x", f"begin {REAL}/x",
+             f"commit {REAL} x", f"send {REAL} minji a b", f"receive {FALSE} homes x"]  # fmt: skip
+    for request in asked:
+        with pytest.raises(NodeError, match=r"\Anot understood; .*gpuadmin provision"):
+            real.ask(request)
+    for path in ("../../../etc/shadow", "/etc/shadow", "a/../../x"):
+        with pytest.raises(NodeError, match="is not a path inside of the home"):
+            real.ask(f"send {REAL} minji {path}")
+
+
+@pytest.mark.btrfs
+def test_what_the_sender_says_of_times_and_proof_is_not_believed(real: Keeper) -> None:
+    real.invent(FALSE, verify=False, copies={"elsewhere": "2026-12-22T00:00:00Z"}, created="2020-01-01T00:00:00Z")
+    found = backup_set.load(str(real.directory), FALSE)
+    assert found is not None
+    assert (found.homes["minji"].verified, found.copies) == (None, {})
+    assert received.arrived(found.path) == real.clock.now
+
+
+def test_the_future_is_refused(clock: Clock) -> None:
+    """A set with such a name would be the newest for ever."""
+    document = {"format": backup_set.FORMAT, "created": clock(), "root": "/r", "inside": ".", "problems": {},
+                "copies": {}, "homes": {}}  # fmt: skip
+    for name, created, words in (
+        ("20261223T003000Z-daily", clock(), "of the future"), ("20990101T000000Z-daily", clock(), "of the future"),
+        ("20261322T000000Z-daily", clock(), "names no time"), (REAL, "2026-12-23T00:30:00Z", "of the future"),
+    ):  # fmt: skip
+        with pytest.raises(NodeError, match=words):
+            received.parse("/d", name, json.dumps({**document, "created": created}))
+    assert received.parse("/d", "20261223T000500Z-daily", json.dumps(document)).homes == {}
+
+
+def test_paths_that_lead_out(clock: Clock) -> None:
+    """Where a nested subvolume was in its home is where a restore puts it."""
+    home = {"uid": 1, "inode": 1, "volume": "", "files": 0, "bytes": 0, "entries": 1, "checksum": "0" * 64}
+    document = {
+        "format": backup_set.FORMAT,
+        "created": clock(),
+        "root": "/r",
+        "inside": ".",
+        "problems": {},
+        "copies": {},
+    }
+    for where, refused in (
+        ("a/b", False),
+        ("", False),
+        ("..", True),
+        ("a/../../b", True),
+        ("/etc", True),
+        ("a//b", True),
+    ):
+        said = json.dumps({**document, "homes": {"minji": {**home, "nested": {where: "nested/0"}}}})
+        if refused:
+            with pytest.raises(NodeError, match="nested of minji"):
+                received.parse("/d", REAL, said)
+        else:
+            assert received.parse("/d", REAL, said).homes["minji"].nested == {where: "nested/0"}
+
+
+MINE = {"uid": 1, "inode": 1, "volume": "", "files": 0, "bytes": 0, "entries": 1, "checksum": "0" * 64, "nested": {},
+        "verified": None}  # fmt: skip
+
+
+WRONG: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("uid of minji", {"uid": 2**32}, {}),
+    ("uid of minji", {"uid": True}, {}),
+    ("inode of minji", {"inode": -1}, {}),
+    ("files of minji", {"files": "1"}, {}),
+    ("volume of minji", {"volume": "x"}, {}),
+    ("checksum of minji", {"checksum": ""}, {}),
+    ("verified of minji", {"verified": "yesterday"}, {}),
+    ("nested of minji", {"nested": []}, {}),
+    ("nested of minji", {"nested": {"data": "../x"}}, {}),
+    ("nested of minji", {"nested": {"data": "homes"}}, {}),
+    ("one snapshot for two places", {"nested": {"a": "nested/0", "b": "nested/0"}}, {}),
+    ("inside", {}, {"inside": "../.."}),
+    ("root", {}, {"root": "x"}),
+    ("created", {}, {"created": "2026-12-21"}),
+    ("problems", {}, {"problems": []}),
+    ("the name", {}, {"homes": {"../x": MINE}}),
+]
+
+
+@pytest.mark.parametrize(("words", "home", "more"), WRONG)
+def test_each_field_is_refused_by_its_name(
+    clock: Clock, words: str, home: dict[str, object], more: dict[str, object]
+) -> None:
+    """And not because it does not fit what arrived."""
+    document = {"format": backup_set.FORMAT, "created": clock(), "root": "/r", "inside": ".", "problems": {},
+                "copies": {}, "homes": {"minji": {**MINE, **home}}}  # fmt: skip
+    assert received.parse("/d", REAL, json.dumps({**document, "homes": {"minji": MINE}})).homes
+    with pytest.raises(NodeError, match=f"refused: {words}"):
+        received.parse("/d", REAL, json.dumps({**document, **more}))
+
+
+@pytest.mark.btrfs
+def test_so_many_in_a_day(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_server, "PER_DAY", 3)
+    for _ in range(2):
+        real.clock.now += timedelta(hours=1)
+        real.invent(real.clock.name("daily"))
+    with pytest.raises(NodeError, match="3 sets came in the last 24 hours"):
+        real.begin(real.clock.name("manual"))
+    real.clock.now += timedelta(days=1)
+    real.invent(real.clock.name("manual"))
+    assert len(real.names) == 4
+
+
+@pytest.mark.btrfs
+def test_what_came_before_times_were_written_down(real: Keeper) -> None:
+    """It has just come, as far as this host knows."""
+    (real.directory / REAL / received.STAMP).unlink()
+    real.clock.now += timedelta(days=400)
+    real.invent(real.clock.name("daily"))
+    assert REAL in real.names
+    assert received.arrived(str(real.directory / REAL)) == real.clock.now
+    (real.directory / REAL / received.STAMP).write_text("x")
+    real.clock.now += timedelta(days=400)
+    real.invent(real.clock.name("daily"))
+    assert REAL in real.names
+
+
+@pytest.mark.btrfs
+def test_one_that_does_not_go_keeps_no_other(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, real.ordinary = [REAL], None
+    for _ in range(3):
+        real.clock.now += timedelta(days=40)
+        names.append(real.clock.name("daily"))
+        real.invent(names[-1], verify=False)
+    remove = backup_set.remove
+
+    def stuck(directory: str, name: str) -> None:
+        if name == names[1]:
+            raise NodeError("it is being read")
+        remove(directory, name)
+
+    monkeypatch.setattr(backup_set, "remove", stuck)
+    with pytest.raises(NodeError, match=f"deleted {names[2]}; not deleted: {names[1]}: it is being read"):
+        pruning.prune(str(real.directory), pruning.FOR_EVER, 1)
+
+
+@given(
+    flood=st.lists(st.tuples(st.floats(0, 120), st.booleans(), st.booleans(), st.floats(-4000, 0)), max_size=60),
+    ordinary=st.integers(0, 5),
+    days=st.integers(1, 90),
+)
+def test_nothing_that_is_sent_shortens_the_time_of_a_copy(
+    flood: list[tuple[float, bool, bool, float]], ordinary: int, days: int
+) -> None:
+    """Sets with names and times of the sender's choice, verified or not; this host prunes after each of them."""
+    begun = datetime(2026, 12, 21, tzinfo=UTC)
+    told = begun - timedelta(days=240)  # they were made long before they were sent
+    mine = [
+        retention.Kept(f"20260420T00000{number}Z-{label}", told, frozenset("ab"), frozenset("ab"), begun)
+        for number, label in enumerate(["daily", "daily", "reset-2026-2"])
+    ]
+    sets = list(mine)
+    for number, (day, daily, verified, told) in enumerate(sorted(flood)):
+        now = begun + timedelta(days=day)
+        homes = frozenset("abc")
+        label = "daily" if daily else "manual"
+        sets.append(retention.Kept(f"20261221T{number:06}Z-{label}", now + timedelta(days=told), homes,
+                                   homes if verified else frozenset(), now))  # fmt: skip
+        gone = set(retention.expired(sets, days=days, ordinary=ordinary, now=now))
+        sets = [one for one in sets if one.name not in gone]
+        for one in mine:
+            least = retention.COPY_DAYS if one.ordinary else max(days, retention.COPY_DAYS)
+            assert one in sets or day >= least
