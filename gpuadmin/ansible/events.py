@@ -10,6 +10,7 @@ from typing import Any
 from gpuadmin.results import HostResult
 
 _LONGEST_MESSAGE = 600
+_MOST_OBSTACLES = 50
 _ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
 
 
@@ -59,7 +60,7 @@ class Collector:
                 if data.get("ignore_errors"):
                     return
                 self._gather(host, result)
-                host.obstacles = [str(one) for one in result.get("obstacles") or []]
+                host.obstacles = obstacles_of(result)
                 # what a module did before it failed is done
                 host.changed.extend(str(word) for word in result.get("operations") or [])
                 host.status = "failed"
@@ -108,10 +109,18 @@ def _full_name(data: Mapping[str, Any]) -> str:
     return task.rpartition(" : ")[2]
 
 
+def obstacles_of(result: Mapping[str, Any]) -> list[str]:
+    """What gpuadmin.node.preflight leaves a host as it is for. Anything else, which a host may say, is none of it."""
+    found = result.get("obstacles")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        return []
+    return [one[:_LONGEST_MESSAGE] for one in found[:_MOST_OBSTACLES]]
+
+
 def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
-    if result.get("obstacles"):  # each of them is short, and all of them count
-        return "; ".join(str(one).rstrip(".") for one in result["obstacles"])
+    if obstacles := obstacles_of(result):  # each of them is short, and all of them count
+        return "; ".join(one.rstrip(".") for one in obstacles)
     message = str(result.get("msg") or "")
     if items:
         message = "; ".join(dict.fromkeys(items))
