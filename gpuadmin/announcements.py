@@ -237,6 +237,4 @@ class Announcements:
         try:
             append_synced(self.path, json_text(line, indent=None) + "\n")
         except OSError as error:
-            raise GpuadminError(
-                f"{self.path}: {error.strerror}", hint="nothing was announced; make room there"
-            ) from None
+            raise GpuadminError(f"{self.path}: {error.strerror}", hint="make room there, then run it again") from None

@@ -92,10 +92,10 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
 def _began_nothing(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> bool:
     """Whether a run ended before anything was written or sent: it was a look, or a mistake on the command line."""
-    reached = (result or {}).get("reached")
+    reached, slip = (result or {}).get("reached"), bool(run["exit_code"] == ExitCode.USAGE)
     if reached is None:  # the record of an earlier version, or of a run that was cut off
-        return bool(run["exit_code"] == ExitCode.USAGE)
-    return reached == NOTHING or (reached == CONFIRMED and run["exit_code"] == ExitCode.USAGE)
+        return slip
+    return bool(reached == NOTHING or (reached == CONFIRMED and slip))
 
 
 def _meant(arguments: Sequence[str]) -> tuple[str, ...]:

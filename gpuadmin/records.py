@@ -56,7 +56,7 @@ class Record:
         except (PermissionError, FileExistsError, FileNotFoundError, NotADirectoryError) as error:
             raise ConfigError(
                 f"{error.filename}: {error.strerror}, so nothing can be recorded",
-                hint="runs/ must be a directory that whoever runs gpuadmin can write into; nothing was done",
+                hint="runs/ must be a directory that whoever runs gpuadmin can write into",
             ) from None
         running = open(directory / _RUNNING, "x", encoding="ascii", opener=_private)  # noqa: SIM115 - held while it runs
         fcntl.flock(running, fcntl.LOCK_EX)

@@ -14,6 +14,7 @@ _LONGEST_REMARKS = 4000
 _LONGEST_CHANGE = 8192
 MOST_CHANGES = 200_000
 _ODD = "its answer is not understood"
+_MOST_OBSTACLES = 50
 _ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
 
 
@@ -66,7 +67,7 @@ class Collector:
                 if data.get("ignore_errors"):
                     return
                 odd = _gather(host, result)
-                host.obstacles = _sentences(result, "obstacles", odd)
+                host.obstacles = obstacles_of(result)
                 # what a module did before it failed is done
                 host.changed.extend(_sentences(result, "operations", odd))
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
@@ -139,10 +140,18 @@ def _full_name(data: Mapping[str, Any]) -> str:
     return task.rpartition(" : ")[2]
 
 
+def obstacles_of(result: Mapping[str, Any]) -> list[str]:
+    """What gpuadmin.node.preflight leaves a host as it is for. Anything else, which a host may say, is none of it."""
+    found = result.get("obstacles")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        return []
+    return [one[:_LONGEST_MESSAGE] for one in found[:_MOST_OBSTACLES]]
+
+
 def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
-    if result.get("obstacles"):  # each of them is short, and all of them count
-        return "; ".join(str(one).rstrip(".") for one in result["obstacles"])
+    if obstacles := obstacles_of(result):  # each of them is short, and all of them count
+        return "; ".join(one.rstrip(".") for one in obstacles)
     message = str(result.get("msg") or "")
     if items:
         message = "; ".join(dict.fromkeys(items))

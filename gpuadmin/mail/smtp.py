@@ -88,7 +88,7 @@ class Smtp:
             self._connect()
         except TransportDown as error:
             raise GpuadminError(
-                f"{self.name}: {error}", hint="nothing was sent; mail in gpuadmin.yml says where and how"
+                f"{self.name}: {error}", hint="no mail was sent; mail in gpuadmin.yml says where and how"
             ) from None
         return self
 

@@ -168,7 +168,7 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
     out, _ = process.communicate(timeout=120)
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert json.loads(out)["status"] == "failed"
+        assert json.loads(out)["status"] == "interrupted"
         assert playbooks_of(cluster) == []
     else:
         # killed, gpuadmin could not stop its playbook; its pseudo-terminal went with it, and so does the playbook

@@ -317,6 +317,7 @@ def test_what_pends_can_be_dismissed_and_who_did_it_is_recorded(ansible: Ansible
 
 
 def test_a_run_that_goes_on_is_not_dismissed(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
     begun = Record.begin(ansible.site / "runs", "backup", arguments=["backup"], check=False, plan=Plan("x").document())
     code, _, err = cli("runs", begun.id, "--dismiss")
     assert code == 5
@@ -329,6 +330,7 @@ def test_what_is_dismissed_has_to_be_said(cli: Cli, site: Path, arguments: list[
 
 
 def test_what_ended_before_anything_was_sent_never_pends(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
     ansible.answer = RunResult({}, interrupted=True)
     assert cli("push-image", "2026-11-20", "--yes")[0] == 130
     assert list((ansible.site / "runs").glob("*-push-image-*")), "the store was asked, so there is a record"

@@ -778,3 +778,19 @@ def test_that_there_is_nobody_to_ask_is_not_that_nothing_is_to_be_done(ansible: 
     assert "no host is in a group that this works on: gpu, storage" in err
     assert "inventory/hosts.yml" in err
     assert ansible.asked == []
+
+
+@pytest.mark.parametrize("changed", [[], ["write /etc/x"]], ids=["only looked at", "changed before"])
+def test_that_nothing_was_changed_is_said_where_nothing_was(ansible: Ansible, cli: Cli, changed: list[str]) -> None:
+    held = HostResult("failed", changed, "no room; in the group docker", obstacles=["No room.", "In the group docker."])
+    ansible.answer = RunResult({"node1": held, "node2": HostResult("ok")})
+    code, out, err = cli("provision", "--yes")
+    assert code == 3
+    assert "No room." in out
+    assert "In the group docker." in out
+    assert ("nothing was changed there" in out) == (not changed)
+    assert ("nothing was changed on node1" in err) == (not changed)
+    document = json.loads(cli("provision", "--yes", "--json")[1])
+    assert document["hosts"]["node1"]["obstacles"] == held.obstacles
+    assert "In the group docker." in cli("runs", document["run"])[1]
+    assert "nothing was changed" not in cli("provision", "--check")[1]

@@ -221,3 +221,22 @@ def test_a_host_that_has_begun_and_one_that_has_done_it() -> None:
     assert [outcome for _, outcome, _ in called if outcome in ("begun", "done", "skipped")] == [
         *("begun", "done") * 2, "begun", "skipped", "begun", "done",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["No room.", "in use"], ["No room.", "in use"]),
+        (["x" * 1000], ["x" * 600]),
+        (["x"] * 1000, ["x"] * 50),
+        ("a text", []),
+        ([1, None], []),
+        ({"a": 1}, []),
+        (None, []),
+    ],
+)
+def test_obstacles_are_sentences_and_all_of_them_count(given: object, found: list[str]) -> None:
+    host = collected(("failed", "n", {"res": {"msg": "not ready", "obstacles": given}}))["n"]
+    assert host.obstacles == found
+    assert host.message == ("; ".join(one.rstrip(".") for one in found) or "not ready (Do it)")
+    assert host.untouched == bool(found)

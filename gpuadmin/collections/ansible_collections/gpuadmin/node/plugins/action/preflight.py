@@ -92,16 +92,21 @@ class Role:
 
     def __init__(self, action: ActionModule, path: Path, variables: Mapping[str, Any], found: Found) -> None:
         self.action, self.path, self.given, self.found = action, path, variables, found
+        self.files: dict[str, Any] = {}  # each is read once
         self.own = self._load("meta/preflight.yml")
         if not isinstance(self.own, Mapping) or not set(self.own) <= _KEYS:
             raise AnsibleActionFail(f"{path}/meta/preflight.yml may have {', '.join(sorted(_KEYS))}")
         self.stops = False  # nothing else can be asked of such a host
 
     def _load(self, name: str) -> Any:
-        file = self.path / name
-        if not file.exists():
-            return {}
-        return self.action._loader.load_from_file(str(file), cache="none", trusted_as_template=True) or {}
+        if name not in self.files:
+            file = self.path / name
+            self.files[name] = (
+                self.action._loader.load_from_file(str(file), cache="none", trusted_as_template=True) or {}
+                if file.exists()
+                else {}
+            )
+        return self.files[name]
 
     def _variables(self, **more: Any) -> dict[str, Any]:
         """As Ansible orders them: defaults, what the inventory and the play give, the role's own."""
