@@ -23,7 +23,7 @@ _KINDS: Mapping[str, type] = {
 _NEVER = ("ansible_stats",)
 # facts that name a file of a role, on the controller
 _NAMING = ("family", "distribution")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def vetted(output: bytes) -> bytes:
