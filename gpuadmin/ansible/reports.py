@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import types
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -59,7 +60,8 @@ _PEOPLE = TypeAdapter(people.People, config=ConfigDict(extra="ignore", strict=Tr
 
 @cache
 def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
-    return TypeAdapter(dict[str, REPORTS[name]], config=_KEPT)  # type: ignore[misc]  # mypy wants a kind that it can see
+    kind: Any = types.GenericAlias(dict, (str, REPORTS[name]))
+    return TypeAdapter(kind, config=_KEPT)
 
 
 class OddError(ValueError):

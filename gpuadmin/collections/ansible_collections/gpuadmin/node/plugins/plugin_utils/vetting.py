@@ -59,8 +59,8 @@ def problem(answer: object) -> str | None:
         if answer.get(key) is not None and not _is(answer[key], kind):
             return f"{key} is {_kind(answer[key])}, not {_WORDS[kind]}"
     facts = (answer.get("ansible_facts") or {}).get("gpuadmin")
-    for key in _NAMING if isinstance(facts, dict) else ():
-        if facts.get(key) is not None and not (isinstance(facts[key], str) and _NAME.fullmatch(facts[key])):
+    for key, name in facts.items() if isinstance(facts, dict) else ():
+        if key in _NAMING and name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
             return f"{key} is the name of no distribution"
     return _too_much(answer)
 
