@@ -99,7 +99,8 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     given: list[tuple[str, Callable[[str, object], Any], object]] = []
     # an entry for each person comes as text: Ansible does not walk it
-    for key, parse in (("each", of_text), ("report", parsed)):
+    ways: tuple[tuple[str, Callable[[str, object], Any]], ...] = (("each", of_text), ("report", parsed))
+    for key, parse in ways:
         part = result.get(key)
         if isinstance(part, Mapping):
             given += [(name, parse, value) for name, value in part.items() if name in REPORTS]

@@ -68,9 +68,9 @@ def _sentences() -> Iterator[str]:
     top = collections_path() / "ansible_collections/gpuadmin/node/plugins/module_utils"
     for path in sorted(path for name in _SOURCES for path in (top / name).glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        said = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+        docstrings = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
         for one in ast.walk(tree):
-            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in said:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in docstrings:
                 yield one.value
             elif isinstance(one, ast.AnnAssign) and isinstance(
                 one.target, ast.Name

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.heard import refusals, ssh_key
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.support import public_key
 
+ROOT = Path(__file__).resolve().parents[3]
 KEY = public_key("a", comment="root@nas")
 OTHER = public_key("b", comment="")
 PARTS = " ".join(KEY.split()[:2])
@@ -81,3 +88,40 @@ json_values = st.recursive(
 @given(st.lists(json_values | st.builds(of, json_values), max_size=4))
 def test_whatever_storage_hosts_say_is_a_list_of_names(answers: list[Any]) -> None:
     assert all(set(one) == {"name", "reason"} for one in refusals(answers))
+
+
+@pytest.mark.parametrize("more", ["", f"{OTHER}\n"], ids=["one key", "a second line"])
+def test_what_the_role_writes_for_root(tmp_path: Path, more: str) -> None:
+    """The line of authorized_keys and that of known_hosts, as the role has them: whole, or nothing is written."""
+    tasks = yaml.safe_load((ROOT / "roles/backups/tasks/remote.yml").read_text())
+    (line,) = [task["ansible.builtin.lineinfile"]["line"] for task in tasks if "ansible.builtin.lineinfile" in task]
+    known = (ROOT / "roles/backups/templates/known_hosts.j2").read_text()
+    heard = {"content": base64.b64encode(f"{KEY}\n{more}".encode()).decode()}
+    given_ = {
+        "__backups_key": heard, "__backups_host_key": heard, "_backups_from": "", "_backups_command": "cli.py",
+        "backups_copies": "/srv/backups", "backups_ordinary": 7, "backups_remote": {"address": "10.0.0.2", "port": 22},
+    }  # fmt: skip
+    play = {
+        "hosts": "nas", "gather_facts": False, "vars": given_,
+        "tasks": [{"ansible.builtin.copy": {"content": text, "dest": str(tmp_path / name)}, "ignore_errors": True}
+                  for name, text in (("keys", line), ("known", known))],
+    }  # fmt: skip
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"nas": variables}}}))
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.yml", "play.yml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "gpuadmin/collections")},
+    )  # fmt: skip
+    if more:
+        assert not (tmp_path / "keys").exists()
+        assert not (tmp_path / "known").exists()
+        assert (
+            "is not one public key of type ssh-ed25519; delete it and its private key there"
+            in done.stdout + done.stderr
+        )
+        return
+    command = 'restrict,command="cli.py serve-backups /srv/backups 7"'
+    assert (tmp_path / "keys").read_text() == f"{command} {PARTS} gpuadmin-backups@nas"
+    assert (tmp_path / "known").read_text().strip() == f"10.0.0.2 {PARTS}"

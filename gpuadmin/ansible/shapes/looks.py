@@ -1,0 +1,199 @@
+"""What is reported by a look at a host: its state, its GPUs, a diagnosis, disks, and an admin's own command."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+from gpuadmin.ansible.shapes.bounds import Count, Stamp, When, Words
+from gpuadmin.ansible.shapes.images import Switch
+
+
+class Power(TypedDict):
+    people: list[str] | None
+    clients: list[str] | None
+    jobs: list[str] | None
+    unknown: Words
+
+
+class Device(TypedDict):
+    """A GPU as NVML has it, or a MIG device; what it does not say is None, or not there."""
+
+    index: int | str
+    name: NotRequired[str | None]
+    uuid: NotRequired[str | None]
+    serial: NotRequired[str | int | None]
+    address: NotRequired[str | None]
+    problem: NotRequired[str | None]
+    lacks: NotRequired[list[str]]
+    memory: NotRequired[Count | None]
+    mig: NotRequired[bool | None]
+    mig_pending: NotRequired[bool | None]
+    mig_devices: NotRequired[list[Device] | None]
+    pcie_width: NotRequired[Count | None]
+    pcie_width_max: NotRequired[Count | None]
+    ecc: NotRequired[bool | None]
+    ecc_pending: NotRequired[bool | None]
+    ecc_uncorrected: NotRequired[Count | None]
+
+
+class Nvml(TypedDict):
+    driver: str | None
+    cuda: str | None
+    gpus: NotRequired[list[Device]]
+
+
+class OnBus(TypedDict):
+    address: str
+    vendor: str
+    device: str
+    driver: str | None
+    name: str | None
+    width: Count | None
+    width_max: Count | None
+
+
+class Driver(TypedDict):
+    module: str | None
+
+
+class Gpus(TypedDict):
+    pci: list[OnBus]
+    driver: Driver
+    nvml: Nvml | None
+    answering: Count
+    broken: list[str]
+    worse: list[str]
+
+
+class Clock(TypedDict):
+    seconds: When
+    service: NotRequired[str | None]
+
+
+class Cause(TypedDict):
+    code: str
+    cause: str
+    remedy: str
+    evidence: list[str]
+
+
+class Docker(TypedDict):
+    data: dict[str, Any] | None
+
+
+class Manager(TypedDict):
+    manager: str | None
+
+
+class Containers(TypedDict):
+    asked: bool
+    running: NotRequired[Count]
+
+
+class Key(TypedDict):
+    kind: str | None
+    problem: str | None
+
+
+class Keys(TypedDict):
+    keys: list[Key]
+
+
+class SiteKeys(TypedDict):
+    site: NotRequired[Keys | None]
+
+
+class Diagnosis(TypedDict):
+    node: bool
+    causes: list[Cause]
+    unknown: NotRequired[Words]
+    clock: NotRequired[Clock | None]
+    docker: NotRequired[Docker | None]
+    sessions: NotRequired[Manager | None]
+    containers: NotRequired[Containers | None]
+    keys: NotRequired[SiteKeys | None]
+
+
+class Measured(TypedDict):
+    text: str
+
+
+class Ended(TypedDict):
+    """What became of somebody's hold on a GPU."""
+
+    user: str
+    uuid: str
+    status: Literal["stopped", "would stop", "gone", "kept"]
+    why: str
+    processes: Count
+    containers: list[str]
+
+
+class Idle(TypedDict):
+    stopped: list[Ended]
+
+
+class Disk(TypedDict):
+    path: str
+    mount: str
+    bytes: Count
+    free: Count
+
+
+class Newest(TypedDict):
+    """The newest backup: how many homes, and how many of them are verified."""
+
+    name: str
+    created: Stamp
+    homes: Count
+    verified: Count
+    problems: Count
+    copies: Words
+
+
+class Image(TypedDict):
+    running: str
+    current: str
+    trial: str
+    image: str | None
+    last: Switch | None
+    drift: list[str]
+
+
+class Status(TypedDict):
+    unknown: Words
+    disks: dict[str, Disk]
+    backup: NotRequired[Newest | None]
+    people: NotRequired[list[str] | None]
+    gpu_people: NotRequired[list[str] | None]
+    gpus: NotRequired[list[str] | None]
+    image: NotRequired[Image | None]
+
+
+class Command(TypedDict):
+    status: Annotated[int, Field(ge=-(2**31), lt=2**31)]
+    output: str
+    errors: str
+
+
+class Directory(TypedDict):
+    path: str
+    bytes: Count
+    inodes: Count
+
+
+class Held(TypedDict):
+    """What somebody's files take at one place."""
+
+    bytes: Count
+    inodes: Count
+    when: When
+    partial: bool
+    largest: list[Directory]
+
+
+class Disks(TypedDict):
+    people: dict[str, dict[str, Held]]
