@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,9 @@ from gpuadmin.report import alike, shortened
 from gpuadmin.results import HostResult
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _UNBOUND = 10_000  # columns: a table is as wide as its cells
 

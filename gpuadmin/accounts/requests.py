@@ -117,12 +117,12 @@ def _same_or_error(present: User, request: Request) -> None:
         if getattr(present, field) != value:
             raise ConfigError(
                 f"'{request.name}' is registered already, with {'other' if field == 'keys' else 'another'} {field} "
-                f"({_shown(getattr(present, field))})",
+                f"({_in_words(getattr(present, field))})",
                 hint="gpuadmin change-user or extend-user; or edit users.yml and run gpuadmin sync-users",
             )
 
 
-def _shown(value: object) -> str:
+def _in_words(value: object) -> str:
     """A field's value in a sentence."""
     if isinstance(value, bool):
         return "yes" if value else "no"

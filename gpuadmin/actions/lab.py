@@ -44,6 +44,11 @@ def up(
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 
+def here() -> str:
+    """The name of the lab that is meant where none is named: the one whose site this is, else `default`."""
+    return state.lab_here()
+
+
 def status(name: str, *, as_json: bool) -> int:
     """Show a lab's hosts, whether they run, and its snapshots. Returns the exit code."""
     facts = report.facts(name)

@@ -105,11 +105,11 @@ def _problems(rows: list[dict[str, Any]]) -> list[str]:
     """What is in the way of somebody's account, a line for each person and sentence, with the hosts that say it."""
     lines = []
     for row in rows:
-        said: dict[str, list[str]] = {}
+        by_problem: dict[str, list[str]] = {}
         for host, entry in row["hosts"].items():
             if entry["problem"]:
-                said.setdefault(str(entry["problem"]), []).append(host)
-        lines += [f"{row['name']} on {listed(hosts)}: {problem}" for problem, hosts in said.items()]
+                by_problem.setdefault(str(entry["problem"]), []).append(host)
+        lines += [f"{row['name']} on {listed(hosts)}: {problem}" for problem, hosts in by_problem.items()]
     more = len(lines) - _MOST_PROBLEMS
     return lines[:_MOST_PROBLEMS] + ([f"and {more} more: --json has all"] if more > 0 else [])
 

@@ -11,6 +11,9 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.private_key import KeyProblem, key_files, login_problem
 from gpuadmin.results import RunResult
 
+#: How the message of a host begins whose refusal is the key's fault; `gpuadmin check` says the way out.
+BY_KEY = f"{DENIED}: the key"
+
 
 @dataclass(frozen=True)
 class AdminKeys:
@@ -41,6 +44,5 @@ class AdminKeys:
         for name, host in found.hosts.items():
             problem = self.problems.get(self.keys[name]) if name in self.keys else None
             if problem is not None and host.status == "unreachable" and host.message == DENIED:
-                why = f"{problem.message}; {problem.hint}"
-                hosts[name] = replace(host, message=f"{DENIED}: the key {problem.key} of this machine {why}")
+                hosts[name] = replace(host, message=f"{BY_KEY} {problem.key} of this machine {problem.message}")
         return replace(found, hosts=hosts)

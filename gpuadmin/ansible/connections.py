@@ -118,11 +118,12 @@ def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
         except (OSError, ConfigError):  # ssh passes over it as well
             total.update(b"none")
     for key in sorted(keys):
+        about: tuple[int, ...] = ()
         try:
             facts = key.stat()
             about = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_mode, facts.st_uid
         except OSError:
-            about = ()
+            pass  # there is none
         total.update(repr((str(key), about)).encode("utf-8", "surrogateescape"))
     return total.hexdigest()[:8]
 

@@ -13,9 +13,9 @@ from gpuadmin.cli._options import WholeNumber, json_option
 def _lab_here(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
     if given is not None:
         return given
-    from gpuadmin.lab.state import lab_here
+    from gpuadmin.actions import lab
 
-    return lab_here()
+    return lab.here()
 
 
 NAME = click.option(

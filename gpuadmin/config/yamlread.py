@@ -103,7 +103,7 @@ class _Reader:
             self._open.add(anchor)
         if isinstance(event, ScalarEvent):
             value = value_of(event, line)
-            self.quote = (event.start_mark.line, end.line) if event.style in ("'", '"') else None
+            self.quote = (line - 1, end.line) if event.style in ("'", '"') else None
             self._last = end.line + (1 if end.column else 0)
         elif isinstance(event, SequenceStartEvent):
             value = self._items(event, depth)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.ssh import command_line
+from gpuadmin.ansible.admin_keys import BY_KEY
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import load_site
@@ -261,6 +262,14 @@ def test_a_key_that_ssh_does_not_use_is_not_the_host_s_fault(site: Path, tmp_pat
                 session.run("status", None, variables, check=True)
         assert asked[0].keys.keys == expected
         assert all(problem.message == "is no file" for problem in asked[0].keys.problems.values())
+
+
+def test_where_the_key_is_the_cause_the_hint_is_of_the_key(ansible: Ansible, cli: Cli) -> None:
+    """The same again would be refused again, and another login is no way out."""
+    message = f"{BY_KEY} /k of this machine is open to others (mode 0644), so ssh does not use it"
+    ansible.answers = [{"node1": HostResult("unreachable", message=message)}]
+    code, _, err = cli("list-users", "--limit", "node1")
+    assert (code, "Hint: gpuadmin check says what to do about the key; then run it again" in err) == (4, True), err
 
 
 def test_bootstrap_without_a_terminal_shows_the_plan(

@@ -32,7 +32,7 @@ def test_the_key_is_named_where_it_is_the_cause(tmp_path: Path, monkeypatch: pyt
     bad, good = made(tmp_path / "open", mode=0o644), made(tmp_path / "good")
     hosts = [Host("node1", ()), Host("node2", (), {"ansible_ssh_private_key_file": good})]
     found = AdminKeys.of(hosts, bad, None).blamed(denied("node1", "node2")).hosts
-    why = f"is open to others (mode 0644), so ssh does not use it; chmod 600 {bad}"
+    why = "is open to others (mode 0644), so ssh does not use it"
     assert found["node1"].message == f"{DENIED}: the key {bad} of this machine {why}"
     assert found["node2"].message == DENIED
     above = AdminKeys.of(hosts, bad, good).blamed(denied("node1")).hosts
