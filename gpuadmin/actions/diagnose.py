@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
         return nothing(session, [answers])
     session.confirm()
     run = session.run("restart-docker", list(wanted), {"gpuadmin_person": asked.person}, check=session.check)
-    again, found = _result(session, run, list(wanted), asked)
+    again, found = _result(session, run, list(wanted), replace(asked, no_trial="not tried again"))
     if not session.check and not session.options.json:
         _show(again, found)
     return report(session, run, {**result, "restarted": list(wanted), "after": again}, unknown=[answers])

@@ -37,9 +37,9 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
     "containers": ("asked",),
 }  # fmt: skip
 #: Findings whose sentence quotes a person's daemon, journal or container: only their code goes in.
-QUOTING = ("container", "docker-daemon", "sshd", "unknown")
+QUOTING = ("container", "docker-daemon", "session", "sshd", "unknown")
 #: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
-PERSONS = ("keys", "sshd", "sessions", "docker", "containers")
+PERSONS = ("keys", "sshd", "sessions", "docker", "containers", "trial")
 #: Keys, and of which part (None: of any), whose text the kernel, the driver or an admin chose.
 FREE = (
     (None, "kernel"), (None, "service"), (None, "image"), ("gpus", "name"), ("gpus", "differ"), ("image", "running"),

@@ -7,6 +7,7 @@ from typing import Any
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, trial
 
 from gpuadmin.actions.diagnose import TRIAL
+from gpuadmin.diagnosis.bundle import PERSONS, QUOTING, TAKEN
 from gpuadmin.diagnosis.finding import CODES, Finding
 from gpuadmin.diagnosis.looked import THINGS, not_looked_at, right, tried
 
@@ -50,6 +51,12 @@ def test_a_daemon_that_was_not_asked_is_not_right() -> None:
     asleep = host(containers={"asked": False, "ended": [], "running": 0})
     assert right(None, {"node1": asleep}, []) == []
     assert any("none runs" in line for line in not_looked_at("minji", {"node1": asleep}, {}, None))
+
+
+def test_what_a_session_prints_is_in_no_archive() -> None:
+    assert [code for code in CODES if code.startswith("session") and not code.startswith(QUOTING)] == []
+    assert "trial" in PERSONS
+    assert "trial" not in TAKEN
 
 
 def test_the_plan_says_how_long_it_takes() -> None:

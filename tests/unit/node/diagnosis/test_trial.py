@@ -120,6 +120,13 @@ def test_who_is_not_tried(name: str | None, uid: int | None) -> None:
         trial.trial(Subject(name=name, uid=uid))
 
 
+def test_where_pam_has_no_rules_for_sshd_nobody_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("minji:x:20000:20000::/home/minji:/bin/bash\n")
+    with pytest.raises(NodeError, match="no rules for sshd"):
+        trial.trial(Subject(name="minji", uid=20000, root=str(tmp_path)))
+
+
 def test_another_uid_is_somebody_else(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("minji:x:1007:1007::/home/minji:/bin/bash\n")

@@ -104,7 +104,7 @@ def daemon(path: Path, answer: bytes | None) -> Iterator[str]:
             with connection:
                 connection.recv(4096)
                 if answer is None:
-                    time.sleep(1)
+                    time.sleep(1)  # longer than anybody waits for it
                 else:
                     connection.sendall(answer)
 

@@ -51,6 +51,8 @@ def trial(subject: Subject) -> dict[str, Any]:
     entry = passwd(subject, subject.name or "")
     if entry is None or entry.pw_uid < PEOPLE or subject.uid not in (None, entry.pw_uid):
         raise NodeError("there is nobody of this name and uid to be tried as")
+    if not any(os.path.exists(subject.path(f"{directory}/sshd")) for directory in ("etc/pam.d", "usr/lib/pam.d")):
+        raise NodeError("PAM has no rules for sshd")  # it would take those for `other`, which let nobody in
     os.stat(os.path.join(subject.homes, "."))  # where it hangs, this process does, and none of theirs is begun
     uid = entry.pw_uid
     running = subject.docker is not None and cgroup_alive(uid, "docker.service", subject.path(CGROUP))
