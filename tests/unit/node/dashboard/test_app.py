@@ -110,6 +110,8 @@ def test_everybodys_week(everybody: TestClient, own: TestClient) -> None:
     assert found["doyun"] == "doyun 2 0 – –", "who holds something has not held nothing"
     assert found["haeun"] == "haeun 0 0 0.0 h 0.0 h"
     assert "(unknown)" not in found
+    theirs = plain(get(everybody, "/people/mallory", "haeun")[1])
+    assert "the last 7 days 1.1 h – – –" in theirs, "the same on their page"
     alone = rows(get(own, "/people", "minji")[1])
     assert set(alone) == {"Name", "minji"}
 
