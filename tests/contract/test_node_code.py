@@ -122,7 +122,6 @@ TESTED_BY = {
     "dashboard/status_page.py": ("unit/node/dashboard/test_app.py", "the page without a login, served and written"),
     "dashboard/views.py": ("unit/node/dashboard/test_app.py", "what is on each page, by who looks"),
     "monitoring/hints.py": ("unit/monitoring/test_hints.py", "the controller's file, by a link"),
-    "detached.py": ("unit/node/test_compiled.py", "what writes compiled code is such a process"),
     "diagnosis/home.py": ("unit/node/diagnosis/test_host.py", "a home is on what its host has mounted"),
     "diagnosis/sessions.py": ("unit/node/diagnosis/test_host.py", "what the kernel counts of a person on a host"),
     "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given, and bounded by"),

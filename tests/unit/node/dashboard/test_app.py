@@ -137,7 +137,7 @@ def test_nobody_waits_long_for_everybodys_week(everybody: TestClient, monkeypatc
     def slow(self: Prometheus, query: str) -> Any:
         if "[7d]" in query:
             asked.append(query)
-            time.sleep(1.5)
+            time.sleep(1.5)  # as a Prometheus with much to add up
         return real(self, query)
 
     monkeypatch.setattr(Prometheus, "ask", slow)
@@ -147,7 +147,7 @@ def test_nobody_waits_long_for_everybodys_week(everybody: TestClient, monkeypatc
     assert time.monotonic() - begin < 1.4
     deadline = begin + 20
     while "– –" in rows(get(everybody, "/people")[1])["minji"] and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.05)  # until it was answered
     assert re.fullmatch(r"minji 2 0 [0-9.]+ h [0-9.]+ h", rows(get(everybody, "/people")[1])["minji"])
     assert len(asked) == 1
 
