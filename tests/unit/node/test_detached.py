@@ -15,8 +15,8 @@ def test_it_keeps_what_it_was_told_to_and_nothing_else(tmp_path: Path) -> None:
     if child == 0:
         try:
             detach(writer)
-            names = sorted((os.readlink(f"/proc/self/fd/{one}") for one in ("0", "1", "2")))
-            there = other in {int(one) for one in os.listdir("/proc/self/fd")}
+            names = [str(Path(f"/proc/self/fd/{one}").readlink()) for one in range(3)]
+            there = other in {int(one.name) for one in Path("/proc/self/fd").iterdir()}
             os.write(writer, f"{names} {there} {os.getsid(0) == os.getpid()}".encode())
         finally:
             os._exit(0)
