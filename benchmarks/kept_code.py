@@ -97,7 +97,7 @@ def bring(running: Cluster, directory: Path, checkout: Path) -> Cost:
         shutil.rmtree(host.root / LIBRARY, ignore_errors=True)
     before = of_hosts(running)
     taken = cost(running, directory, "ok", checkout)
-    time.sleep(SECONDS_TO_COMPILE)
+    time.sleep(SECONDS_TO_COMPILE)  # nobody is told when it has ended
     return Cost(taken.clock, taken.controller, of_hosts(running) - before)
 
 

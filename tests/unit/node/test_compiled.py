@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import compiled, kept
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
 
+COLLECTIONS = Path(compiled.__file__).parents[5]
 pytestmark = pytest.mark.root  # what is kept is root's
 
 
@@ -30,6 +33,12 @@ def waited(place: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
+def only(place: Path, *names: str) -> Iterator[tuple[str, bytes]]:
+    """Of all that is not compiled yet, files of these names alone."""
+    wanted = {Path(cache_from_source(name)).name for name in names}
+    return (one for one in compiled.every(str(place)) if Path(one[0]).name in wanted)
+
+
 def caches(place: Path) -> set[Path]:
     return set(place.rglob("*.pyc"))
 
@@ -37,7 +46,7 @@ def caches(place: Path) -> set[Path]:
 def test_all_of_it_is_compiled_for_all_to_read(place: Path) -> None:
     umask = os.umask(0o077)
     try:
-        compiled.later(str(place), compiled.every(str(place)))
+        compiled.later(str(place), lambda: compiled.every(str(place)))
     finally:
         os.umask(umask)
     waited(place)
@@ -52,7 +61,7 @@ def test_all_of_it_is_compiled_for_all_to_read(place: Path) -> None:
 
 def test_python_takes_it_without_a_look_at_the_source(place: Path) -> None:
     source = place / kept._OURS / "paths.py"
-    compiled.compile_all([str(source)])
+    compiled.write(only(place, "paths.py"))
     source.write_text("raise SystemExit('compiled again')\n")
     line = (
         f"import sys; sys.path.insert(0, {str(place)!r}); sys.dont_write_bytecode = True\n"
@@ -66,7 +75,7 @@ def test_what_is_no_python_here_is_left_out(place: Path) -> None:
     odd, fine = place / "odd.py", place / "fine.py"
     odd.write_text("match 1: nonsense\n")
     fine.write_text("X = 1\n")
-    compiled.compile_all([str(odd), str(fine)])
+    compiled.write(only(place, "odd.py", "fine.py"))
     assert {path.name.partition(".")[0] for path in caches(place)} == {"fine"}
 
 
@@ -84,7 +93,7 @@ def test_it_is_on_disk_before_it_has_its_name(place: Path, monkeypatch: pytest.M
     for name, real in (("rename", rename), ("replace", replace)):
         monkeypatch.setattr(os, name, lambda a, b, real=real: (steps.append("named"), real(a, b))[1])
     source = str(place / kept._OURS / "paths.py")
-    compiled.compile_all([source])
+    compiled.write(only(place, "paths.py"))
     assert steps == [f"synced {Path(cache_from_source(source)).stat().st_size}", "named"]
 
 
@@ -94,40 +103,51 @@ def test_a_full_disk_leaves_nothing_half(place: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        compiled.compile_all([str(place / kept._OURS / "paths.py")])
+        compiled.write(only(place, "paths.py"))
     assert not list((place / kept._OURS / "__pycache__").iterdir())
 
 
 def test_one_process_at_a_time_does_it(place: Path) -> None:
-    source = str(place / kept._OURS / "paths.py")
     with (place / kept.COMPILING).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        compiled.later(str(place), [source])
+        compiled.later(str(place), lambda: only(place, "paths.py"))
     waited(place)
     assert not caches(place), "another one is at it; what it leaves out is compiled after the next run"
-    compiled.later(str(place), [source])
+    compiled.later(str(place), lambda: only(place, "paths.py"))
     waited(place)
-    assert len(caches(place)) == 1
+    assert [path.name.partition(".")[0] for path in caches(place)] == ["paths"], "nothing else is written"
 
 
 def test_what_is_being_pruned_is_not_written_to(place: Path) -> None:
     with (place / kept.LOCK).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        compiled.later(str(place), compiled.every(str(place)))
+        compiled.later(str(place), lambda: compiled.every(str(place)))
         waited(place)
     assert not caches(place)
 
 
 def test_where_nobody_can_compile_the_work_goes_on(place: Path) -> None:
     (place / kept.COMPILING).unlink()
-    compiled.later(str(place), compiled.every(str(place)))
+    compiled.later(str(place), lambda: compiled.every(str(place)))
     assert not caches(place)
 
 
-def test_it_is_what_this_process_has_loaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(compiled.loaded(str(place))) == []
-    source = place / kept._OURS / "paths.py"
-    monkeypatch.setattr(sys.modules[kept.__name__], "__file__", str(source))
-    assert list(compiled.loaded(str(place))) == [str(source)]
-    compiled.compile_all([str(source)])
-    assert list(compiled.loaded(str(place))) == []
+def test_who_writes_it_has_nothing_of_the_run(place: Path) -> None:
+    """Ansible waits until nobody has the output of a module, and a lock of the run's is over when the run is."""
+    line = (
+        f"import sys, time; sys.path[:0] = [{str(COLLECTIONS)!r}]; sys.dont_write_bytecode = True\n"
+        "from ansible_collections.gpuadmin.node.plugins.module_utils import compiled\n"
+        "def slow():\n    time.sleep(3)\n    yield from ()\n"
+        f"compiled.later({str(place)!r}, slow)\n"
+    )
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert time.monotonic() - begin < 2.5, "it was waited for"
+    waited(place)
+    assert time.monotonic() - begin > 2.5, "it was there, and had the lock"
+
+
+def test_a_run_that_compiled_nothing_begins_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "later", lambda *_rest: pytest.fail("begun"))
+    compiled.after(str(place), {})

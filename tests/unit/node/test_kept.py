@@ -288,6 +288,15 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in library.rglob("*.pyc")} == before
 
 
+def test_python_writes_nothing_there_by_itself(library: Path, tmp_path: Path) -> None:
+    """It does not wait until a file is on disk before the file has its name."""
+    ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / kept._OURS
+    with (ours / "compiling").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # as if another one wrote
+        called("files", library, {"directories": [{"path": str(tmp_path / "made")}]}, check=False)
+        assert not list(library.rglob("*.pyc"))
+
+
 def compiling(lock: Path) -> None:
     """Wait until nobody compiles."""
     with lock.open("w") as handle:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import pages
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import app, pages
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from starlette.testclient import TestClient
 
@@ -110,6 +110,8 @@ def test_everybodys_week(everybody: TestClient, own: TestClient) -> None:
     assert found["doyun"] == "doyun 2 0 – –", "who holds something has not held nothing"
     assert found["haeun"] == "haeun 0 0 0.0 h 0.0 h"
     assert "(unknown)" not in found
+    theirs = plain(get(everybody, "/people/mallory", "haeun")[1])
+    assert "the last 7 days 1.1 h – – –" in theirs, "the same on their page"
     alone = rows(get(own, "/people", "minji")[1])
     assert set(alone) == {"Name", "minji"}
 
@@ -126,6 +128,28 @@ def test_the_people_are_there_without_their_week(everybody: TestClient, monkeypa
     status, html = get(everybody, "/people")
     assert (status, rows(html)["minji"]) == (200, "minji 2 0 – –")
     assert "Some measurements are missing" in html
+
+
+def test_nobody_waits_long_for_everybodys_week(everybody: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked on, and is there for who comes later."""
+    real, asked = Prometheus.ask, list[str]()
+
+    def slow(self: Prometheus, query: str) -> Any:
+        if "[7d]" in query:
+            asked.append(query)
+            time.sleep(1.5)  # as a Prometheus with much to add up
+        return real(self, query)
+
+    monkeypatch.setattr(Prometheus, "ask", slow)
+    monkeypatch.setattr(app, "_PATIENCE", 0.2)
+    begin = time.monotonic()
+    assert rows(get(everybody, "/people")[1])["minji"] == "minji 2 0 – –"
+    assert time.monotonic() - begin < 1.4
+    deadline = begin + 20
+    while "– –" in rows(get(everybody, "/people")[1])["minji"] and time.monotonic() < deadline:
+        time.sleep(0.05)  # until it was answered
+    assert re.fullmatch(r"minji 2 0 [0-9.]+ h [0-9.]+ h", rows(get(everybody, "/people")[1])["minji"])
+    assert len(asked) == 1
 
 
 def test_who_shares_a_gpu_is_the_same_on_both_pages(everybody: TestClient, own: TestClient) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
@@ -72,6 +73,23 @@ def test_a_failure_is_kept_for_a_moment_as_well(server: Server) -> None:
         for _ in range(5):
             with pytest.raises(NodeError, match="does not answer"):
                 await asked.now("up")
+
+    asyncio.run(failing())
+    assert server.asked == 1
+
+
+def test_a_failure_that_took_long_is_kept_longer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it cannot answer in time is not asked for again and again, by each page that looks."""
+    monkeypatch.setattr(prometheus, "_FAILED", 0.0)
+    server.answer, server.seconds = b"not JSON", 0.3
+
+    async def failing() -> None:
+        asked = Asked(Prometheus(server.port))
+        begin = time.monotonic()
+        while time.monotonic() < begin + 0.9:
+            with pytest.raises(NodeError, match="does not answer"):
+                await asked.now("up", slow=True)
+            await asyncio.sleep(0.01)
 
     asyncio.run(failing())
     assert server.asked == 1

@@ -27,7 +27,7 @@ class Arrived:
         at = name.replace(".", "/")
         for origin, package in ((f"{at}/__init__.py", True), (f"{at}.py", False)):
             if origin in self.files:
-                return ModuleSpec(name, self, origin=origin, is_package=package)  # type: ignore[arg-type]
+                return ModuleSpec(name, self, origin=origin, is_package=package)  # type: ignore[arg-type]  # it is one
         return None
 
     def create_module(self, spec: ModuleSpec) -> None:
@@ -43,7 +43,7 @@ class Arrived:
 def keep(digest: str, text: str, state: str) -> str | None:
     """Have the code of ``text`` on this host, by its own means. Returns why it is not; None where it is."""
     arrived = Arrived(json.loads(text))
-    sys.meta_path.insert(0, arrived)  # type: ignore[arg-type]  # it has all that Python asks
+    sys.meta_path.insert(0, arrived)
     try:
         errors, kept = (importlib.import_module(f"{_OURS}.{name}") for name in ("errors", "kept"))
         try:
@@ -51,7 +51,7 @@ def keep(digest: str, text: str, state: str) -> str | None:
         except (errors.NodeError, OSError, ValueError) as error:
             return str(errors.in_words(error))
     finally:
-        sys.meta_path.remove(arrived)  # type: ignore[arg-type]
+        sys.meta_path.remove(arrived)
         # what runs now is loaded from the files
         for name, module in list(sys.modules.items()):
             if getattr(getattr(module, "__spec__", None), "loader", None) is arrived:

@@ -74,7 +74,8 @@ def main() -> None:
             operations.append(f"install the node code {digest[:12]}")
         if given["link"] and not missing and not module.check_mode:
             kept.link(digest, state)
-            compiled.later(kept.place(digest, state), compiled.every(kept.place(digest, state)))
+            place = kept.place(digest, state)
+            compiled.later(place, lambda: compiled.every(place))
     except (NodeError, OSError, ValueError) as error:
         module.fail_json(msg=in_words(error), operations=[], invocation={})
         return

@@ -73,6 +73,7 @@ if __name__ == "__main__":
 import base64
 import fcntl
 import importlib
+import importlib.machinery
 import json
 import os
 import stat
@@ -136,7 +137,16 @@ def main() -> None:
     arguments = json.loads(zlib.decompress(base64.b64decode(given["arguments"])))
     arguments.update((key, value) for key, value in given.items() if key.startswith("_ansible_"))
     arguments["_ansible_module_name"] = given["name"]
-    sys.dont_write_bytecode = True  # what is kept stays as it was written
+    compiled: dict[str, bytes] = {}
+    checks = bool(given.get("_ansible_check_mode"))
+
+    def collect(_loader: object, cache: str, data: bytes, **_more: object) -> None:
+        if cache.startswith(f"{path}/"):
+            compiled[cache] = bytes(data)
+
+    # Python's own way of writing it is not safe from a power cut
+    importlib.machinery.SourceFileLoader.set_data = collect  # type: ignore[assignment]
+    sys.dont_write_bytecode = checks
     sys.path.insert(0, path)
     try:
         importlib.import_module("ansible.module_utils._internal._ansiballz._loader").run_module(
@@ -147,9 +157,8 @@ def main() -> None:
             extensions={},
         )
     finally:
-        if not given.get("_ansible_check_mode"):
-            compiled = importlib.import_module(COMPILED)
-            compiled.later(path, compiled.loaded(path))
+        if not checks:
+            importlib.import_module(COMPILED).after(path, compiled)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
 _WEEK = 900.0  # seconds for which everybody's hours of the last days serve everybody
+_PATIENCE = 3.0  # seconds for which the page of people waits for them; what comes later is there when it comes again
 _LOOK = 5.0  # seconds for which a look serves everybody
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
@@ -132,8 +133,8 @@ class Dashboard:
     async def _people(self, request: Request, viewer: Viewer, found: Look) -> Response:
         days = _DAYS[0]
         spent = None
-        with contextlib.suppress(NodeError):
-            spent = await self._asked.now(queries.hours_of_all(days), _WEEK, slow=True)
+        with contextlib.suppress(NodeError, asyncio.TimeoutError):
+            spent = await asyncio.wait_for(self._asked.now(queries.hours_of_all(days), _WEEK, slow=True), _PATIENCE)
         if spent is None:
             found = replace(found, missing=(*found.missing, "hours"))
         return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, days, spent))

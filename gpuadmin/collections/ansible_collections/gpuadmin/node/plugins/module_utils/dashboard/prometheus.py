@@ -24,6 +24,7 @@ _LARGEST = 64 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 mil
 _MOST = 500  # answers that are kept
 _QUICK, _SLOW = 4, 3  # questions at a time: of how things are, and of how they were, for which no page of now waits
 _FAILED = 2.0  # seconds for which a failure is kept: a Prometheus that is away is not asked by each page again
+_AGAIN = 3  # times as long as it took, where that is longer: what it cannot answer in time is not all that it does
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,15 @@ class Asked:
         self, key: tuple[Any, ...], seconds: float, slow: bool, call: Any, arguments: tuple[Any, ...]
     ) -> Any:
         at_once = self._at_once.setdefault(slow, asyncio.Semaphore(_SLOW if slow else _QUICK))
+        begun = time.monotonic()
         try:
             answer: Any
             try:
                 async with at_once:
+                    begun = time.monotonic()
                     answer = await asyncio.to_thread(call, *arguments)
             except NodeError as error:
-                answer, seconds = error, _FAILED
+                answer, seconds = error, max(_FAILED, _AGAIN * (time.monotonic() - begun))
             self._kept[key] = (time.monotonic() + seconds, answer)
             self._kept.move_to_end(key)
             while len(self._kept) > _MOST:

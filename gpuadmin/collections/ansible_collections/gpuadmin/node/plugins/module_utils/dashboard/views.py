@@ -10,7 +10,7 @@ from ..monitoring.cluster import Device, Holder, Node, totals
 from ..monitoring.free import GIB, rooms
 from ..monitoring.hints import hints
 from ..monitoring.samples import Sample
-from ..monitoring.usage import Measured, usage
+from ..monitoring.usage import Measured, Usage, usage
 from .look import Disk, Look
 from .queries import KINDS
 from .viewer import Viewer
@@ -150,7 +150,12 @@ def _spent(spent: Sequence[Sample], look: Look) -> dict[str, tuple[float | None,
     """By person: hours held and hours used; None where nothing says whether what was held was used."""
     kinds = [[one for one in spent if one.labels.get("kind") == kind] for kind in KINDS]
     found = usage(measured(*kinds), "user", {node.name: () for node in look.nodes})
-    return {row.name: (row.held, None if row.held > 0 >= row.measured else row.active) for row in found}
+    return {row.name: (row.held, row.active if _known(row) else None) for row in found}
+
+
+def _known(row: Usage) -> bool:
+    """Whether anything says if what was held was used: of MIG devices, nothing does."""
+    return row.held <= 0 or row.measured > 0
 
 
 def person_page(user: str, look: Look, viewer: Viewer, spent: Mapping[int, Measured]) -> dict[str, Any]:
@@ -180,8 +185,10 @@ def _hours(days: int, found: Measured, user: str, look: Look) -> dict[str, Any]:
     row = next((row for row in usage(found, "user", groups) if row.name == user), None)
     if row is None:
         return {"days": days, "held": 0.0, "active": 0.0, "idle": 0.0, "efficiency": None}
+    known = _known(row)
     return {
-        "days": days, "held": row.held, "active": row.active, "idle": row.idle, "efficiency": row.efficiency
+        "days": days, "held": row.held, "active": row.active if known else None, "idle": row.idle if known else None,
+        "efficiency": row.efficiency,
     }  # fmt: skip
 
 

@@ -13,10 +13,10 @@ import resource
 import select
 import signal
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..detached import detach, forked
 from ..errors import NodeError, in_words
 from ..files import lock_directory, open_lock
 from ..paths import RUN
@@ -67,13 +67,6 @@ def no_answer(seconds: float, left: int | None) -> HungError:
     return HungError(words, left)
 
 
-def forked() -> int:
-    """What fork(2) returns."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the units and modules have none
-        return os.fork()
-
-
 def taken(path: str, end: float, seconds: float) -> int:
     """The lock, as a descriptor that the process inherits: it holds it for as long as it is there."""
     lock_directory(os.path.dirname(path))
@@ -89,22 +82,6 @@ def taken(path: str, end: float, seconds: float) -> int:
                     f"an earlier question to the GPU driver has had no answer for {seconds:g} s: wait, or reboot"
                 ) from None
             time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
-
-
-def detach(*kept: int) -> None:
-    """In the process: nothing of whoever started it, but these descriptors."""
-    os.setsid()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in kept:
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # the one that listed the others
 
 
 def outcome_of(function: Callable[[], Mapping[str, Any]]) -> bytes:

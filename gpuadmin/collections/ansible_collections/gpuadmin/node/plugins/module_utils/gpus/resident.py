@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..detached import detach, forked
 from ..errors import NodeError
-from .apart import MOST, detach, forked, gone, no_answer, outcome_of, parsed, taken
+from .apart import MOST, gone, no_answer, outcome_of, parsed, taken
 
 _PATIENCE = 0.2  # seconds that an earlier process gets to be gone: whoever asks all the time asks again soon
 
