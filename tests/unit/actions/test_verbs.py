@@ -468,6 +468,15 @@ def test_a_host_whose_answer_is_odd_is_unknown_and_the_others_are_not(ansible: A
         assert "unknown on node1" in cli("status")[1]
 
 
+def test_of_a_host_that_does_not_say_who_is_root_nobody_knows(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = on_all(node1=HostResult("ok", reports={"privileges": None}))
+    code, out, _ = cli("drift")
+    assert code == 3
+    assert "node1: who is root there is not known: did not say" in out
+    assert "nobody that the site does not declare, on 2 hosts" in out
+    assert "unknown on node1" in cli("status")[1]
+
+
 def test_list_users(ansible: Ansible, cli: Cli) -> None:
     entry = {"operations": [], "problem": None}
     ansible.answer = RunResult(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import setuid
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
-from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError, run_command
 
 from tests.unit.node.privileges.conftest import Host
 
@@ -78,6 +78,34 @@ def test_a_walk_that_is_stopped_says_so_and_keeps_what_it_found(host: Host, monk
     assert "/usr/loc" not in [one.key for one in found]
     assert any("/usr, /etc was stopped after" in one for one in aside)
     assert any("owners and modes" in one for one in setuid.foreign(place)[1])
+
+
+def test_who_makes_millions_of_files_hides_nothing_elsewhere(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(command: Sequence[str], *, seconds: float) -> object:
+        if any(one.endswith(("/tmp", "/var/tmp")) for one in command[2 : command.index("-xdev")]):
+            raise LateError(seconds, "")
+        return run_command(command, seconds=60)
+
+    place = host({"opt/app/x": "#!", "tmp/x": "", "var/tmp/x": ""})
+    (tmp_path / "opt/app/x").chmod(0o4755)
+    monkeypatch.setattr(setuid, "run_command", slow)
+    found, aside = setuid.programs(place, mountinfo="")
+    assert [one.key for one in found] == ["/opt/app/x"]
+    assert [one for one in aside if "stopped" in one and "/var/tmp" in one]
+
+
+def test_where_nobody_else_writes_nothing_is_walked_in_its_place(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked = []
+
+    def walk(command: Sequence[str], end: float) -> tuple[list[str], bool]:
+        walked.append(command)
+        return [], False
+
+    monkeypatch.setattr(setuid, "_run", walk)
+    setuid.programs(host(), mountinfo="")
+    assert all(command[2] != "-xdev" for command in walked), "find without a start walks where it is"
 
 
 def test_a_directory_that_is_left_out_is_a_name_and_no_pattern(host: Host, tmp_path: Path) -> None:

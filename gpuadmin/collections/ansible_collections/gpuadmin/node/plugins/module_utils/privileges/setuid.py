@@ -45,6 +45,8 @@ NEEDED = {
 ROOTS = ("usr", "etc", "boot", "bin", "sbin", "lib", "lib32", "lib64", "opt", "root")
 #: Where root keeps what it does not run by itself: an archive that root unpacks has its author's uids.
 _NOT_RUN = ("/opt/", "/root/", "/usr/src/", "/usr/local/src/")
+#: Where everybody may write; /tmp and the like that are in memory are mostly mounted nosuid.
+_EVERYBODYS = ("/tmp", "/var/tmp", "/dev/shm")
 #: Where systemd, kernel and containers have what is no disk of the host's.
 _ELSEWHERE = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containers")
 
@@ -52,12 +54,15 @@ _ELSEWHERE = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var
 def programs(place: Place, seconds: float = SECONDS, mountinfo: str | None = None) -> tuple[list[Found], list[str]]:
     """Programs with privileges that no package owns, or that none is known to ship so; and what was not walked."""
     tops, aside = _tops(place, read_mountinfo() if mountinfo is None else mountinfo)
-    first = [one for one in (place.path("/usr"), place.path("/etc")) if os.path.isdir(one)]
+    first = [one for one in map(place.path, ("/usr", "/etc")) if os.path.isdir(one)]
+    last = [one for one in map(place.path, _EVERYBODYS) if os.path.isdir(one) and not _nosuid(one)]
     special: dict[str, tuple[int, int]] = {}
     capable = set()
     end = time.monotonic() + seconds
-    # what is stopped later has looked at what matters most
-    for where, but in ((first, []), (tops, first)):
+    # what is stopped has looked at what matters most, and nobody stops it there by making millions of files
+    for where, but in ((first, []), (tops, [*first, *last]), (last, [])):
+        if not where:
+            continue  # find would walk the working directory
         records, late = _run(_walk(where, [*but, *[place.path(one) for one in (*_ELSEWHERE, *place.aside)]]), end)
         if late:
             aside.append(f"setuid files: the walk of {', '.join(where)} was stopped after {seconds:g} s")
@@ -175,10 +180,11 @@ def _tops(place: Place, mountinfo: str) -> tuple[list[str], list[str]]:
         if NETWORK.match(mount.fstype) or mount.fstype in ("autofs", "proc", "sysfs", "cgroup2", "squashfs"):
             continue
         try:
-            facts, device = os.statvfs(mount.point), os.stat(mount.point).st_dev
+            device = os.stat(mount.point).st_dev
+            without = _nosuid(mount.point)
         except OSError:
             continue
-        if facts.f_flag & os.ST_NOSUID or device in seen:
+        if without or device in seen:
             continue
         seen.add(device)
         tops.append(mount.point)
@@ -186,6 +192,10 @@ def _tops(place: Place, mountinfo: str) -> tuple[list[str], list[str]]:
     if skipped:
         aside.append(f"setuid files: not in {', '.join(skipped)}, which are people's")
     return tops, aside
+
+
+def _nosuid(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_NOSUID)
 
 
 def _run(command: Sequence[str], end: float) -> tuple[list[str], bool]:
