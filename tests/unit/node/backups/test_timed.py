@@ -169,7 +169,7 @@ def test_what_is_read_stays_and_is_named(storage: Storage, capsys: pytest.Captur
 
 @pytest.mark.btrfs
 def test_a_manifest_leaves_a_reserve(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home whose manifest would take of it is a problem. Where that is so of all there is no set, and no rest of one."""
+    """A home whose manifest would take of it is a problem. Where that is so of all there is no set."""
     storage.home(*MINJI)
     storage.home(*JIHO)
     asked: list[str] = []

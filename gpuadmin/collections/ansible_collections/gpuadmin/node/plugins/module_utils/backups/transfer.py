@@ -6,6 +6,7 @@ copy; nothing of what is asked is without an end.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -22,7 +23,7 @@ from . import backup_set, received, sending
 from .applying import Applier, take_manifest
 from .backup_set import Backup, Home
 from .copying import Owner
-from .pour import BOUNDS, Bounds
+from .pour import BOUNDS, FULL, Bounds
 from .sending import Source
 from .verifying import Limits
 from .wire import Link, Stopped
@@ -244,8 +245,7 @@ def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
     """Do them, the small ones first; return who has no copy, and why. A host that is away is not asked for ever."""
     lacking = {task.user: "was not reached" for task in tasks}
     lost = 0
-    seconds = max((task.seconds for task in tasks), default=0.0)
-    for task, found in each(_one, tasks, workers, 8 * seconds):  # sent, sent whole, verified
+    for task, found in _each(tasks, workers):
         if found is None:
             del lacking[task.user]
         else:
@@ -256,7 +256,25 @@ def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
     return lacking
 
 
-def _one(task: Task) -> Lost | Failed | None:
+@dataclass(frozen=True)
+class NoRoomThere:
+    """The other host had no room. Another home that arrived then may have taken it."""
+
+    why: str
+
+
+def _each(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Lost | NoRoomThere | Failed | None]]:
+    """Do them; those that had no room once more, each alone."""
+    seconds = 8 * max((task.seconds for task in tasks), default=0.0)  # sent, sent whole, verified
+    again: list[Task] = []
+    for task, found in each(_one, tasks, workers, seconds):
+        if isinstance(found, NoRoomThere):
+            again.append(task)
+        yield task, found
+    yield from each(_one, again, 1, seconds)
+
+
+def _one(task: Task) -> Lost | NoRoomThere | Failed | None:
     try:
         if task.send:
             _send(task)
@@ -266,7 +284,8 @@ def _one(task: Task) -> Lost | Failed | None:
     except Stopped as error:
         return Lost(str(error))
     except (NodeError, OSError) as error:
-        return Failed(in_words(error))
+        why = in_words(error)
+        return NoRoomThere(why) if FULL in why or os.strerror(errno.ENOSPC) in why else Failed(why)
     return None
 
 
