@@ -123,7 +123,7 @@ def test_a_backup_host_that_hangs_stops_no_backup(
 
     copying = threading.Thread(target=copy)
     copying.start()
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the thread is at it
     begun = time.monotonic()
     timed.make(settings, SECOND)
     restore.execute(wanted(storage))

@@ -75,10 +75,10 @@ def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iter
             status = called.wait(bounds.idle)
         except (Stopped, subprocess.TimeoutExpired) as error:
             status = _status(called, link)
-            said = link.words()
+            words = link.words()
             if status not in (0, 255, None):
-                raise NodeError(f"{remote.name}: {arguments[0]}: {said or f'ended with {status}'}") from error
-            raise Stopped(f"{remote.name}: {arguments[0]}: {said or error}") from error
+                raise NodeError(f"{remote.name}: {arguments[0]}: {words or f'ended with {status}'}") from error
+            raise Stopped(f"{remote.name}: {arguments[0]}: {words or error}") from error
         finally:
             called.kill()
     if status != 0:
@@ -311,12 +311,12 @@ class _Pulse(Budget):
         super().__init__(task.seconds, task.limits.most)
         self._link = link
         self._task = task
-        self._said = time.monotonic()
+        self._pulsed = time.monotonic()
 
     def check(self) -> None:
         super().check()
-        if time.monotonic() - self._said > self.EVERY:
-            self._said = time.monotonic()
+        if time.monotonic() - self._pulsed > self.EVERY:
+            self._pulsed = time.monotonic()
             self._link.put("wait")
             self._link.flush()
 
