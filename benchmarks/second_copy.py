@@ -28,18 +28,18 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "gpuadmin/collections"))
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import transfer  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import transfer  # noqa: E402  by that path
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup  # noqa: E402  by that path
 
-from tests.unit.node.deep import plant  # noqa: E402
-from tests.unit.node.storage import Storage, mounted, run  # noqa: E402
+from tests.unit.node.deep import plant  # noqa: E402  by that path
+from tests.unit.node.storage import Storage, mounted, run  # noqa: E402  by that path
 
 SECONDS, MOST = 60, 2 << 30
-NAMES = ("20261201T010203Z-daily", "20261202T010203Z-daily")
+NAMES = ("20261101T010203Z-daily", "20261102T010203Z-daily")
 SERVER = """
 import os, sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server  # noqa: E402  by that path
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
 sys.exit(copy_server.main({directory!r}, 14))
 """
@@ -141,7 +141,7 @@ def measure(home: Callable[..., None], files: int, place: Path) -> dict[str, obj
         for method, copy in METHODS.items():
             if method in ("restic", "borg") and not shutil.which(method):
                 continue
-            with mounted(place / "disk2", place / "there", 4096) as there:
+            with mounted(place / "disk2", place / method.replace(" ", "-"), 4096) as there:
                 result[method] = [one_copy(copy, sets, number, there) for number in range(len(sets))]
     return result
 

@@ -68,6 +68,7 @@ def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iter
             called.stdout.fileno(), called.stdin.fileno(), complaints=called.stderr.fileno(), bounds=bounds,
             close=called.stdin.close,
         )  # fmt: skip
+        status: int | None = None
         try:
             yield link
             link.close()
