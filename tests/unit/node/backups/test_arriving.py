@@ -334,7 +334,7 @@ def test_a_sender_that_stalls_is_ended(real: Keeper) -> None:
 
     stalling = threading.Thread(target=stall)
     stalling.start()
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the thread is at it
     with pytest.raises(NodeError, match="another connection brings this home"):
         real.send(HONEST)
     assert set(json.loads(real.ask("list"))["sets"]) == {REAL}  # what arrives is no backup

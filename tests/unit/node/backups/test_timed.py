@@ -123,7 +123,7 @@ def test_a_backup_host_that_hangs_stops_no_backup(
 
     copying = threading.Thread(target=copy)
     copying.start()
-    time.sleep(0.5)
+    time.sleep(0.5)  # until the thread is at it
     begun = time.monotonic()
     timed.make(settings, SECOND)
     restore.execute(wanted(storage))
@@ -169,7 +169,7 @@ def test_what_is_read_stays_and_is_named(storage: Storage, capsys: pytest.Captur
 
 @pytest.mark.btrfs
 def test_a_manifest_leaves_a_reserve(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home whose manifest would take of it is a problem. Where that is so of all there is no set, and no rest of one."""
+    """A home whose manifest would take of it is a problem. Where that is so of all there is no set."""
     storage.home(*MINJI)
     storage.home(*JIHO)
     asked: list[str] = []

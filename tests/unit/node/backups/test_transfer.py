@@ -522,3 +522,46 @@ def test_a_difference_that_writes_what_is_wrong_is_found(
     lacking = transfer.send(second, other.behind(NOT_WHOLE), [first])[1]
     assert set(lacking) == {"minji"}
     monkeypatch.undo()
+
+
+@pytest.mark.btrfs
+def test_files_that_share_their_blocks_are_no_way_to_fill_the_other_disk(
+    storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is whole in a copy; what would be many times as large there is named, and costs nothing."""
+    home = storage.home("minji", 20001, {"one": os.urandom(2 << 20)})
+    storage.home(*JIHO)
+    for number in range(40):
+        run("cp", "--reflink=always", home / "one", home / f"more{number}")
+    backup = storage.backup(verify=[])
+    monkeypatch.setattr(sending, "MORE", 8 << 20)
+    lacking = copy(backup, other)
+    assert set(lacking) == {"minji"}
+    assert "its files share their blocks" in lacking["minji"]
+    monkeypatch.setattr(sending, "MORE", 10 << 30)
+    assert copy(backup, other) == {}
+
+
+@pytest.mark.btrfs
+def test_one_that_takes_all_room_takes_nobody_s_copy(storage: Storage, tmp_path: Path) -> None:
+    """Small homes go first; and who had no room beside a large one has another try when that is gone."""
+    storage.home("minji", 20001, {"huge": os.urandom(110 << 20)})
+    storage.home("jiho", 20002, {"large": os.urandom(10 << 20)})
+    storage.home("sora", 20003)
+    backup = storage.backup(verify=[])
+    with keeper(tmp_path, 128) as small:
+        lacking = transfer.send(backup, small.remote, [], workers=2)[1]
+        assert set(lacking) == {"minji"}
+        assert "would stay free" in lacking["minji"] or "No space left" in lacking["minji"]
+        assert set(small.sets[FIRST].homes) == {"jiho", "sora"}
+
+    tries: list[str] = []
+
+    def one(task: transfer.Task) -> transfer.NoRoomThere | None:
+        tries.append(task.user)
+        return transfer.NoRoomThere("less would stay free") if tries.count(task.user) == 1 else None
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(transfer, "each", lambda work, tasks, *_: [(task, one(task)) for task in tasks])
+        task = transfer.Task(backup, "jiho", transfer.Remote("nas2", ()), transfer.Limits(), send=True, verify=False)
+        assert (transfer._all([task], 2), tries) == ({}, ["jiho", "jiho"])

@@ -167,7 +167,7 @@ class Applier:
         self._size, self._done = size, 0
 
     def _ahead(self, at: int, length: int) -> None:
-        """What is written lies in the file, and after what was written before: so much of it and no more."""
+        """What is written is inside of the file, and after what was written before: so much of it and no more."""
         if at < self._done or at + length > self._size:
             raise Odd("a record writes outside of its place")
         self._done = at + length

@@ -254,8 +254,8 @@ def _compare(
     limits: Limits,
 ) -> None:  # fmt: skip
     """What arrived is what its manifest says, and that is the one that was told of."""
-    told = home_manifest.total(home_manifest.read(manifest, limits.budget()))
-    if any(getattr(home, what) != value for what, value in told.as_dict().items()):
+    recorded = home_manifest.total(home_manifest.read(manifest, limits.budget()))
+    if any(getattr(home, what) != value for what, value in recorded.as_dict().items()):
         raise NodeError("its manifest is not the one that its set tells of")
     budget = limits.budget()
     found = home_reader.lines(part, earlier=known, budget=budget, form=form, untouched=untouched)

@@ -20,7 +20,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from ..budget import Budget, unlimited
 from ..errors import NodeError, in_words
@@ -143,7 +143,7 @@ def read(path: str, budget: Budget | None = None) -> Iterator[Line]:
         raise NodeError(f"{path} cannot be read: {in_words(error)}") from error
 
 
-def _lines(stream: IO[bytes], budget: Budget) -> Iterator[Line]:
+def _lines(stream: gzip.GzipFile, budget: Budget) -> Iterator[Line]:
     front, firsts, count = _Front(), dict[int, str](), 0
     while text := stream.readline(_LONGEST):
         shared, rest, kind, mode, uid, gid, size, mtime, content, link, *more = json.loads(
@@ -159,7 +159,7 @@ def _lines(stream: IO[bytes], budget: Budget) -> Iterator[Line]:
             elif number:
                 budget.hold(name * 4)  # as home_reader holds it
                 firsts[count] = path
-        yield Line(path, kind, mode, uid, gid, size, mtime, content, link, *more, number)
+        yield Line(path, kind, mode, uid, gid, size, mtime, content, link, *more, number=number)
         count += 1
 
 

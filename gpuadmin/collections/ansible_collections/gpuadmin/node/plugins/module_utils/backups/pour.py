@@ -11,6 +11,7 @@ from ..errors import NodeError
 from ..text import size_words
 
 BLOCK = 1 << 20
+FULL = "would stay free"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def check_room(path: str | int, bounds: Bounds = BOUNDS) -> None:
     """Raise NoRoom where less than the reserve is free: deleting on btrfs needs room as well."""
     space, reserve = os.statvfs(path), reserve_of(path, bounds)
     if space.f_bavail * space.f_frsize < reserve:
-        raise NoRoom(f"less than {size_words(reserve)} of the file system would stay free")
+        raise NoRoom(f"less than {size_words(reserve)} of the file system {FULL}")
 
 
 def reserve_of(path: str | int, bounds: Bounds = BOUNDS) -> int:

@@ -107,10 +107,10 @@ def _wrong(home: Home) -> str | None:
     return None
 
 
-def home_of(name: str, said: object) -> Home:
+def home_of(name: str, raw: object) -> Home:
     """A home as another host describes it. Raises NodeError."""
     try:
-        home = Home(**said) if isinstance(said, dict) else None
+        home = Home(**raw) if isinstance(raw, dict) else None
     except TypeError:
         home = None
     if home is None or not home_owner(name) or _wrong(home) is not None:

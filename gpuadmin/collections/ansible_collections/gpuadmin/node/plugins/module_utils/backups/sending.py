@@ -20,6 +20,7 @@ from ..budget import Budget
 from ..descend import Entry, identity
 from ..errors import NodeError
 from ..purge import Twin
+from ..text import size_words
 from . import backup_set, home_manifest
 from .backup_set import Backup
 from .home_manifest import Line
@@ -27,6 +28,8 @@ from .home_reader import order
 from .home_walk import visits
 from .wire import BLOCK, Link
 
+SHARED, MORE = 4, 10 << 30  # times what a home holds, and bytes beside that, that it may be without what it shares
+LARGE = 1 << 18  # bytes of a file from which on it is looked where its blocks are
 PART = b"part"  # what a part of a home is called that is no directory
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME
 
@@ -136,6 +139,7 @@ class _Sender:
         self._seen: set[tuple[int, int]] = set()
         self._old: Line | None = None
         self._gone = b""
+        self._held = extents.Held()
         self.needed: set[int] | None = None
 
     def end(self, top: int) -> None:
@@ -169,6 +173,7 @@ class _Sender:
         elif stat.S_ISREG(facts.st_mode):
             self._link.put("file", name=os.fsdecode(name), size=facts.st_size)
             with _opened(entry) as handle:
+                self._refuse_shared(handle.fileno(), facts.st_size)
                 for at, data in extents.pieces(handle.fileno(), facts.st_size, self._budget):
                     self._link.put("data", data, at=at)
             self._give(entry)
@@ -176,6 +181,17 @@ class _Sender:
             mode = stat.S_IFMT(facts.st_mode)
             self._link.put("node", name=os.fsdecode(name), kind=mode, device=facts.st_rdev)
             self._give(entry)
+
+    def _refuse_shared(self, handle: int, size: int) -> None:
+        """Files that share their blocks (cp --reflink) do so no more in a copy: what is that much larger is refused."""
+        if size >= LARGE:
+            held = self._held
+            held.add(handle, size)
+            if held.asked > SHARED * held.bytes + MORE:
+                raise NodeError(
+                    f"its files share their blocks: {size_words(held.bytes)} of them would be more than "
+                    f"{size_words(held.asked)} in a copy"
+                )
 
     def _give(self, entry: Entry) -> None:
         facts = entry.facts
@@ -269,6 +285,7 @@ class _Sender:
         earlier = os.open(name, _READ, dir_fd=above)
         try:
             with _opened(entry) as handle:
+                self._refuse_shared(handle.fileno(), size)
                 changes = extents.changes(earlier, os.fstat(earlier).st_size, handle.fileno(), size, self._budget)
                 for at, length, data in changes:
                     if data is None:

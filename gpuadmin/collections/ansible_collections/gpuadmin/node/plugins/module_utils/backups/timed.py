@@ -20,13 +20,13 @@ from . import backup_set, jobs, making, pruning
 FILE = "backups.json"
 
 
-def main(state: str, work: Callable[[Mapping[str, Any]], object]) -> int:
-    """Do ``work`` (make, copy) with the settings in backups.json of the state directory, as the role wrote them."""
+def main(state: str, job: Callable[[Mapping[str, Any]], object]) -> int:
+    """Do the ``job`` (make, copy) with the settings in backups.json of the state directory, as the role wrote them."""
     try:
         data = read_bytes(os.path.join(state, FILE))
         if data is None:
             raise NodeError(f"{state}/{FILE} is not there: gpuadmin provision writes it")
-        work(json.loads(data))
+        job(json.loads(data))
     except (NodeError, OSError, ValueError, KeyError) as error:
         print(f"Error: {in_words(error)}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ copy; nothing of what is asked is without an end.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -22,7 +23,7 @@ from . import backup_set, received, sending
 from .applying import Applier, take_manifest
 from .backup_set import Backup, Home
 from .copying import Owner
-from .pour import BOUNDS, Bounds
+from .pour import BOUNDS, FULL, Bounds
 from .sending import Source
 from .verifying import Limits
 from .wire import Link, Stopped
@@ -67,6 +68,7 @@ def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iter
             called.stdout.fileno(), called.stdin.fileno(), complaints=called.stderr.fileno(), bounds=bounds,
             close=called.stdin.close,
         )  # fmt: skip
+        status: int | None = None
         try:
             yield link
             link.close()
@@ -74,10 +76,10 @@ def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iter
             status = called.wait(bounds.idle)
         except (Stopped, subprocess.TimeoutExpired) as error:
             status = _status(called, link)
-            said = link.words()
+            words = link.words()
             if status not in (0, 255, None):
-                raise NodeError(f"{remote.name}: {arguments[0]}: {said or f'ended with {status}'}") from error
-            raise Stopped(f"{remote.name}: {arguments[0]}: {said or error}") from error
+                raise NodeError(f"{remote.name}: {arguments[0]}: {words or f'ended with {status}'}") from error
+            raise Stopped(f"{remote.name}: {arguments[0]}: {words or error}") from error
         finally:
             called.kill()
     if status != 0:
@@ -244,8 +246,7 @@ def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
     """Do them, the small ones first; return who has no copy, and why. A host that is away is not asked for ever."""
     lacking = {task.user: "was not reached" for task in tasks}
     lost = 0
-    seconds = max((task.seconds for task in tasks), default=0.0)
-    for task, found in each(_one, tasks, workers, 8 * seconds):  # sent, sent whole, verified
+    for task, found in _each(tasks, workers):
         if found is None:
             del lacking[task.user]
         else:
@@ -256,7 +257,25 @@ def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
     return lacking
 
 
-def _one(task: Task) -> Lost | Failed | None:
+@dataclass(frozen=True)
+class NoRoomThere:
+    """The other host had no room. Another home that arrived then may have taken it."""
+
+    why: str
+
+
+def _each(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Lost | NoRoomThere | Failed | None]]:
+    """Do them; those that had no room once more, each alone."""
+    seconds = 8 * max((task.seconds for task in tasks), default=0.0)  # sent, sent whole, verified
+    again: list[Task] = []
+    for task, found in each(_one, tasks, workers, seconds):
+        if isinstance(found, NoRoomThere):
+            again.append(task)
+        yield task, found
+    yield from each(_one, again, 1, seconds)
+
+
+def _one(task: Task) -> Lost | NoRoomThere | Failed | None:
     try:
         if task.send:
             _send(task)
@@ -266,7 +285,8 @@ def _one(task: Task) -> Lost | Failed | None:
     except Stopped as error:
         return Lost(str(error))
     except (NodeError, OSError) as error:
-        return Failed(in_words(error))
+        why = in_words(error)
+        return NoRoomThere(why) if FULL in why or os.strerror(errno.ENOSPC) in why else Failed(why)
     return None
 
 
@@ -292,12 +312,12 @@ class _Pulse(Budget):
         super().__init__(task.seconds, task.limits.most)
         self._link = link
         self._task = task
-        self._said = time.monotonic()
+        self._pulsed = time.monotonic()
 
     def check(self) -> None:
         super().check()
-        if time.monotonic() - self._said > self.EVERY:
-            self._said = time.monotonic()
+        if time.monotonic() - self._pulsed > self.EVERY:
+            self._pulsed = time.monotonic()
             self._link.put("wait")
             self._link.flush()
 
