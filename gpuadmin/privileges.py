@@ -5,37 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
-from pydantic import Field as Bounded
-
-_Words = Annotated[str, StringConstraints(max_length=400)]
-_Some = Annotated[list[_Words], Bounded(max_length=100)]
 ROOT, DIFFERS = "root", "differs"
 #: sshd's lists of who may log in. gpuadmin writes none of them.
 _LISTS = ("denyusers", "allowusers", "denygroups", "allowgroups")
 
 
-class _Item(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    key: _Words
-    words: _Words
-    rank: Literal["root", "differs"]
-
-
-class _Answer(BaseModel):
-    """What one host says. A host can be somebody else's: it is as large as this, and as odd, and no more."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    found: Annotated[list[_Item], Bounded(max_length=1000)]
-    sshd: Annotated[dict[_Words, _Some], Bounded(max_length=100)]
-    keys: Annotated[dict[_Words, _Some], Bounded(max_length=10)]
-    aside: _Some
-    unknown: Annotated[dict[_Words, _Words], Bounded(max_length=100)]
-
-
-#: What a host says, as `read` returns it.
+#: What a host says, as gpuadmin/ansible/reports.py parsed it.
 Answer = Mapping[str, Any]
 
 
@@ -56,20 +33,6 @@ class Finding:
 
     def document(self) -> dict[str, Any]:
         return asdict(self) | {"hosts": list(self.hosts)}
-
-
-def read(reports: Mapping[str, Any]) -> tuple[dict[str, Answer], dict[str, str]]:
-    """Given hosts' reports, return the answers, and by host why one cannot be understood."""
-    answers: dict[str, Answer] = {}
-    odd = {}
-    for host, report in reports.items():
-        try:
-            answers[host] = _Answer.model_validate(report).model_dump()
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(one)[:40] for one in first["loc"])
-            odd[host] = f"its answer on who is root is not understood ({where}: {first['msg']})"
-    return answers, odd
 
 
 def findings(answers: Mapping[str, Answer], groups: Mapping[str, Collection[str]]) -> list[Finding]:

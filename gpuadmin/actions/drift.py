@@ -13,7 +13,7 @@ from gpuadmin.display import styled
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
-from gpuadmin.privileges import ROOT, Answer, Finding, findings, ignored, read
+from gpuadmin.privileges import ROOT, Answer, Finding, findings, ignored
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
@@ -61,12 +61,10 @@ class Seen:
         asked = [name for name in run.hosts if any(name in members for members in groups.values())]
         heard = Answers.of(run.hosts, asked, "privileges")
         # one that provision could not set up has said all the same who is root there
-        known = dict(heard.known) | {name: found for name, found in run.reported("privileges").items() if found}
-        answers, odd = read(known)
-        silent = {name: why for name, why in heard.unknown.items() if name not in known}
-        failed = frozenset(odd) | {name for name in heard.failed if name not in known}
+        answers = {name: found for name, found in run.reported("privileges").items() if found and name in asked}
+        unknown = {name: why for name, why in heard.unknown.items() if name not in answers}
         found, hidden = ignored(findings(answers, groups), session.site.settings.drift.ignore)
-        return cls(found, hidden, answers, Answers(answers, silent | odd, failed))
+        return cls(found, hidden, answers, Answers(answers, unknown, heard.failed & unknown.keys()))
 
     @property
     def hosts(self) -> set[str]:

@@ -53,6 +53,7 @@ REPORTS: Mapping[str, Any] = {
     "cleared": dict[str, Any],
     "disk": looks.Disks,
     "pruned": list[str],
+    "privileges": looks.Privileges,
 }
 _KEPT = ConfigDict(extra="allow", strict=True)
 _PEOPLE = TypeAdapter(people.People, config=ConfigDict(extra="ignore", strict=True))

@@ -106,10 +106,22 @@ class SiteKeys(TypedDict):
     site: NotRequired[Keys | None]
 
 
+class Step(TypedDict):
+    code: str
+
+
+class Trial(TypedDict):
+    """A session of the person's that was tried."""
+
+    steps: dict[str, Step]
+    done: bool
+
+
 class Diagnosis(TypedDict):
     node: bool
     causes: list[Cause]
-    unknown: NotRequired[Words]
+    unknown: Words
+    trial: NotRequired[Trial | None]
     clock: NotRequired[Clock | None]
     docker: NotRequired[Docker | None]
     sessions: NotRequired[Manager | None]
@@ -152,6 +164,7 @@ class Newest(TypedDict):
     verified: Count
     problems: Count
     copies: Words
+    uncopied: NotRequired[dict[str, list[str]]]
 
 
 class Image(TypedDict):
@@ -197,3 +210,23 @@ class Held(TypedDict):
 
 class Disks(TypedDict):
     people: dict[str, dict[str, Held]]
+
+
+_Line = Annotated[str, Field(max_length=400)]
+_Lines = Annotated[list[_Line], Field(max_length=100)]
+
+
+class Privilege(TypedDict):
+    key: _Line
+    words: _Line
+    rank: Literal["root", "differs"]
+
+
+class Privileges(TypedDict):
+    """Who is root on a host, or could be, and what is not as packages brought it."""
+
+    found: Annotated[list[Privilege], Field(max_length=1000)]
+    sshd: Annotated[dict[_Line, _Lines], Field(max_length=100)]
+    keys: Annotated[dict[_Line, _Lines], Field(max_length=10)]
+    aside: _Lines
+    unknown: Annotated[dict[_Line, _Line], Field(max_length=100)]

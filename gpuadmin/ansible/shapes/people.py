@@ -38,6 +38,7 @@ class Backup(TypedDict):
     homes: dict[str, Home]
     problems: Words
     copies: Words
+    uncopied: NotRequired[dict[str, Words]]
 
 
 class Taken(TypedDict):

@@ -28,6 +28,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_fac
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuadmin import privileges
 from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
@@ -37,6 +38,7 @@ from gpuadmin.answers import Answers
 from gpuadmin.config.memory import Memory
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.bundle import contents
+from gpuadmin.diagnosis.looked import not_looked_at, right
 from gpuadmin.diagnosis.restarting import restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console
@@ -55,6 +57,7 @@ HOME = {"uid": 20000, "files": 2, "bytes": 5005, "checksum": "c", "verified": No
 BACKUP = {
     "name": "20261221T010203Z-manual", "path": "/srv/backups/x", "created": "2026-12-21T01:02:03Z",
     "homes": {"minji": HOME}, "problems": {}, "copies": {"bak": "2026-12-21T02:02:03Z"},
+    "uncopied": {"bak": {"jiho": "its path is too long"}},
 }  # fmt: skip
 LAST = {"stage": "failed", "image": "b", "reason": "no sshd", "root": "b", "time": 1.0, "ended": 9.5, "uptime": 3}
 GPU = {
@@ -77,7 +80,12 @@ GOOD: dict[str, Any] = {
     "users": PERSON, "homes": PERSON, "scratch": PERSON, "login_access": PERSON, "sessions": PERSON,
     "problems": ["homes: not mounted"], "refused": {"bob": "uid 20005 was given to alice"},
     "uids": {"memory": {"20000": "minji"}, "seen": {"20003": "/srv/homes/ghost"}, "problem": None},
-    "backup": BACKUP, "pruned": ["20261121T010203Z-daily"], "restored": {"target": "/srv/x", "files": 1},
+    "backup": BACKUP, "pruned": ["20261121T010203Z-daily"],
+    "privileges": {
+        "found": [{"key": "minji in group sudo", "words": "may become root by sudo", "rank": "root"}], "aside": ["x"],
+        "sshd": {"usedns": ["no"]}, "keys": {"gpuadmin": ["SHA256:x"]}, "unknown": {"modes": "late"},
+    },
+    "restored": {"target": "/srv/x", "files": 1},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
     "cleared": {"x/minji": {"archive": "/y"}},
     "facts": {
@@ -104,6 +112,7 @@ GOOD: dict[str, Any] = {
         "docker": {"data": {"path": "/x"}}, "sessions": {"manager": "active"},
         "containers": {"asked": True, "running": 1},
         "keys": {"site": {"keys": [{"kind": "ssh-ed25519", "problem": None}]}}, "homes": {"mount": {"point": "/home"}},
+        "trial": {"steps": {"home": {"code": ""}, "tmp": {"code": "session-tmp"}}, "done": True, "pam": None},
     },
     "docker_restart": "the socket is made again", "measured": {"text": "gpuadmin_gpus_on_bus 8\n"},
     "idle": {"stopped": [{"user": "minji", "uuid": "GPU-1", "status": "kept", "why": "used", "processes": 1,
@@ -113,7 +122,7 @@ GOOD: dict[str, Any] = {
         "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"],
         "image": {"running": "a", "current": "b", "trial": "", "image": None, "last": LAST, "drift": ["x"]},
         "backup": {"name": "x", "created": "2026-12-21T01:02:03Z", "homes": 2, "verified": 1, "problems": 0,
-                   "copies": {}},
+                   "copies": {"backup1": "2026-12-21T01:02:03Z"}, "uncopied": {"backup1": ["jiho"]}},
     },
     "command": {"status": 1, "output": "a\n", "errors": "b"},
     "disk": {"people": {"minji": {"homes": {"bytes": 5, "inodes": 1, "when": 1.8e9, "partial": True,
@@ -163,6 +172,8 @@ def _diagnosis(found: RunResult) -> None:
     asked = Asked("minji", ME, date(2026, 12, 21), "nas", "/srv")
     listed = verdict(asked, answers.known, answers.unknown, dict.fromkeys(HOSTS, time.time()))
     first_line(asked, listed, answers.known)
+    right("minji", answers.known, listed)
+    list(not_looked_at("minji", answers.known, answers.unknown, None))
     restarts("minji", answers.known)
     contents("minji", listed, answers.known, ["minji", "jiho"])
 
@@ -210,8 +221,13 @@ def _measured(found: RunResult) -> None:
     of_texts({name: one["text"] for name, one in answers.known.items()}, answers.unknown, HOSTS, time.time())
 
 
+def _privileges(found: RunResult) -> None:
+    answers = found.reported("privileges")
+    json_text([one.document() for one in privileges.findings(answers, {"gpu": HOSTS})])
+
+
 READERS: tuple[Callable[[RunResult], None], ...] = (
-    _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured,
+    _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges,
 )  # fmt: skip
 
 
