@@ -126,8 +126,7 @@ class Session:
         self.secrets  # noqa: B018 - whoever leaves at that question has changed nothing
         if not self.options.yes and not agree(question or (self._plan.question if self._plan else "Go ahead?")):
             raise RefusedError(f"not confirmed; {self.left_behind}")
-        if self._reached == NOTHING:
-            self._reached = CONFIRMED
+        self._reached = SENT if self._reached == SENT else CONFIRMED
 
     def require_confirmation_possible(self) -> None:
         """Without a terminal and without --yes nothing is done; the plan is shown first."""
@@ -232,12 +231,7 @@ class Session:
             raise GpuadminError(found.error, hint=f"the whole output: gpuadmin runs {self.begun().id} --log")
         return found
 
-    def settle(
-        self,
-        code: int,
-        result: Mapping[str, Any],
-        run: RunResult | None = None,
-    ) -> dict[str, Any]:
+    def settle(self, code: int, result: Mapping[str, Any], run: RunResult | None = None) -> dict[str, Any]:
         """Finish the record, if anything was done, and return the verb's document."""
         body = document(
             self.verb,
