@@ -55,7 +55,8 @@ def test_man_finds_the_page_after_what_install_md_says(bin_directory: Path, tmp_
     environment = {"HOME": str(tmp_path), "PATH": f"{tmp_path}/.local/bin:/usr/bin:/bin"}
     subprocess.run(["sh", "-ec", "\n".join(lines)], env=environment, check=True)
     found = subprocess.run(["man", "-w", "gpuadmin"], env=environment, capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == f"{tmp_path}/.local/share/man/man1/gpuadmin.1", found.stderr
+    page = bin_directory.parent / "share/man/man1/gpuadmin.1"
+    assert Path(found.stdout.strip()).resolve() == page.resolve(), found.stderr
 
 
 def run(bin_directory: Path, cwd: Path, *arguments: str, code: int = 0) -> str:
