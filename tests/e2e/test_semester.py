@@ -261,7 +261,7 @@ def test_a_second_copy_on_another_host(people: Cluster) -> None:
         )
         assert "not understood" in refused
         # the timer's backup goes there, too
-        people.admin("storage1", "systemctl start gpuadmin-backup.service; systemctl start gpuadmin-second-copy.service")
+        people.admin("storage1", "systemctl start gpuadmin-backup.service gpuadmin-second-copy.service")
         assert people.admin("node2", "ls /local/backups").count("-daily") == 1
     finally:
         inventory.write_text(before[0])
