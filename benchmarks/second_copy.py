@@ -92,7 +92,7 @@ def own(sets: list[Backup], number: int, there: Path) -> None:
 def shell(script: str, **names: object) -> None:
     """Run a script, ended when it takes too long."""
     done = subprocess.run(
-        ["timeout", "-k", "5", str(SECONDS), "bash", "-c", f"set -e -o pipefail; ulimit -f {MOST >> 10}; {script}"],
+        ["timeout", "-k", "5", str(SECONDS), "bash", "-c", f"set -e -o pipefail; {script}"],
         env={**os.environ, **{key: str(value) for key, value in names.items()}}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip

@@ -240,12 +240,12 @@ def test_a_second_copy_on_another_host(people: Cluster) -> None:
     try:
         people.gpuadmin("provision", "--yes", "--limit", "storage1,node2")
         people.gpuadmin("backup", "--yes")
-        # the storage host loses its own backups: what is restored is fetched first
+        # the storage host loses its own backups: what is restored comes from there
         lose = f"set -e; for one in {BACKUPS}/2*; do btrfs subvolume delete $one/homes >/dev/null; rm -r $one; done"
         people.admin("storage1", lose)
         assert people.admin("storage1", f"ls {BACKUPS}") == ""
         document = people.gpuadmin("restore-home", "minji", "--yes")
-        assert "fetch the backup" in document["hosts"]["storage1"]["changed"][0]
+        assert "take it from the second copy" in document["hosts"]["storage1"]["changed"][0]
         target = document["result"]["restored"]["target"]
         assert people.admin("storage1", f"cat {target}/thesis; rm -r {target}").split() == ["minji"]
         people.person("minji", "node1", "echo more >> thesis")
@@ -261,7 +261,8 @@ def test_a_second_copy_on_another_host(people: Cluster) -> None:
         )
         assert "not understood" in refused
         # the timer's backup goes there, too
-        people.admin("storage1", "systemctl start gpuadmin-backup.service")
+        for unit in ("gpuadmin-backup", "gpuadmin-second-copy"):  # the second waits for the one that the first began
+            people.admin("storage1", f"systemctl start {unit}.service")
         assert people.admin("node2", "ls /local/backups").count("-daily") == 1
     finally:
         inventory.write_text(before[0])

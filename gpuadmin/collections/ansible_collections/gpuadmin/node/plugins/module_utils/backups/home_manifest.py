@@ -146,7 +146,7 @@ def read(path: str, budget: Budget | None = None) -> Iterator[Line]:
 def _lines(stream: gzip.GzipFile, budget: Budget) -> Iterator[Line]:
     front, firsts, count = _Front(), dict[int, str](), 0
     while text := stream.readline(_LONGEST):
-        shared, rest, kind, mode, uid, gid, size, mtime, content, link, *more = json.loads(
+        shared, rest, kind, mode, uid, gid, size, mtime, content, link, attributes, inode, ctime = json.loads(
             text.decode("utf-8", "surrogateescape")
         )
         path, number = front.lengthen(shared, rest), 0
@@ -159,7 +159,7 @@ def _lines(stream: gzip.GzipFile, budget: Budget) -> Iterator[Line]:
             elif number:
                 budget.hold(name * 4)  # as home_reader holds it
                 firsts[count] = path
-        yield Line(path, kind, mode, uid, gid, size, mtime, content, link, *more, number=number)
+        yield Line(path, kind, mode, uid, gid, size, mtime, content, link, attributes, inode, ctime, number)
         count += 1
 
 
