@@ -118,6 +118,9 @@ def not_looked_at(
         elsewhere = [host for host, facts in known.items() if not facts["node"]]
         if elsewhere:
             yield f"log-ins on {', '.join(elsewhere)}: people log in on nodes"
+        idle = [host for host, facts in known.items() if (facts.get("sessions") or {}).get("manager") == "inactive"]
+        if idle:
+            yield f"the user manager on {', '.join(idle)}: it does not run, and with it begins what {name} enabled"
         asleep = [host for host, facts in known.items() if not (facts.get("containers") or {"asked": True})["asked"]]
         if asleep:
             yield f"Docker's daemon and containers on {', '.join(asleep)}: none runs, and to ask starts it"

@@ -105,9 +105,10 @@ def test_how_many_processes_may_run() -> None:
 
 
 def test_the_unit_is_the_person_s_and_has_its_bounds() -> None:
-    found = dict(one.split("=", 1) for one in trial.properties("minji"))
+    found = dict(one.split("=", 1) for one in trial.properties("minji", True))
     assert (found["User"], found["PAMName"], found["KillSignal"]) == ("minji", "sshd", "SIGKILL")
     assert found["Environment"] == "XDG_SESSION_CLASS=background", "others do not see them come in"
+    assert "Environment=XDG_SESSION_CLASS=background-light" in trial.properties("minji", False), "and nothing begins"
     assert float(found["RuntimeMaxSec"]) <= 10
     assert float(found["TimeoutStartSec"]) <= 10
 

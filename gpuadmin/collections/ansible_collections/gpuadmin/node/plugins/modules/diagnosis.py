@@ -14,7 +14,7 @@ description:
   - What that means is in the answer as well (causes), each with what to do about it.
   - It changes nothing, follows no link in a home, and starts no daemon.
   - With O(trial) it begins a session of the person's, which ends within seconds and is killed with all that it left.
-    Their user manager begins with it, as with any session.
+    It starts no user manager of theirs.
 options:
   person:
     description: Whose account is looked at, as users.yml has them. Without it only the host is.

@@ -22,7 +22,7 @@ from ..cgroups import cgroup_path
 from ..errors import NodeError
 from ..run import run_command
 from ..ship import source_of
-from ..unit import journal, start_command, unit_name
+from ..unit import UP, journal, start_command, unit_name
 from . import trying
 from .account import passwd
 from .gpus import PEOPLE
@@ -62,10 +62,14 @@ def trial(subject: Subject) -> dict[str, Any]:
         return tried(process, unit, uid, asked)
 
 
-def properties(name: str) -> tuple[str, ...]:
-    """Of the unit: whose it is, by which rules, and its bounds."""
+def properties(name: str, manager: bool) -> tuple[str, ...]:
+    """Of the unit: whose it is, by which rules, and its bounds. ``manager``: whether their user manager runs.
+
+    Where it does not, none is begun (pam_systemd(8)): with it would begin what they enabled, Docker and containers.
+    """
+    kind = "background" if manager else "background-light"
     return (
-        f"User={name}", "PAMName=sshd", "Type=exec", "Environment=XDG_SESSION_CLASS=background",
+        f"User={name}", "PAMName=sshd", "Type=exec", f"Environment=XDG_SESSION_CLASS={kind}",
         f"TimeoutStartSec={SECONDS:g}", f"RuntimeMaxSec={SECONDS:g}", f"TimeoutStopSec={CLEANING:g}",
         "KillSignal=SIGKILL", "LimitCORE=0", f"MemoryMax={MEMORY}", f"TasksMax={TASKS}",
     )  # fmt: skip
@@ -77,7 +81,7 @@ def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
     unit = None if own else unit_name(f"trial-{uid}-{secrets.token_hex(4)}")
     line: Sequence[str] = (PYTHON, "-I", "-S", "-c", source_of(trying))
     if unit is not None:
-        line = start_command(unit, line, f"gpuadmin diagnose {name}", properties(name), attached=True)
+        line = start_command(unit, line, f"gpuadmin diagnose {name}", properties(name, _manager(uid)), attached=True)
     process = subprocess.Popen(
         line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=own
     )
@@ -93,6 +97,12 @@ def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+
+
+def _manager(uid: int) -> bool:
+    """Whether somebody's user manager runs."""
+    command = ("systemctl", "is-active", f"user@{uid}.service")
+    return _quietly(*command).strip() in UP
 
 
 def _quietly(*command: str) -> str:
