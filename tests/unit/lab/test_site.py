@@ -134,5 +134,5 @@ def test_in_a_lab_s_site_its_lab_is_meant(
 def test_a_lab_that_there_is_not_names_those_there_are(small: state.Lab, written: Path) -> None:
     state.save(small)
     with pytest.raises(ConfigError) as caught:
-        state.existing("defualt")
+        state.existing("tset")
     assert "there is: default" in str(caught.value.hint)
