@@ -506,7 +506,7 @@ def test_a_difference_that_writes_what_is_wrong_is_found(
     home = storage.home("minji", 20001, {"thesis": b"precious", "same": b"kept"})
     first = storage.backup(verify=[])
     assert copy(first, other) == {}
-    (home / "thesis").write_bytes(b"more of it")
+    (home / "new").write_bytes(b"all that there is to send")
     second = storage.backup(SECOND, verify=[])
     real = sending._Sender._differ
 
