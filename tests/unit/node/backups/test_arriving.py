@@ -478,6 +478,13 @@ WRONG: list[tuple[str, dict[str, object], dict[str, object]]] = [
 ]
 
 
+def test_sizes_that_are_only_numbers_are_told() -> None:
+    """A home of 200,000 sparse files of 8 EiB: the set that has it is a set for everybody else in it."""
+    huge = {"created": "2026-11-21T01:02:03Z", "root": "/srv/homes", "inside": "homes", "problems": {}, "copies": {},
+            "format": 2, "homes": {"minji": {**MINE, "bytes": 200_000 * (2**63 - 1)}, "jiho": MINE}}  # fmt: skip
+    assert set(received.parse("/x", "20261121T010203Z-daily", json.dumps(huge)).homes) == {"minji", "jiho"}
+
+
 @pytest.mark.parametrize(("words", "home", "more"), WRONG)
 def test_each_field_is_refused_by_its_name(
     clock: Clock, words: str, home: dict[str, object], more: dict[str, object]
