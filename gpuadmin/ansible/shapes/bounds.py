@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 _END = 9000  # the years that dates can be reckoned with end soon after
 _NUMBER_NAME = re.compile(r"[0-9]{1,10}")
 
-#: Bytes are the largest counts; a file's size is what its owner says, and twenty million sparse ones of 8 EiB are 2**87.
+#: Bytes are the largest counts. A file's size is what its owner says: twenty million sparse ones of 8 EiB are 2**87.
 MOST = 2**100
 Count = Annotated[int, Field(ge=0, lt=MOST)]
 #: Seconds since 1970, up to the year 9999, which is as far as dates go.
