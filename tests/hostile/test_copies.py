@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set i
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.hostile.scene import HONEST, HOSTILE, Scene, scene
+from tests.hostile.scene import BUDGET, HONEST, HOSTILE, Scene, scene
 from tests.hostile.test_verbs import SECOND, SEEDS, ending, wanted
 from tests.unit.node.backups.keeper import Keeper, keeper
 
@@ -34,7 +34,8 @@ def copied(it: Scene, other: Keeper, made: Backup | None, earlier: Sequence[Back
     if made is None:
         it.expect(False, f"{what}: there is no backup")
         return
-    sent = it.verb(what, lambda: transfer.send(made, other.remote, earlier))
+    # two processes begin for each home, while others take all of the machine that they can get
+    sent = it.verb(what, lambda: transfer.send(made, other.remote, earlier), seconds=4 * BUDGET)
     if sent is None:
         return
     lacking = sent[1]
