@@ -16,12 +16,11 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gpuadmin.ansible.shapes import images, looks, people
-from gpuadmin.ansible.shapes.bounds import Words
+from gpuadmin.ansible.shapes.bounds import MOST, Words
 from gpuadmin.text import counted
 
 DEEPEST = 40
 MOST_VALUES = 2_000_000
-LARGEST = 2**64  # numbers of inodes, devices and bytes are below
 
 #: Name → shape.
 REPORTS: Mapping[str, Any] = {
@@ -119,7 +118,7 @@ def too_much(value: object, name: str) -> None:
                 below.extend(one.values())
             elif kind is list:
                 below.extend(one)
-            elif (kind is float and not math.isfinite(one)) or (kind is int and not -LARGEST < one < LARGEST):
+            elif (kind is float and not math.isfinite(one)) or (kind is int and not -MOST < one < MOST):
                 raise OddError(f"{name} has a number that is none, or too large")
         values += len(below)
         if values > MOST_VALUES:

@@ -182,7 +182,7 @@ def _fault(cli: Cli, arguments: list[str]) -> str | None:
         ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "/gpuadmin/" in frame.filename][-1]
         return f"{type(error).__name__}: {error} ({ours.filename}:{ours.lineno}; {last.filename}:{last.lineno})"
     output = out + err
-    if code not in (0, 1, 2, 3, 4, 5):
+    if code not in (0, 1, 2, 3, 4, 5, 6):
         return f"exit code {code}: {output[-300:]}"
     found = LIBRARY.search(output)
     if found:

@@ -11,7 +11,9 @@ from pydantic import AfterValidator, Field
 _END = 9000  # the years that dates can be reckoned with end soon after
 _NUMBER_NAME = re.compile(r"[0-9]{1,10}")
 
-Count = Annotated[int, Field(ge=0, lt=2**63)]
+#: Bytes are the largest counts. A file's size is what its owner says: twenty million sparse ones of 8 EiB are 2**87.
+MOST = 2**100
+Count = Annotated[int, Field(ge=0, lt=MOST)]
 #: Seconds since 1970, up to the year 9999, which is as far as dates go.
 When = Annotated[float, Field(ge=0, lt=253_370_000_000)]
 Seconds = Annotated[float, Field(ge=0, lt=1e9)]

@@ -100,6 +100,7 @@ def test_what_the_role_writes_for_root(tmp_path: Path, more: str) -> None:
     given_ = {
         "__backups_key": heard, "__backups_host_key": heard, "_backups_from": "", "_backups_command": "cli.py",
         "backups_copies": "/srv/backups", "backups_ordinary": 7, "backups_remote": {"address": "10.0.0.2", "port": 22},
+        "backups_home_seconds": 60, "backups_home_entries": 9,
     }  # fmt: skip
     play = {
         "hosts": "nas", "gather_facts": False, "vars": given_,
@@ -122,6 +123,6 @@ def test_what_the_role_writes_for_root(tmp_path: Path, more: str) -> None:
             in done.stdout + done.stderr
         )
         return
-    command = 'restrict,command="cli.py serve-backups /srv/backups 7"'
+    command = 'restrict,command="cli.py serve-backups /srv/backups 7 60 9"'
     assert (tmp_path / "keys").read_text() == f"{command} {PARTS} gpuadmin-backups@nas"
     assert (tmp_path / "known").read_text().strip() == f"10.0.0.2 {PARTS}"

@@ -278,6 +278,14 @@ def test_every_report_has_an_honest_one() -> None:
     assert all(parsed(name, value) == value for name, value in GOOD.items())
 
 
+def test_a_size_that_is_only_a_number_is_understood() -> None:
+    """Some sparse files of 8 EiB are more than 2**63 bytes: one person's home must not keep a host from answering."""
+    home = {**HOME, "bytes": 200_000 * (2**63 - 1)}
+    assert parsed("facts", {**GOOD["facts"], "backups": [{**BACKUP, "homes": {"minji": home}}]})
+    assert parsed("homes", {"minji": {"status": "ok", "bytes": home["bytes"]}})
+    assert parsed("deleted", {"minji": {"kept": 0, "words": [], "bytes": home["bytes"]}})
+
+
 def test_everybody_who_reads_understands_an_honest_one() -> None:
     found = RunResult(collected({host: {"report": GOOD} for host in HOSTS}))
     assert found.bad == {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -377,6 +378,88 @@ def test_a_home_that_is_there_is_not_changed(real: Keeper) -> None:
     assert real.picture() == before
 
 
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
+    """Once, right before ``arriving.name`` is done, another connection does this."""
+    usual = getattr(arriving, name)
+
+    def late(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(arriving, name, usual)
+        act()
+        return usual(*given, **more)
+
+    monkeypatch.setattr(arriving, name, late)
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("moment", ["_alone", "_settle", "_record"])
+def test_two_connections_for_one_home_delete_nothing(
+    real: Keeper, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """One ends well at a bad moment of the other, which breaks off: the home is there whole, as the set says."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})  # so that it is kept from none
+    other = HONEST if moment == "_alone" else HONEST[:1]
+
+    def bring() -> None:
+        with contextlib.suppress(NodeError):
+            real.send(other)
+
+    _meanwhile(monkeypatch, moment, bring)
+    with contextlib.suppress(NodeError):
+        real.send(HONEST[:1] if moment == "_alone" else HONEST)
+    assert real.names == [REAL, FALSE]
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+    assert (real.directory / FALSE / "homes/minji/thesis").read_bytes() == b"precious\n"
+    real.ask(f"verify {FALSE} minji")
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("moment", ["_compare", "_settle", "_record"])
+def test_what_arrives_is_not_kept_from_an_earlier_set_as_well(
+    real: Keeper, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    _meanwhile(monkeypatch, moment, real.begin)
+    real.send(HONEST)
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+    real.ask(f"verify {FALSE} minji")
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("how", ["sent", "kept"])
+def test_a_power_cut_leaves_no_home_without_its_manifest(
+    keeper: Keeper, disks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The disk as it is at the moment in which a set says that it has a home."""
+    if how == "kept":
+        keeper.invent(REAL)
+    else:
+        keeper.begin()
+    usual, cut = backup_set.finish, disks / "cut"
+
+    def finish(backup: backup_set.Backup) -> None:
+        usual(backup)
+        run("cp", "--sparse=always", disks / "disk", cut)
+
+    monkeypatch.setattr(backup_set, "finish", finish)
+    keeper.begin() if how == "kept" else keeper.send(HONEST)
+    # the same file system is not mounted twice
+    run("umount", keeper.point)
+    after = tmp_path / "after"
+    after.mkdir()
+    run("mount", "-o", "loop", cut, after)
+    try:
+        found = backup_set.load(str(after / "copies"), FALSE)
+        assert found is not None
+        assert list(found.homes) == ["minji"]
+        assert Path(found.home("minji"), "thesis").read_bytes() == b"precious\n"
+        total = home_manifest.total(home_manifest.read(found.manifest("minji")))
+        assert total.checksum == found.homes["minji"].checksum
+    finally:
+        run("umount", after)
+        cut.unlink()
+        run("mount", "-o", "loop", disks / "disk", keeper.point)
+
+
 @pytest.mark.btrfs
 def test_deleting_a_set_follows_no_link(keeper: Keeper) -> None:
     """A set of before, whose snapshots are links into another one."""
@@ -476,6 +559,13 @@ WRONG: list[tuple[str, dict[str, object], dict[str, object]]] = [
     ("problems", {}, {"problems": []}),
     ("the name", {}, {"homes": {"../x": MINE}}),
 ]
+
+
+def test_sizes_that_are_only_numbers_are_told() -> None:
+    """A home of 200,000 sparse files of 8 EiB: the set that has it is a set for everybody else in it."""
+    huge = {"created": "2026-11-21T01:02:03Z", "root": "/srv/homes", "inside": "homes", "problems": {}, "copies": {},
+            "format": 2, "homes": {"minji": {**MINE, "bytes": 200_000 * (2**63 - 1)}, "jiho": MINE}}  # fmt: skip
+    assert set(received.parse("/x", "20261121T010203Z-daily", json.dumps(huge)).homes) == {"minji", "jiho"}
 
 
 @pytest.mark.parametrize(("words", "home", "more"), WRONG)

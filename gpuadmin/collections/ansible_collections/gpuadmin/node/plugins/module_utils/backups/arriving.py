@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -59,14 +59,25 @@ def begin(directory: str, claimed: Backup, bounds: Bounds = BOUNDS) -> dict[str,
         backup_set.store(found, backup_set.UNFINISHED)
         sync_directory(directory)
     there = [one for one, home in claimed.homes.items() if _same(found.homes.get(one), home)]
-    kept = {} if btrfs.inspect(f"{path}/homes") else _kept(directory, claimed, found)
-    if kept:
-        _record(directory, claimed.name, kept)
-    return {"there": there, "kept": sorted(kept)}
+    return {"there": there, "kept": [] if btrfs.inspect(f"{path}/homes") else _keep(directory, claimed)}
 
 
 def _same(here: Home | None, there: Home) -> bool:
     return here is not None and (here.uid, here.checksum) == (there.uid, there.checksum)
+
+
+def _keep(directory: str, claimed: Backup) -> list[str]:
+    """Keep homes that have not changed. While another connection brings one or reads one, all of them are sent."""
+    try:
+        with backup_set.reading(directory, claimed.name, alone=True):
+            found = backup_set.load(directory, claimed.name) or backup_set.unfinished(directory, claimed.name)
+            kept = {} if found is None else _kept(directory, claimed, found)
+            if kept:
+                sync_directory(os.path.join(directory, claimed.name, "manifest"))
+                _record(directory, claimed.name, kept)
+            return sorted(kept)
+    except backup_set.InUse:
+        return []
 
 
 def _kept(directory: str, claimed: Backup, found: Backup) -> dict[str, Home]:
@@ -87,9 +98,10 @@ def _kept(directory: str, claimed: Backup, found: Backup) -> dict[str, Home]:
     return kept
 
 
-def _record(directory: str, name: str, homes: Mapping[str, Home]) -> None:
-    """Add these homes to the set. The first of them makes it a set."""
+def _record(directory: str, name: str, homes: Mapping[str, Home], place: Callable[[], None] = lambda: None) -> None:
+    """Add these homes to the set. The first of them makes it a set. ``place``: what is done right before."""
     with flocked(backup_set.RECORDS):
+        place()
         found = backup_set.load(directory, name) or backup_set.unfinished(directory, name)
         if found is None:
             raise NodeError(f"{name} was deleted while homes of it arrived")
@@ -163,15 +175,13 @@ def arrive(
 
     Yields once, when everything has come and only the comparison is left. Raises NodeError; then the set is as it was.
     """
-    with backup_set.reading(directory, name) as held:
+    with backup_set.reading(directory, name):
         found = backup_set.load(directory, name) or backup_set.unfinished(directory, name)
         path = os.path.join(directory, name)
         if found is None or btrfs.inspect(f"{path}/homes") is not None:
             raise NodeError(f"{name} was not begun here")
-        if user in found.homes:
-            raise NodeError(f"{user} is in {name} already")
         with _alone(path, user) as (handle, manifest):
-            _clear(path, user)
+            _begin_anew(directory, name, user, manifest)
             part = os.path.join(path, "homes", f".{user}.part")
             try:
                 take_manifest(link, handle, received.MANIFEST, bounds)
@@ -185,9 +195,23 @@ def arrive(
                 _clear(path, user)
                 os.unlink(manifest)
                 raise
-            os.rename(manifest, found.manifest(user))
-            os.fsync(held)
-            _record(directory, name, {user: replace(home, nested={}, verified=None)})
+
+            def place() -> None:
+                os.rename(manifest, found.manifest(user))
+                sync_directory(os.path.dirname(manifest))  # before the set says that it has it
+
+            _record(directory, name, {user: replace(home, nested={}, verified=None)}, place)
+
+
+def _begin_anew(directory: str, name: str, user: str, manifest: str) -> None:
+    """Clear what an interruption left of a home; what another connection has brought meanwhile is none of that."""
+    with flocked(backup_set.RECORDS):
+        found = backup_set.load(directory, name)
+        if found is None or user not in found.homes:
+            _clear(os.path.join(directory, name), user)
+            return
+    os.unlink(manifest)
+    raise NodeError(f"{user} is in {name} already")
 
 
 def _base(

@@ -25,6 +25,7 @@ SUM = re.compile(r"[0-9a-f]{64}\Z")
 AHEAD = timedelta(minutes=10)  # how far two clocks may differ
 DOCUMENT = 64 << 20  # bytes of a backup.json: some 100,000 homes
 MANIFEST = 4 << 30  # bytes of a home's manifest as it is sent
+BYTES = 1 << 100  # of a home; a size is what its owner says, and twenty million sparse files of 8 EiB are 2**87
 STAMP = "received.json"
 
 
@@ -89,7 +90,7 @@ def _problem(found: Backup) -> str | None:
 
 def _wrong(home: Home) -> str | None:
     """Which field of a home is none that gpuadmin writes."""
-    for what, most in (("uid", 2**32), ("inode", 2**64), ("files", 2**63), ("bytes", 2**80), ("entries", 2**63)):
+    for what, most in (("uid", 2**32), ("inode", 2**64), ("files", 2**63), ("bytes", BYTES), ("entries", 2**63)):
         value = getattr(home, what)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
             return what
