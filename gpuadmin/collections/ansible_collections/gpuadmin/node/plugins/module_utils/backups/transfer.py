@@ -322,7 +322,9 @@ class _Pulse(Budget):
             self._link.flush()
 
     def again(self) -> Budget:
-        return _Pulse(self._task, self._link)
+        result = _Pulse(self._task, self._link)
+        result._end = self._end
+        return result
 
 
 def _stream(task: Task, parent: Backup | None) -> None:
