@@ -54,8 +54,8 @@ def lines_of(lines: Iterable[str]) -> Text:
 
 
 class PlainTable(Table):
-    """On a terminal rich's table. Elsewhere, in a file, a mail or a pipe, a line is as wide as what is in it: the last
-    column is neither filled up nor broken, so that grep finds a sentence; the others fold at blanks.
+    """On a terminal, rich's table. In a file or a pipe a line is as wide as its content: the last column is neither
+    padded nor wrapped, so that grep finds a sentence; the others wrap at blanks.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

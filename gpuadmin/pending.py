@@ -91,7 +91,7 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
 
 def _began_nothing(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> bool:
-    """Whether a run ended before anything was written or sent: it was a look, or a mistake on the command line."""
+    """Whether a run ended before it wrote or sent anything: it only looked, or the command line was wrong."""
     reached, slip = (result or {}).get("reached"), bool(run["exit_code"] == ExitCode.USAGE)
     if reached is None:  # the record of an earlier version, or of a run that was cut off
         return slip

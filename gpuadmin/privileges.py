@@ -36,7 +36,7 @@ class Finding:
 
 
 def findings(answers: Mapping[str, Answer], groups: Mapping[str, Collection[str]]) -> list[Finding]:
-    """What is to be said of hosts, those by which somebody is root first. `groups`: the hosts of each group."""
+    """The findings about hosts, first those by which somebody is root. `groups`: the hosts of each group."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for host, answer in answers.items():
         for item in answer["found"]:
@@ -50,7 +50,7 @@ def findings(answers: Mapping[str, Answer], groups: Mapping[str, Collection[str]
 
 
 def ignored(found: Iterable[Finding], ignore: Collection[str]) -> tuple[list[Finding], int]:
-    """Given findings and a site's `drift.ignore`, return those that it does not name, and how many it does."""
+    """Given findings and a site's `drift.ignore`, return the findings that it does not hide, and how many it hides."""
     found = list(found)
     trees = tuple(one for one in ignore if one.startswith("/") and one.endswith("/") and one != "/")
     left = [

@@ -30,7 +30,7 @@ _RUN = {"id": str, "verb": str, "arguments": list, "check": bool, "who": str, "s
 _RESULT = {"status": str, "exit_code": int, "ended": str}
 _RUNNING = "running"
 _DISMISSED = "dismissed.json"
-#: How far a run came, by its own word: it only looked, it was to begin, or something was written or sent to hosts.
+#: How far a run came, as it recorded itself: it only looked, it was about to begin, or it wrote or sent something.
 NOTHING, CONFIRMED, SENT = "nothing", "confirmed", "sent"
 _PLAN = {"title": str, "steps": list, "warnings": list}
 
@@ -130,13 +130,13 @@ def history(runs: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]
 
 
 def _dismissed(directory: Path) -> dict[str, str] | None:
-    """Who said, and when, that nothing of a run is to be done any more; None where nobody did."""
+    """Who dismissed what a run left undone, and when; None where nobody did."""
     found = _read(directory / _DISMISSED)
     return {"who": found["who"], "at": found["at"]} if _has(found, {"who": str, "at": str}) else None
 
 
 def dismiss(runs: Path, identity: str) -> dict[str, str]:
-    """Record that nothing of a run is to be done any more. Returns who says so, and when. Raises ConfigError."""
+    """Dismiss what a run left undone. Returns who did so, and when. Raises ConfigError."""
     entry = {"who": who(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
     path = runs / identity / _DISMISSED
     try:

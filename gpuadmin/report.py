@@ -40,7 +40,7 @@ def document(
 
 
 def status_of(code: int) -> str:
-    """Given a verb's exit code, return the one word that documents, records and `status` have for how it ended."""
+    """Given a verb's exit code, return the one word for how it ended, in documents, records and `status`."""
     return _STATUS.get(ExitCode(code), "failed")
 
 

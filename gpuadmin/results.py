@@ -25,7 +25,7 @@ class HostResult:
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing was changed on a host that did not succeed: it was only looked at."""
+        """Whether a host had obstacles and was left unchanged: gpuadmin only looked at it."""
         return bool(self.obstacles) and not self.changed
 
     @property

@@ -103,7 +103,7 @@ class Session:
 
     @property
     def left_behind(self) -> str:
-        """What an end at this moment leaves, in words: nothing, unless something was confirmed or sent before."""
+        """What a run that ends now leaves behind, in words: nothing, unless something was confirmed or sent before."""
         return "nothing was changed" if self._reached == NOTHING else "what was done before that is done"
 
     def plan(self, plan: Plan) -> bool:

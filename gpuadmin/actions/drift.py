@@ -39,13 +39,13 @@ def drift(options: Options) -> int:
 
 
 def declared(session: Session) -> dict[str, Any]:
-    """Who may be root by the site: protected accounts that are nobody's in users.yml; of people none is meant to be."""
+    """Who may be root by the site: protected accounts that are not in users.yml. No person is meant to be root."""
     registry = session.site.registry
     return {"gpuadmin_declared": [one for one in session.site.settings.protected if registry.find(one) is None]}
 
 
 class Seen:
-    """What a look for privileges saw: findings, and by host what is not known."""
+    """What a look for privileges saw: its findings, and for each host what is not known."""
 
     def __init__(self, found: list[Finding], hidden: int, answers: dict[str, Answer], unknown: Answers) -> None:
         self.found = found
@@ -60,7 +60,7 @@ class Seen:
         groups = {name: {host.name for host in inventory.group(name)} for name in GROUPS}
         asked = [name for name in run.hosts if any(name in members for members in groups.values())]
         heard = Answers.of(run.hosts, asked, "privileges")
-        # one that provision could not set up has said all the same who is root there
+        # a host that provision could not set up has still said who is root there
         answers = {name: found for name, found in run.reported("privileges").items() if found and name in asked}
         unknown = {name: why for name, why in heard.unknown.items() if name not in answers}
         found, hidden = ignored(findings(answers, groups), session.site.settings.drift.ignore)

@@ -1,4 +1,4 @@
-"""List past runs, show one, or say that nothing of it is to be done any more."""
+"""List past runs, show one, or dismiss what is left of it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
 
 
 def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
-    """Record that what pends of a run is not to be done any more: `status` names it no longer. Returns the exit code.
+    """Record that nobody will do what a run left undone: `status` stops naming it. Returns the exit code.
 
-    Raises ConfigError where nothing of it pends, and RefusedError while it goes on.
+    Raises ConfigError where the run left nothing undone, and RefusedError while it goes on.
     """
     where = find_site(site)
     directory = runs_of(where)

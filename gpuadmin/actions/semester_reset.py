@@ -83,7 +83,7 @@ def _go(reset: Reset, names: list[str]) -> int:
 
 
 def _refuse_first(reset: Reset, names: Sequence[str]) -> None:
-    """Whatever is known by now to end the run of these phases ends it before anything is done, mailed or written down.
+    """Refuse now whatever would end the run of these phases later: before anything is done, mailed or written down.
 
     Each phase asks again when its turn comes. Raises RefusedError or ConfigError.
     """

@@ -1,4 +1,4 @@
-"""The private keys that a run logs in with: what is wrong with them is this machine's fault, and no host's."""
+"""The private keys that a run logs in with: a bad key is this machine's fault, not a host's."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BY_KEY = f"{DENIED}: the key"
 
 @dataclass(frozen=True)
 class AdminKeys:
-    """Host → the private key that it is logged in to with, None being ssh's own; and what is wrong with which."""
+    """Host → the private key for logging in there (None: ssh's own choice); and what is wrong with each key."""
 
     keys: Mapping[str, str | None] = field(default_factory=dict)
     problems: Mapping[str | None, KeyProblem] = field(default_factory=dict)
 
     @classmethod
     def of(cls, hosts: Iterable[Host], named: str | None, above: str | None) -> AdminKeys:
-        """Given hosts, the key that the site names, and one that is above that and the inventory, look at each once."""
+        """Given hosts, the site's key, and a key that overrides site and inventory, look at each key once."""
         keys = {host.name: above or host.key or named for host in hosts if not host.local}
         return cls(keys, {key: found for key in set(keys.values()) if (found := login_problem(key)) is not None})
 
@@ -39,7 +39,7 @@ class AdminKeys:
         return any(not problem.sure for problem in self.problems.values())
 
     def blamed(self, found: RunResult) -> RunResult:
-        """Given what came of a run, return it with the key's fault in place of the host's."""
+        """Given a run's result, return it with the bad key blamed in place of the host."""
         hosts = dict(found.hosts)
         for name, host in found.hosts.items():
             problem = self.problems.get(self.keys[name]) if name in self.keys else None

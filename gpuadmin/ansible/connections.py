@@ -82,8 +82,9 @@ def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
 
 
 def close(known_hosts: Path, *, at_once: bool = False) -> None:
-    """Ask the ssh connections of a site that would wait for the next run to end now; those that another run uses, after
-    it. `at_once`: those, too. The other side of them is gone, and they would only find out after a minute.
+    """Ask a site's idle ssh connections to end now, and those that another run uses to end after it.
+
+    `at_once`: end those now, too: the other side is gone, and they would only notice after a minute.
     """
     for control in _ours().glob(f"{_site(known_hosts)}-*"):
         _close(control, at_once=at_once)
@@ -110,7 +111,7 @@ def _site(known_hosts: Path) -> str:
 
 
 def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
-    """Of the host keys that are known, and of which files the private keys are: their content is read by ssh alone."""
+    """A digest of the known host keys, and of the private keys' paths and attributes: only ssh reads those files."""
     total = hashlib.sha256()
     for path in (known_hosts, _OWN.expanduser()):
         try:

@@ -92,9 +92,9 @@ class Collector:
 
 
 def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
-    """Keep what a module reports, as far as it is understood. Returns in words what is not.
+    """Keep what a module reports, as far as it is understood. Returns what is not, in words.
 
-    A report that is odd is not kept, nor one of that name from before: what it says now is not known.
+    An odd report is dropped, and so is an earlier one of its name: what holds now is not known.
     """
     found: list[str] = []
     given: list[tuple[str, Callable[[str, object], Any], object]] = []
@@ -142,7 +142,7 @@ def _full_name(data: Mapping[str, Any]) -> str:
 
 
 def obstacles_of(result: Mapping[str, Any]) -> list[str]:
-    """What gpuadmin.node.preflight leaves a host as it is for. Anything else, which a host may say, is none of it."""
+    """Why gpuadmin.node.preflight left a host as it is. Anything of another shape, as a host may send, is ignored."""
     found = result.get("obstacles")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         return []
@@ -169,7 +169,7 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> s
     return f"{message} ({task})" if task else message
 
 
-#: What a run says of a host that ssh may not log in to; whose fault it is, the session looks up (Session.run).
+#: What a run says of a host that refuses our login. Session.run finds out whose fault that is.
 DENIED = "refuses our login (permission denied)"
 _CUT = "the ssh connection was cut"
 _SSH_REASONS = (

@@ -1,4 +1,4 @@
-"""Which hosts came to the end of a playbook that was interrupted: those of which its last task was heard."""
+"""Which hosts had finished an interrupted playbook: those whose last task was heard of."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _with_li
 
 
 def last_tasks(playbook: Path, roles: Path, variables: Mapping[str, Any]) -> tuple[list[Task], Task | None]:
-    """Given a playbook and its variables, return what includes its last task, from the outside in, and that task.
+    """Given a playbook and its variables, return its last task, after the tasks that include it, the outermost first.
 
     None where the playbook does not say which is the last: its file is chosen during the run, or it is a meta task.
     """
@@ -73,7 +73,7 @@ def _chosen(name: str, variables: Mapping[str, Any]) -> str:
 
 
 class Finished:
-    """Takes ansible-runner's events one by one. `unfinished` says of which hosts the end was not heard."""
+    """Takes ansible-runner's events one by one. `unfinished` returns the hosts that had not finished."""
 
     def __init__(self) -> None:
         self._ended: dict[str, set[Task]] = {}
@@ -94,7 +94,7 @@ class Finished:
                 self._skipped.setdefault(host, set()).add(task)
 
     def unfinished(self, hosts: Sequence[str], playbook: Path, roles: Path, variables: Mapping[str, Any]) -> list[str]:
-        """Of these hosts, those that had not come to the end of the playbook. What is not known is not the end."""
+        """Of these hosts, those that had not finished the playbook. Where that is not known, they had not."""
         above, leaf = last_tasks(playbook, roles, variables)
         return [
             host

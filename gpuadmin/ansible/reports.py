@@ -1,7 +1,7 @@
-"""What hosts report, parsed: the one schema at the border. Nothing else of gpuadmin sees an answer before this did.
+"""What hosts report, parsed: the one schema at the border. Nothing else in gpuadmin sees an answer before this does.
 
-A report says what its readers read of it: those fields are there, of their kind and within bounds. What nobody reads
-stays as it is, within the bounds of `too_much`. A report of a name that is not here is not kept.
+A report has the fields that its readers need, each of its kind and within bounds. Fields that nobody reads stay as
+they are, within the bounds of `too_much`. A report whose name is not here is dropped.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
 
 
 class OddError(ValueError):
-    """An answer that is not understood; the message says of what, without `its answer is not understood`."""
+    """An answer that is not understood; the message says which part, without `its answer is not understood`."""
 
 
 def parsed(name: str, value: object) -> Any:
@@ -107,7 +107,7 @@ def _in_words(name: str, error: ValidationError) -> OddError:
 
 
 def too_much(value: object, name: str) -> None:
-    """Raise OddError where a value is too deep or too large, or has a number that nothing can be reckoned with."""
+    """Raise OddError where a value is too deep or too large, or has a number that nobody can calculate with."""
     level: list[Any] = [value]
     values = 0
     for _ in range(DEEPEST):

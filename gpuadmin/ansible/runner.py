@@ -96,7 +96,7 @@ def run(
 
 
 def _mark(hosts: Mapping[str, HostResult], unfinished: Sequence[str]) -> None:
-    """Of a run that was interrupted: what was done on a host is done, and the rest of it is not."""
+    """Mark the hosts that an interrupted run had not finished: what was done there is done, and the rest is not."""
     for name in unfinished:
         host = hosts[name]
         if not host.bad and host != HostResult():  # of one that had only begun nothing is known

@@ -25,8 +25,8 @@ class SiteHost:
 def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
     """Given an inventory file and hosts, return the file with them. Nothing is written.
 
-    Who is in it already stays in the groups where they are, and has those of the given variables changed that differ.
-    Who is not is added to their groups. Raises ConfigError where the file has another shape than groups with hosts.
+    A host that is in it already stays in its groups, and gets those of the given variables that differ. A new host is
+    added to its groups. Raises ConfigError where the file has another shape than groups with hosts.
     """
 
     def change(data: Any) -> None:
@@ -64,7 +64,7 @@ def _put(data: Any, host: SiteHost) -> None:
 
 
 def _hosts_of(data: Any, name: str) -> MutableMapping[str, Any]:
-    """The hosts of a group, which is made where there is none."""
+    """The hosts of a group; makes the group if it is missing."""
     group = next((found for named, found in _groups(data) if named == name), None)
     if group is None:
         group = _below(_below(_below(data, "all"), "children"), name)

@@ -18,7 +18,7 @@ _TIMEOUT = 10.0  # seconds; an agent on another machine may have gone
 
 @dataclass(frozen=True)
 class KeyProblem:
-    """Why ssh does not log in with a key. `sure`: also with an agent's help that was not running just now."""
+    """Why ssh does not log in with a key. `sure`: not even with the help of an agent that is not running just now."""
 
     key: str
     message: str
@@ -27,9 +27,9 @@ class KeyProblem:
 
 
 def login_problem(named: str | None) -> KeyProblem | None:
-    """Given the path of the private key that is logged in with, return what is wrong with it, or None.
+    """Given the path of the private key for logging in, return what is wrong with it, or None.
 
-    None for the path: those of ~/.ssh; where one of them is good, or the agent has any, there is no problem.
+    A path of None means the keys in ~/.ssh; if one of them is good, or an agent has any, there is no problem.
     """
     if named is not None:
         return key_problem(named)
@@ -40,7 +40,7 @@ def login_problem(named: str | None) -> KeyProblem | None:
 
 
 def key_files(named: str | None) -> tuple[Path, ...]:
-    """The files that ssh takes a private key from; of none that is named, those of ~/.ssh."""
+    """The files that ssh takes a private key from; where no key is named, the usual ones in ~/.ssh."""
     return tuple(_expanded(key) for key in ([f"~/.ssh/{name}" for name in DEFAULTS] if named is None else [named]))
 
 
@@ -87,7 +87,7 @@ def _agent() -> set[str]:
 
 
 def _fingerprint(path: Path) -> str | None:
-    """That of a key's file; of its .pub beside it where it says nothing itself."""
+    """The fingerprint of a key's file, or of the .pub beside it where the file itself does not tell."""
     code, output, _ = _asked("ssh-keygen", "-l", "-f", str(path))
     words = output.split()
     return words[1] if code == 0 and len(words) > 1 else None

@@ -32,7 +32,7 @@ class RegistryFile:
 
     file: YamlFile
     registry: Registry
-    #: The text on the disk that it was made from; None where there is none.
+    #: The file's text as it was read; None where there is no file.
     base: str | None = None
 
     @classmethod
@@ -110,7 +110,7 @@ class RegistryFile:
     def _refuse_conflicts(
         self, settings: Settings, given: Sequence[User], gone: Collection[str], arguments: Mapping[str, str]
     ) -> None:
-        """Raise ConfigError where those given contradict the others, who are right: they were read and validated."""
+        """Raise ConfigError where the people given contradict the others, who were read and validated."""
         names = {user.name for user in given}
         people = [*(user for user in self.registry.users if user.name not in {*names, *gone}), *given]
         retired = [entry for entry in self.registry.retired if entry.name not in {*names, *gone}]

@@ -34,9 +34,9 @@ def write_site(
     known_hosts: str = "",
     schemas: bool = True,
 ) -> list[str]:
-    """Write a site that is valid as it is. Returns what was written of the files that people edit.
+    """Write a valid site. Returns which of the files that people edit were written.
 
-    What is there of them stays as it is. `settings` replace the defaults. Raises ConfigError if the directory is none.
+    Those that exist stay as they are. `settings` replace the defaults. Raises ConfigError if the directory is none.
     """
     chosen = Settings.model_validate({"name": name, **settings})
     if directory.exists() and not directory.is_dir():

@@ -1,4 +1,4 @@
-"""What a diagnosis looked at and found right, and what it did not look at: nothing else is said to work. Pure."""
+"""What a diagnosis looked at and found right, and what it did not look at. It claims nothing about the rest. Pure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ NEVER_HOSTS = (
 
 
 def right(name: str | None, known: Mapping[str, Mapping[str, Any]], found: Iterable[Finding]) -> list[str]:
-    """Things that were looked at on every host that has them, and of which nothing is to be said."""
+    """Things that were looked at on every host that has them, and about which there is no finding."""
     codes = {one.code for one in found}
     if not known:
         return []
@@ -120,10 +120,10 @@ def not_looked_at(
             yield f"log-ins on {', '.join(elsewhere)}: people log in on nodes"
         idle = [host for host, facts in known.items() if (facts.get("sessions") or {}).get("manager") == "inactive"]
         if idle:
-            yield f"the user manager on {', '.join(idle)}: it does not run, and with it begins what {name} enabled"
+            yield f"the user manager on {', '.join(idle)}: it does not run, and would start what {name} enabled"
         asleep = [host for host, facts in known.items() if not (facts.get("containers") or {"asked": True})["asked"]]
         if asleep:
-            yield f"Docker's daemon and containers on {', '.join(asleep)}: none runs, and to ask starts it"
+            yield f"Docker's daemon and containers on {', '.join(asleep)}: none runs, and asking would start it"
     for host, facts in known.items():
         for part, why in sorted(facts["unknown"].items()):
             yield f"{host}: {part}: {why}"

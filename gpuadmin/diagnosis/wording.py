@@ -1,4 +1,4 @@
-"""Which words a text may keep that goes to somebody else: those of gpuadmin's own sentences and of the system.
+"""Which words may stay in a text for outsiders: those of gpuadmin's own sentences and of the system.
 
 Whatever else is in it (a login name that no users.yml has, somebody's mount point, a directory, a container) becomes a
 placeholder, the same one wherever it stands. So nothing has to be known of a name to keep it out.
@@ -40,7 +40,7 @@ class Wording:
         self._hidden: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        """Given a text, return it with a placeholder for each word that is nobody's word but somebody's."""
+        """Given a text, return it with a placeholder for each word that is not known to be harmless."""
         return _TOKEN.sub(lambda found: self._kept(found[0]), text)
 
     def _kept(self, token: str) -> str:

@@ -34,10 +34,10 @@ def settings(lab: Lab) -> dict[str, object]:
 
 
 def write(lab: Lab, directory: Path) -> list[str]:
-    """Write the lab's site; into one that is there only what is new: hosts, their ports and host keys.
+    """Write the lab's site. Into an existing one it writes only what is new: hosts, their ports and host keys.
 
-    Returns the hosts of its inventory file that the lab does not have; they stay. Raises ConfigError, before anything
-    is written, where the directory is the site of another cluster, or its inventory has another shape than ours.
+    Returns the hosts in its inventory file that the lab does not have; they stay. Raises ConfigError, before anything
+    is written, where the directory is another cluster's site, or its inventory has another shape than ours.
     """
     hosts = [SiteHost(host.name, groups(host), variables(host)) for host in lab.hosts]
     if not (directory / SETTINGS_FILE).exists() and not (directory / HOSTS_FILE).exists():

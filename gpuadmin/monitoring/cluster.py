@@ -127,7 +127,7 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def as_of(nodes: Iterable[Node]) -> float | None:
-    """Since when it is not known whether one of those that are up still is: when the first of them was asked last."""
+    """Of the nodes that are up, the earliest time of a last answer: since then one of them may be down."""
     return min((node.measured for node in nodes if node.state == "up" and node.measured is not None), default=None)
 
 
@@ -244,7 +244,7 @@ def _holders(values: _Values, now: float) -> dict[str, list[Holder]]:
 
 
 def _moment(when: float | None, now: float) -> float | None:
-    """A time that a node says; None for one that cannot be, such as of the future: nothing is decided from it."""
+    """A time that a node reports; None for an impossible one, such as in the future: nothing is decided from it."""
     return when if when is not None and 0 <= when <= now + _OLD else None
 
 

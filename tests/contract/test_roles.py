@@ -110,6 +110,16 @@ def test_a_preflight_changes_nothing(role: str) -> None:
     assert (own is None) == (role in BEFORE_PYTHON), "what must hold is in meta/preflight.yml"
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_an_obstacle_says_what_the_action_reads(role: str) -> None:
+    """The action reads no other key: a slip in `when` or `stops` would be no error, and the obstacle another one."""
+    own = load(ROOT / "roles" / role / "meta/preflight.yml") or {}
+    for file in (*own.get("look", ()), *own.get("look_when_held", ())):
+        assert (ROOT / "roles" / role / "tasks" / file).exists(), file
+    for obstacle in own.get("obstacles", ()):
+        assert {"that", "say"} <= set(obstacle) <= {"that", "say", "when", "loop", "stops"}, obstacle
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
 def test_no_task_that_changes_comes_before_a_preflight(path: Path) -> None:
     """Whoever reads that a host is not ready for one role reads it before another has changed the host."""

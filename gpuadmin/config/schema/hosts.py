@@ -72,7 +72,7 @@ class Drift(Model):
         list[Text],
         Field(
             description="What is meant to be so, as `gpuadmin drift` prints it: the part before the first `: `, or the "
-            "whole line; a directory, with `/` at its end, stands for what is below it. How many it hides is said."
+            "whole line; a directory, with `/` at its end, stands for what is below it. `drift` counts what it hides."
         ),
     ] = []
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.budget import OverBudget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.unit.node.backups.contents import everything, rubbish
@@ -565,3 +567,12 @@ def test_one_that_takes_all_room_takes_nobody_s_copy(storage: Storage, tmp_path:
         patched.setattr(transfer, "each", lambda work, tasks, *_: [(task, one(task)) for task in tasks])
         task = transfer.Task(backup, "jiho", transfer.Remote("nas2", ()), transfer.Limits(), send=True, verify=False)
         assert (transfer._all([task], 2), tries) == ({}, ["jiho", "jiho"])
+
+
+def test_one_more_walk_through_a_home_that_is_sent_gets_no_more_time() -> None:
+    task: Any = SimpleNamespace(seconds=-1.0, limits=transfer.Limits())
+    link: Any = None
+    budget = transfer._Pulse(task, link)
+    task.seconds = 60.0
+    with pytest.raises(OverBudget):
+        budget.again().check()

@@ -1,4 +1,4 @@
-"""gpuadmin.node.preflight on the controller: all that keeps roles from working on a host, before one changes it."""
+"""gpuadmin.node.preflight on the controller: finds what keeps roles from working on a host before one changes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST, MOST = 600, 40  # characters of an obstacle; obstacles of a host
 
 @dataclass
 class Found:
-    """``obstacles``: what keeps the host from being changed; ``people``: what is one person's and holds nobody else."""
+    """``obstacles``: what keeps the host from being changed; ``people``: conflicts of single people, which do not."""
 
     obstacles: list[str] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class ActionModule(kept.ActionModule):
         done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
         _, given = self.validate_argument_spec({"playbook": {"type": "bool", "default": False}})
         path = Path(variables["role_path"])
-        # the role that this is a task of has the facts that the others need
+        # this task's own role gathers the facts that the others need
         names = [path.name, *(name for name in self._of_playbook(variables, given) if name != path.name)]
         found, really = Found(), self._task.check_mode
         held: list[Role] = []
@@ -88,7 +88,7 @@ class ActionModule(kept.ActionModule):
 
 
 class Role:
-    """A role on the host of a task: its variables as its own tasks would have them."""
+    """A role on the host of a task, with the variables that its own tasks would have."""
 
     def __init__(self, action: ActionModule, path: Path, variables: Mapping[str, Any], found: Found) -> None:
         self.action, self.path, self.given, self.found = action, path, variables, found
@@ -135,7 +135,7 @@ class Role:
         return self.stops
 
     def _broken(self, obstacle: Mapping[str, Any], variables: dict[str, Any]) -> Iterator[str]:
-        """What does not hold of one obstacle, in its words. What cannot be evaluated does not hold."""
+        """The sentences of an obstacle whose conditions do not hold. One that cannot be evaluated does not hold."""
         templar = self._templar(variables)
         items = templar.template(obstacle["loop"]) if "loop" in obstacle else [None]
         for item in items:
@@ -147,7 +147,7 @@ class Role:
                     continue
                 yield _sentence(templar.template(obstacle["say"]))
             except AnsibleError as error:
-                yield f"{self.path.name}: what must hold there cannot be told: {error}"
+                yield f"{self.path.name}: an obstacle cannot be evaluated: {error}"
 
     def _arguments(self) -> None:
         """Check the role's variables by its argument_specs, as Ansible does where the role is run by itself."""
@@ -163,7 +163,7 @@ class Role:
         self.found.obstacles += [f"{self.path.name}: {message}" for message in checked.error_messages]
 
     def look(self, key: str) -> bool:
-        """Ask the modules of these files of tasks what they would do. Returns True where the host is not known then."""
+        """Ask the modules in these files of tasks what they would do. Returns True where the host has no facts then."""
         for file in _listed(self.own.get(key, ())):
             for task in self._load(f"tasks/{file}"):
                 for module in [name for name in task if name.startswith(_MODULES)]:

@@ -1,4 +1,4 @@
-"""gpuadmin.node.ssh: Ansible's ssh, and what modules print on a host is held to its form before Ansible reads it."""
+"""gpuadmin.node.ssh: Ansible's ssh, which checks the form of what modules print before Ansible reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCUMENTATION = _OF_ANSIBLE
 
 
 class Connection(Ssh):  # type: ignore[misc]  # Ansible has no types
-    """As Ansible's own; a host whose answer is odd has a task that failed, in words, and the others go on."""
+    """Ansible's own connection. An odd answer fails the task on that host, in words, and the other hosts go on."""
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run a command. A module comes by standard input, or is a file that Ansible has put there."""

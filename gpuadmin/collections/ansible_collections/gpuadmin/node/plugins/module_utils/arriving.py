@@ -41,7 +41,7 @@ class Arrived:
 
 
 def keep(digest: str, text: str, state: str) -> str | None:
-    """Have the code of ``text`` on this host, by its own means. Returns why it is not; None where it is."""
+    """Let the code in ``text`` write itself to this host. Returns why it could not; None where it did."""
     arrived = Arrived(json.loads(text))
     sys.meta_path.insert(0, arrived)
     try:

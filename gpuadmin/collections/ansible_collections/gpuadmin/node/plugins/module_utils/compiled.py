@@ -1,4 +1,4 @@
-"""What a run has loaded from the code that a host keeps stays compiled: a process that nobody waits for writes it down.
+"""Keeps compiled what a run has loaded from a host's code: a process that nobody waits for writes it to disk.
 
 Python hands over what it compiles (modules/run_kept.py). So nothing is compiled twice, nothing of it is on the way of a
 run, and what no run uses is compiled for units alone (docs/decisions/0149). A file is whole and on disk before it has
@@ -59,7 +59,7 @@ def later(place: str, found: Callable[[], Iterator[tuple[str, bytes]]]) -> None:
         if forked() == 0:
             _write_apart(handle, place, found)
     except OSError:
-        pass  # another one is at it, or no process can be made
+        pass  # another one is writing, or no process can be made
     finally:
         os.close(handle)
 

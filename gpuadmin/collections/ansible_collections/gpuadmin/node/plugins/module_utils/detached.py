@@ -1,4 +1,4 @@
-"""A process that has nothing of the one that it is forked from."""
+"""Forks a process that keeps nothing of the one that starts it."""
 
 from __future__ import annotations
 

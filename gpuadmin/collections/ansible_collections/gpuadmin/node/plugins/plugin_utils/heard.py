@@ -1,4 +1,4 @@
-"""What one host says and another is given: parsed here, and made again from its parts.
+"""What one host says and another host gets: parsed here, and rebuilt from its parts.
 
 docs/security.md lists every such flow.
 """
@@ -36,9 +36,9 @@ def ssh_key(text: str) -> str:
 
 
 def refusals(answers: Iterable[object]) -> list[dict[str, str]]:
-    """Given what storage hosts said of homes, return whom they refuse one, and why.
+    """Given what storage hosts said of homes, return whom they refuse a home, and why.
 
-    What is odd refuses nobody, as a host that is away does: it is that host's own failure.
+    An odd answer refuses nobody, and neither does a host that is away: that is the host's own failure.
     """
     found: dict[str, str] = {}
     for answer in answers:

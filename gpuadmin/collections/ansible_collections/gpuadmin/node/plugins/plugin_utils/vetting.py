@@ -1,4 +1,4 @@
-"""What a host says of a module, held to its form before Ansible reads it: no host can end a run for the others.
+"""Checks the form of what a module printed on a host before Ansible reads it: no host can end a run for the others.
 
 Ansible believes some keys of a result: `ansible_stats` that is a number ends ansible-playbook itself.
 """
@@ -15,7 +15,7 @@ LONGEST = 64 * 2**20  # bytes: what 5,000 people's answer takes ten times over
 DEEPEST = 40
 MOST_VALUES = 2_000_000
 _WORDS = {bool: "true or false", str: "text", dict: "an object", list: "a list", int: "a number"}
-# what Ansible takes each of them for; what is the modules' own is parsed by gpuadmin/ansible/reports.py
+# the type that Ansible relies on; gpuadmin/ansible/reports.py parses the modules' own keys
 _KINDS: Mapping[str, type] = {
     "changed": bool, "failed": bool, "skipped": bool, "unreachable": bool, "finished": bool,
     "msg": str, "stdout": str, "stderr": str, "rc": int, "ansible_facts": dict,
@@ -29,8 +29,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 def vetted(output: bytes) -> bytes:
     """Given what a module printed on a host, return what Ansible may read of it.
 
-    Where it is odd, that is the answer of a module that failed, and says in words what is odd. Text without an object
-    of JSON is left alone: to Ansible that is a failure already.
+    An odd answer becomes that of a module that failed, and says what is odd. Text without a JSON object stays as it is:
+    to Ansible that is a failure already.
     """
     if len(output) > LONGEST:
         return _refusal({}, f"it is longer than {LONGEST // 2**20} MiB")

@@ -9,9 +9,8 @@ from typing import Any
 from .. import background
 from ..errors import NodeError
 from ..text import counted
-from . import backup_set, making, pruning
-from .backup_set import Backup
-from .jobs import budget_of, copy_backup, make_backup, prune_backups, verify_backup
+from . import making, pruning
+from .jobs import budget_of, chosen, copy_backup, make_backup, prune_backups, verify_backup
 
 
 @dataclass
@@ -46,16 +45,8 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
     return done
 
 
-def _chosen(given: Mapping[str, Any]) -> Backup:
-    sets = backup_set.complete(given["directory"])
-    found = next((one for one in reversed(sets) if given["name"] in (None, one.name)), None)
-    if found is None:
-        raise NodeError(f"there is no complete backup {given['name'] or ''} in {given['directory']}")
-    return found
-
-
 def _verify(given: Mapping[str, Any], check: bool) -> Done:
-    found = _chosen(given)
+    found = chosen(given["directory"], given["name"])
     wanted = sorted(found.homes) if given["users"] is None else given["users"]
     done = Done([f"read {counted(len(wanted), 'home')} of {found.name}, and compare each file with what was backed up"])
     if not check:

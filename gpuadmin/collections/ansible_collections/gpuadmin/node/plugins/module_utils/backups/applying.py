@@ -1,7 +1,7 @@
-"""Making what sending.py sends, in a directory of root's: by single names, relative to the directory that is open.
+"""Makes what sending.py sends, in a directory of root's: by single names, relative to an open directory.
 
-What comes may be anything. No name of it leads out of the directory, no link is followed, and it ends: with what there
-is to say, at the budget, or when the disk has no more room.
+The sender may send anything. No name leads out of the directory and no link is followed. It ends when the sender is
+done, when the budget is spent, or when the disk has no more room.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Odd(NodeError):
 
 
 def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -> None:
-    """Write the manifest that comes to the open file. Raises NodeError where it is too long or there is no room."""
+    """Write the manifest that arrives to the open file. Raises NodeError where it is too long or there is no room."""
     done = 0
     while True:
         operation, _fields, data = link.get()
@@ -58,7 +58,7 @@ def write_all(handle: int, data: bytes, at: int | None = None) -> None:
 
 
 class Applier:
-    """Fills the open directory ``top``. ``links``: one of root's beside it, for files of several names."""
+    """Fills the open directory ``top``. ``links``: a directory of root's beside it, for files with several names."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Applier:
         self._look = max(reserve_of(top, bounds) // 4, 1 << 20)  # bytes after which it is looked, too
 
     def run(self) -> Mapping[str, Any]:
-        """Do what comes until its end; return how the top itself is to be (``finish``). Raises NodeError, OSError."""
+        """Apply all records; return how the top itself is to be (``finish``). Raises NodeError, OSError."""
         try:
             while True:
                 operation, fields, data = self._link.get()
@@ -167,7 +167,7 @@ class Applier:
         self._size, self._done = size, 0
 
     def _ahead(self, at: int, length: int) -> None:
-        """What is written is inside of the file, and after what was written before: so much of it and no more."""
+        """A record writes inside the file, and behind what was written before: no byte is written twice."""
         if at < self._done or at + length > self._size:
             raise Odd("a record writes outside of its place")
         self._done = at + length
@@ -232,7 +232,7 @@ class Applier:
             raise NodeError(f"what is gone there stays here: {', '.join(done.reasons)}")
 
     def finish(self, fields: Mapping[str, Any]) -> None:
-        """Give the top what the end says."""
+        """Give the top its owner, mode, times and attributes, as the last record says."""
         self._given(self._top, fields)
 
     def _given(self, target: int, fields: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Taking homes from another host, each by itself: a subvolume that is compared with its manifest, then part of its set.
 
-``NAME/homes/USER`` is a home, ``NAME/homes/.USER.part`` one that arrives, which nobody takes for one. A set is one from
-its first home on: it holds those that came whole, and backup.json names them.
+``NAME/homes/USER`` is a home, ``NAME/homes/.USER.part`` one that is still arriving and counts for nothing. A set exists
+from its first home on: it holds the homes that came whole, and backup.json names them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make_own(directory: str) -> None:
 
 
 def begin(directory: str, claimed: Backup, bounds: Bounds = BOUNDS) -> dict[str, list[str]]:
-    """A place for a set of another host, with those homes in it that are here already as they are there.
+    """Make a place for another host's set, and put into it the homes that are here already and have not changed.
 
     Returns ``there``: homes that the set had, ``kept``: those that it has from an earlier one. Raises NodeError.
     """
@@ -99,7 +99,7 @@ def _kept(directory: str, claimed: Backup, found: Backup) -> dict[str, Home]:
 
 
 def _record(directory: str, name: str, homes: Mapping[str, Home], place: Callable[[], None] = lambda: None) -> None:
-    """From now on these are homes of the set, which is one by that. ``place``: what is done right before."""
+    """Add these homes to the set. The first of them makes it a set. ``place``: what is done right before."""
     with flocked(backup_set.RECORDS):
         place()
         found = backup_set.load(directory, name) or backup_set.unfinished(directory, name)
@@ -109,7 +109,7 @@ def _record(directory: str, name: str, homes: Mapping[str, Home], place: Callabl
 
 
 def _clear(path: str, user: str) -> None:
-    """Delete what an interruption left of a home that is none of the set."""
+    """Delete what an interruption left of a home that is not in the set."""
     volumes = [os.path.join(path, "homes", one) for one in (user, f".{user}.part")]
     btrfs.delete([one for one in volumes if btrfs.inspect(one) is not None])
     try:
@@ -119,7 +119,7 @@ def _clear(path: str, user: str) -> None:
 
 
 def clear(directory: str) -> None:
-    """Delete what interruptions left: homes that arrived in part, as far as nobody is at it."""
+    """Delete what interruptions left: homes that arrived in part and that no connection is filling."""
     _clear_incoming(directory)
     for name in backup_set.names(directory):
         path = os.path.join(directory, name)
@@ -171,9 +171,9 @@ def arrive(
     directory: str, name: str, user: str, parent: str | None, home: Home, link: Link, limits: Limits,
     bounds: Bounds = BOUNDS,
 ) -> Iterator[None]:  # fmt: skip
-    """Take one home: its manifest, then what it is, or how it differs from the one in the set ``parent``.
+    """Take one home: its manifest, then its content, or how that differs from the home in the set ``parent``.
 
-    Yields once when all has come, and what is left is comparing. Raises NodeError; then the set is as it was.
+    Yields once, when everything has come and only the comparison is left. Raises NodeError; then the set is as it was.
     """
     with backup_set.reading(directory, name):
         found = backup_set.load(directory, name) or backup_set.unfinished(directory, name)
@@ -217,7 +217,7 @@ def _begin_anew(directory: str, name: str, user: str, manifest: str) -> None:
 def _base(
     directory: str, parent: str | None, user: str, found: Backup, part: str, limits: Limits
 ) -> tuple[int | None, str | None]:
-    """Make what a home arrives in: empty, or as the earlier one is. Returns since when it changes and that manifest."""
+    """Make a home's subvolume: empty, or as the earlier one. Returns since when it changes, and that one's manifest."""
     if parent is None:
         btrfs.create(part)
         return None, None
@@ -251,7 +251,7 @@ _LINKS = b".gpuadmin-links-"
 
 @contextmanager
 def _links(top: int) -> Iterator[int]:
-    """A directory in a home for as long as it is made: files of several names wait there, on its own subvolume."""
+    """A directory in a home while it is being made. Files with several names wait there, on the same subvolume."""
     name = _LINKS + secrets.token_hex(16).encode()
     os.mkdir(name, 0o700, dir_fd=top)
     handle = btrfs.open_directory(name, top)
@@ -277,7 +277,7 @@ def _compare(
     part: str, manifest: str, home: Home, form: int, known: Iterator[home_manifest.Line] | None, untouched: int | None,
     limits: Limits,
 ) -> None:  # fmt: skip
-    """What arrived is what its manifest says, and that is the one that was told of."""
+    """Check that what arrived equals its manifest, and that the manifest is the one its set names."""
     recorded = home_manifest.total(home_manifest.read(manifest, limits.budget()))
     if any(getattr(home, what) != value for what, value in recorded.as_dict().items()):
         raise NodeError("its manifest is not the one that its set tells of")

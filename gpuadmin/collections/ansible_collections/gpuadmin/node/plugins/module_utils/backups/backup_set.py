@@ -39,7 +39,7 @@ RECORDS = f"{RUN}/backup-records.lock"  # held for as long as a backup.json is r
 
 
 class InUse(NodeError):
-    """Somebody reads the set, or is deleting it."""
+    """Somebody is reading or deleting the set."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 It takes names and streams, never a path. Whoever holds the key can have copies back and add some, and can neither
 change nor delete one, nor bring this host to delete one before its time: what came when is written down here, by this
-host's clock, and the timer's sets are let go by that. What one home may take is said by this host's own role.
+host's clock, and the timer's sets are let go by that. This host's own role says what one home may take.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True)
 class Settings:
-    """``ordinary``: how many of the timer's sets stay here, which the role says and not who asks; None: all.
+    """``ordinary``: how many of the timer's sets stay here; the role decides that, not the caller. None: all.
 
     ``limits``: what one home may take. ``wait``: seconds for another connection to end.
     """
@@ -90,7 +90,7 @@ def _complete(directory: str, name: str) -> Backup:
 
 
 def _begin(directory: str, name: str, stdin: int, settings: Settings) -> dict[str, list[str]]:
-    """Let old sets go first: a full disk heals by that."""
+    """Delete old sets first: that heals a full disk."""
     with tempfile.TemporaryFile() as document:
         pour(stdin, document.fileno(), directory, most=received.DOCUMENT, bounds=settings.bounds)
         document.seek(0)
@@ -108,7 +108,7 @@ def _prune(directory: str, settings: Settings) -> None:
     if settings.ordinary is not None:
         try:
             pruning.prune(directory, pruning.FOR_EVER, settings.ordinary)
-        except NodeError as error:  # no reason to take nothing; who calls sees it
+        except NodeError as error:  # the new set is taken all the same; the caller sees this
             print(f"Warning: {error}", file=sys.stderr)
 
 
@@ -167,7 +167,7 @@ def _send(found: Backup, user: str, inner: str, link: Link) -> None:
 
 @contextmanager
 def _alive(link: Link) -> Iterator[None]:
-    """Say from time to time that this goes on: who waits gives up on what says nothing."""
+    """Send a sign of life from time to time: the caller gives up on a host that says nothing."""
     over = threading.Event()
 
     def say() -> None:

@@ -74,7 +74,7 @@ class Total:
 
 
 class _Front:
-    """Paths without what they share with the path before: its first directories, counted."""
+    """Shortens paths: the leading directories that a path shares with the one before become a number."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -89,7 +89,7 @@ class _Front:
         self._path = path
 
     def shorten(self, path: str) -> tuple[int, str]:
-        """How many parts are those of the path before, and the rest."""
+        """How many parts the path shares with the one before, and the rest."""
         least, most = 0, len(self._ends)
         while least < most:
             half = (least + most + 1) // 2

@@ -10,9 +10,19 @@ from ..errors import NodeError
 from ..files import flocked
 from ..paths import RUN
 from . import backup_set, making, pruning, restore, restore_plan, transfer
+from .backup_set import Backup
 from .verifying import Limits
 
 COPY_LOCK = f"{RUN}/backup-copy.lock"
+
+
+def chosen(directory: str, name: str | None) -> Backup:
+    """The complete set of that name; without one the newest. Raises NodeError where there is none."""
+    named = backup_set.complete(directory)[-1:] if name is None else [backup_set.load(directory, name)]
+    found = next(iter(named), None)
+    if found is None:
+        raise NodeError(f"there is no complete backup {name or ''} in {directory}")
+    return found
 
 
 def make_backup(arguments: Mapping[str, Any]) -> object:
@@ -20,15 +30,12 @@ def make_backup(arguments: Mapping[str, Any]) -> object:
 
 
 def verify_backup(arguments: Mapping[str, Any]) -> object:
-    backup = backup_set.load(arguments["directory"], arguments["backup"])
-    if backup is None:
-        raise NodeError(f"there is no complete backup {arguments['backup']} in {arguments['directory']}")
+    backup = chosen(arguments["directory"], arguments["backup"])
     wanted = sorted(backup.homes) if arguments["users"] is None else list(arguments["users"])
     unknown = [name for name in wanted if name not in backup.homes]
     if unknown:
         raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")
-    limits = Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
-    return making.verify(backup, wanted, arguments.get("workers", 2), again=True, limits=limits).as_dict()
+    return making.verify(backup, wanted, arguments.get("workers", 2), again=True, limits=_limits(arguments)).as_dict()
 
 
 def restore_home(arguments: Mapping[str, Any]) -> object:
@@ -42,14 +49,13 @@ def restore_home(arguments: Mapping[str, Any]) -> object:
 
 def copy_backup(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Send a set, or the newest complete one, to another host. Whose homes did not get there is in its record."""
-    sets = backup_set.complete(arguments["directory"])
-    found = next((one for one in reversed(sets) if arguments["backup"] in (None, one.name)), None)
-    if found is None:
-        raise NodeError(f"there is no complete backup {arguments['backup'] or ''} in {arguments['directory']}")
-    earlier = [one for one in reversed(sets) if one.name < found.name]
-    limits = Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
+    directory = arguments["directory"]
+    found = chosen(directory, arguments["backup"])
+    earlier = [one for one in reversed(backup_set.complete(directory)) if one.name < found.name]
     with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
-        when, lacking = transfer.send(found, remote_of(arguments), earlier, limits, arguments.get("workers", 2))
+        when, lacking = transfer.send(
+            found, remote_of(arguments), earlier, _limits(arguments), arguments.get("workers", 2)
+        )
     return backup_set.copied(found, arguments["host"], when, lacking).as_dict()
 
 
@@ -60,6 +66,10 @@ def budget_of(settings: Mapping[str, Any]) -> dict[str, Any]:
         "entries": settings.get("home_entries", ENTRIES),
         "workers": settings.get("workers", 2),
     }
+
+
+def _limits(arguments: Mapping[str, Any]) -> Limits:
+    return Limits(arguments.get("seconds", SECONDS), arguments.get("entries", ENTRIES))
 
 
 def remote_of(arguments: Mapping[str, Any]) -> transfer.Remote:

@@ -190,7 +190,7 @@ def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total | 
 
 
 class _Roomy:
-    """A file that is written to as long as there is room for more than it."""
+    """A file that is written as long as the disk keeps its reserve."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -223,9 +223,9 @@ def _written(request: Request, backup: Backup, name: str) -> home_manifest.Total
 
 
 def _manifests(request: Request, backup: Backup) -> Backup:
-    """Write the manifests that are not done; what is done is recorded as it is.
+    """Write the missing manifests, and record each home as soon as its own is written.
 
-    One that had no room is written again when nothing else is: another one may have taken the room, and is gone.
+    One that found no room is tried again when nothing else is being written: another one may have held the room.
     """
     waiting: list[str] = []
     for name, found in _all(request, backup, [name for name, home in backup.homes.items() if not done(home)]):

@@ -239,7 +239,7 @@ def _copy(request: Request, backup: Backup, plan: Plan, place: int, *, away: boo
 def _fetch(
     request: Request, backup: Backup, inner: str, place: int, at: int, name: bytes, owner: home_reader.Owner
 ) -> None:
-    """Have it sent by the host of the second copies."""
+    """Fetch it from the host of the second copies."""
     assert request.remote is not None
     os.mkdir("arrived", 0o700, dir_fd=place)
     top, links = btrfs.open_directory("arrived", place), btrfs.open_directory("links", place)

@@ -73,7 +73,7 @@ def send(source: Source, link: Link, budget: Budget, earlier: Source | None = No
 
 def send_part(source: Source, inner: str, top: str, rest: str, below: Mapping[str, str], link: Link,
               budget: Budget) -> None:  # fmt: skip
-    """Send a part of a home (``inner``): it is ``rest`` below ``top``, with the subvolumes ``below`` in it."""
+    """Send a part of a home (``inner``), which is ``rest`` below ``top`` and contains the subvolumes ``below``."""
     put_manifest(source.manifest, link)
     base = open_directory(os.path.dirname(top) if not rest else top)
     try:
@@ -129,7 +129,7 @@ def _needed(new: Iterator[Line], old: Iterator[Line]) -> set[int]:
 
 
 class _Sender:
-    """``needed``: inodes that are linked later; None where that is not known, and all that have names are kept."""
+    """``needed``: inodes that are linked later; None: not known, so each file with several names is kept."""
 
     def __init__(self, link: Link, budget: Budget, twin: Twin | None = None) -> None:
         self._link = link
@@ -143,7 +143,7 @@ class _Sender:
         self.needed: set[int] | None = None
 
     def end(self, top: int) -> None:
-        """All is sent: what is left is what the top itself is like."""
+        """Everything in it is sent: now say how the top itself is to be."""
         self._link.put("end", **_given(os.fstat(top), top))
 
     # whole
@@ -183,7 +183,7 @@ class _Sender:
             self._give(entry)
 
     def _refuse_shared(self, handle: int, size: int) -> None:
-        """Files that share their blocks (cp --reflink) do so no more in a copy: what is that much larger is refused."""
+        """Files that share blocks (cp --reflink) do not in the copy. Refuse a home that would grow too much by that."""
         if size >= LARGE:
             held = self._held
             held.add(handle, size)
@@ -232,14 +232,14 @@ class _Sender:
             self._drop(old)
 
     def _go(self, path: bytes) -> None:
-        """Go down to the directory that the entry is in: the other host goes only where something is to be done."""
+        """Go down to the entry's directory. The other host only enters directories in which something changes."""
         parts = path.split(b"/")[:-1]
         for part in parts[len(self._here) :]:
             self._link.put("enter", name=os.fsdecode(part))
             self._here.append(part)
 
     def _drop(self, old: Iterator[Line]) -> None:
-        """Something that was there is there no more."""
+        """Remove what the earlier home has and this one has not."""
         assert self._old is not None
         path = os.fsencode(self._old.path)
         self._old = next(old, None)

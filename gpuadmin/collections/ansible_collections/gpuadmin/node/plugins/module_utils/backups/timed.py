@@ -1,6 +1,6 @@
-"""What timers start: a backup, with the oldest of the ordinary ones gone before and after it; and the second copies.
+"""What the units start: a backup, which deletes the oldest ordinary ones before and after itself, and a second copy.
 
-The two are units of their own: a host that keeps second copies may be away or hang, and there is a backup all the same.
+They are two units: where the host of the second copies is away or hangs, there is a backup all the same.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def make(settings: Mapping[str, Any], name: str | None = None) -> str:
 
 
 def _prune(settings: Mapping[str, Any]) -> NodeError | None:
-    """Let old sets go; return what is wrong with that, which is no reason to make no backup."""
+    """Delete old sets. Returns what went wrong instead of raising it: a backup is made all the same."""
     try:
         gone = pruning.prune(str(settings["directory"]), pruning.FOR_EVER, int(str(settings["ordinary"])))
     except backup_set.InUse as error:

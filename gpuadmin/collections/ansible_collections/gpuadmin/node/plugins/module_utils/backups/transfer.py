@@ -1,7 +1,7 @@
 """A second copy of a backup on another host: each home by itself, compared where it arrives.
 
-The storage host calls; copy_server.py answers on the other host. Whatever becomes of one home, the others have their
-copy; nothing of what is asked is without an end.
+The storage host calls; copy_server.py answers on the other host. Whatever becomes of one home, the others get
+their copy; every question has a time limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
 def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iterator[Link]:
     """A connection for one question. Raises Stopped where the other host does not answer, NodeError where it refuses.
 
-    ``seconds``: of all of it; without it what the remote's bounds say.
+    ``seconds``: how long all of it may take; None: as the remote's bounds say.
     """
     command = (*remote.command, shlex.join(arguments))
     bounds = remote.bounds if seconds is None else replace(remote.bounds, total=seconds)
@@ -88,7 +88,7 @@ def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iter
 
 
 def _status(called: subprocess.Popen[bytes], link: Link) -> int | None:
-    """How a program ended that has closed its pipes; None where it has not."""
+    """The exit status of a program that has closed its pipes; None if it still runs."""
     try:
         status = called.wait(2)
     except subprocess.TimeoutExpired:
@@ -129,14 +129,14 @@ def sets(remote: Remote, directory: str) -> dict[str, Backup]:
         try:
             result[name] = received.parse(directory, name, json.dumps(found[name]))
         except NodeError:
-            continue  # one that another version made, or a lie: no reason to have no copy of anything
+            continue  # another version made it, or the host lies: the other sets count all the same
     return result
 
 
 def newest(user: str, directory: str, remote: Remote, name: str = "") -> Backup | None:
-    """The set of that name, or the newest one that a person's home was verified in there, else the newest that has it.
+    """The set of that name; without one the newest with a verified home of the person's, else the newest that has it.
 
-    Here no home of it is verified.
+    Its homes count as not verified here.
     """
     there = sets(remote, directory)
     found = there.get(name) if name else backup_set.newest(reversed(list(there.values())), user)
@@ -163,14 +163,14 @@ class Task:
 
     @property
     def size(self) -> int:
-        """Bytes that it may take to send it, to do the large ones last."""
+        """How many bytes it may take to send it: the large ones go last."""
         if not self.send:
             return 0
         return self.home.bytes if self.parent is None else abs(self.home.bytes - self.parent.homes[self.user].bytes)
 
     @property
     def seconds(self) -> float:
-        """How long it may take: what any home may, and for its bytes as far as they can be on this disk."""
+        """Seconds that it may take: those of any home, and more for its bytes, as far as this disk can hold them."""
         space = os.statvfs(self.backup.path)
         used = (space.f_blocks - space.f_bfree) * space.f_frsize
         return self.limits.seconds + min(self.home.bytes, used) / RATE
@@ -186,10 +186,10 @@ class Lost:
 def send(
     backup: Backup, remote: Remote, earlier: Sequence[Backup], limits: Limits | None = None, workers: int = 2
 ) -> tuple[str, dict[str, str]]:
-    """Send the homes of a set, as far as they are not there. Returns when that was done, and who has no copy and why.
+    """Send those homes of a set that the other host lacks. Returns when that was done, and who has no copy and why.
 
-    ``earlier``: sets here, newest first: of those the other host may have homes that differ little. A home that is
-    verified here is verified there. Raises NodeError where nothing can be copied.
+    ``earlier``: sets here, newest first; where the other host has one of them, only the difference is sent. A home that
+    is verified here is verified there, too. Raises NodeError where nothing can be copied.
     """
     directory = os.path.dirname(backup.path)
     with backup_set.reading(directory, backup.name):
@@ -213,10 +213,10 @@ def send(
 
 
 def fetch(remote: Remote, name: str, user: str, inner: str, manifest: int, top: int, links: int, owner: Owner) -> None:
-    """Have a home of the other host, or a part of it, made in the open directory ``top``, with ids as ``owner`` says.
+    """Fetch a home, or a part of it, from the other host into the open directory ``top``, with ids as ``owner`` says.
 
-    Its manifest is written to the open file ``manifest``. A part that is no directory is then ``sending.PART`` in it.
-    ``links``: an empty directory beside it. Raises NodeError; what came is not compared with the manifest yet.
+    Its manifest goes into the open file ``manifest``. A part that is no directory is ``sending.PART`` in ``top``.
+    ``links``: an empty directory beside it. Raises NodeError. The caller compares what came with the manifest.
     """
     with asked(remote, "send", name, user, *([inner] if inner else [])) as link:
         take_manifest(link, manifest, received.MANIFEST)
@@ -243,7 +243,7 @@ def _parent(backup: Backup, user: str, earlier: Sequence[Backup], there: Mapping
 
 
 def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
-    """Do them, the small ones first; return who has no copy, and why. A host that is away is not asked for ever."""
+    """Do the tasks in order; return who has no copy, and why. Gives up on a host that is silent LOST times in a row."""
     lacking = {task.user: "was not reached" for task in tasks}
     lost = 0
     for task, found in _each(tasks, workers):
@@ -265,7 +265,7 @@ class NoRoomThere:
 
 
 def _each(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Lost | NoRoomThere | Failed | None]]:
-    """Do them; those that had no room once more, each alone."""
+    """Do the tasks; then those that found no room once more, one by one."""
     seconds = 8 * max((task.seconds for task in tasks), default=0.0)  # sent, sent whole, verified
     again: list[Task] = []
     for task, found in each(_one, tasks, workers, seconds):
@@ -299,12 +299,12 @@ def _send(task: Task) -> None:
         except Stopped:
             raise
         except (NodeError, OSError):
-            pass  # once more as a whole: that needs nothing of what is there
+            pass  # send it whole: that needs nothing that the other host has
     _stream(task, None)
 
 
 class _Pulse(Budget):
-    """The budget of a home that is sent; while there is nothing to be sent, the other host hears that this goes on."""
+    """The budget of a home that is sent. While there is nothing to send, it gives the other host signs of life."""
 
     EVERY = 60.0  # seconds
 
@@ -322,7 +322,9 @@ class _Pulse(Budget):
             self._link.flush()
 
     def again(self) -> Budget:
-        return _Pulse(self._task, self._link)
+        result = _Pulse(self._task, self._link)
+        result._end = self._end
+        return result
 
 
 def _stream(task: Task, parent: Backup | None) -> None:

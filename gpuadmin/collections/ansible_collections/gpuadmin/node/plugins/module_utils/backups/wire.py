@@ -1,7 +1,7 @@
-"""What two hosts say to each other about a home: records of a few fields, some with bytes, none without an end.
+"""What two hosts say to each other about a home: records with a few fields, some with bytes, each of bounded length.
 
 A record is the length of its fields (4 bytes), its fields as JSON, and as many bytes as its field ``bytes`` says.
-Names are bytes: what is no UTF-8 in them goes as it is.
+Names are bytes: those that are no UTF-8 are sent unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stopped(NodeError):
 
 
 class Link:
-    """Two pipes, and perhaps one of complaints. Whatever stands still for too long, or takes too long, is Stopped."""
+    """Two pipes, and perhaps a third for complaints. Raises Stopped when nothing moves, or all takes too long."""
 
     def __init__(
         self, source: int, sink: int, *, complaints: int | None = None, bounds: Bounds = BOUNDS,
@@ -48,7 +48,7 @@ class Link:
             os.set_blocking(handle, False)
 
     def _wait(self, handle: int, event: int) -> None:
-        """Until something can be done with a handle; what is complained about meanwhile is kept, the end of it."""
+        """Wait until a handle is ready. Keeps the end of what the other side complains about meanwhile."""
         idle = time.monotonic() + self._bounds.idle
         poll = select.poll()
         poll.register(handle, event)
@@ -77,7 +77,7 @@ class Link:
         return poll
 
     def hear(self) -> None:
-        """Take what has been complained about by now."""
+        """Read what the other side has complained about so far."""
         poll = select.poll()
         if self._complaints is not None:
             poll.register(self._complaints, select.POLLIN)
@@ -85,7 +85,7 @@ class Link:
             self._hear(poll)
 
     def words(self) -> str:
-        """The end of what the other side complained about."""
+        """The last words of the other side's complaints."""
         text = self._complained.decode(errors="replace").strip()[-400:]
         return CONTROL.sub("?", text.removeprefix("Error: "))
 
@@ -95,12 +95,12 @@ class Link:
         self.flush()
 
     def close(self) -> None:
-        """All that there was to be sent is sent."""
+        """Send what is left, and close."""
         self.flush()
         self._close()
 
     def rest(self, most: int) -> bytes:
-        """What comes until the other side ends. Raises NodeError where that is more than ``most`` bytes."""
+        """Everything that comes until the other side ends. Raises NodeError where it is more than ``most`` bytes."""
         while True:
             if len(self._in) > most:
                 raise NodeError(f"the answer is longer than {most} bytes")
@@ -126,7 +126,7 @@ class Link:
                 raise Stopped("the other host takes no more") from None
 
     def put(self, operation: str, data: bytes = b"", /, **fields: object) -> None:
-        """Send a record. What it says of names and texts may be bytes that are no UTF-8, as ``os.fsdecode`` has them.
+        """Send a record. Names and texts in it may hold bytes that are no UTF-8, as ``os.fsdecode`` gives them.
 
         Raises NodeError where its fields are too long.
         """
@@ -155,7 +155,7 @@ class Link:
         return result
 
     def get(self) -> tuple[str, Mapping[str, Any], bytes]:
-        """The next record: what it is, its fields, its bytes. Raises NodeError for what is none."""
+        """The next record: its operation, fields and bytes. Raises NodeError for anything that is no record."""
         (length,) = struct.unpack(">I", self._take(4))
         if length > HEAD:
             raise NodeError("what came is no record: its fields are too long")
@@ -170,7 +170,7 @@ class Link:
         return str(head.get("op")), head, self._take(size)
 
     def wait(self) -> tuple[str, Mapping[str, Any], bytes]:
-        """The next record that is more than a sign of life."""
+        """The next record, signs of life left out."""
         self.flush()
         while (record := self.get())[0] == "wait":
             pass

@@ -1,4 +1,4 @@
-"""What a session of somebody's that was tried says: where it ends, and what does not work in it."""
+"""What a tried session shows: where it ends, and what does not work in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIMITS = "gpuadmin run HOSTS -- grep -rs nproc /etc/security /etc/systemd"
 
 
 def session(person: Person, facts: Facts) -> Iterator[Cause]:
-    """One cause for each step that went wrong; what follows from it is not said as well."""
+    """One cause for each step that went wrong, without what merely follows from it."""
     found, name = facts.get("trial"), person.name
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""Whether the name servers that a host asks answer at all: a question by UDP to each, and any answer will do."""
+"""Whether a host's name servers answer at all: each gets one question by UDP, and any answer will do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STUB = ("127.0.0.53", "127.0.0.54")
 
 
 def dns(subject: Subject) -> dict[str, Any]:
-    """``servers``: those that are asked. ``problems``: by server why it is as good as none."""
+    """``servers``: those that the host asks. ``problems``: server → why it does not help."""
     servers = _servers(subject, FILE)
     if set(servers) & set(STUB):
         servers = _servers(subject, BEHIND) or servers

@@ -16,7 +16,7 @@ CAPABILITY = "security.capability"
 
 
 def mappers(subject: Subject) -> list[str]:
-    """Why the helpers cannot set up somebody's range of ids: they are setuid root, or have a capability, or fail."""
+    """Why the helpers cannot set up a person's range of ids: without setuid root or a capability they fail."""
     found = []
     for name in MAPPERS:
         path = subject.path(f"usr/bin/{name}")

@@ -1,4 +1,4 @@
-"""What PAM has for whoever comes by ssh: modules that are named and not there, and how many processes it lets run."""
+"""What PAM does for whoever comes by ssh: which modules it lacks, and how many processes it allows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pam(subject: Subject) -> dict[str, Any]:
 
 
 def missing(subject: Subject) -> list[dict[str, Any]]:
-    """Of those whose absence ends a session. Who has a key is not asked for a password: auth is left out."""
+    """Missing modules that end a session. The auth rules are left out: who has a key is asked for no password."""
     places = [place for pattern in PLACES for place in glob.glob(os.path.join(subject.root, pattern))]
     found = []
     for file, number, control, module in _stack(subject, SERVICE, DEEPEST):

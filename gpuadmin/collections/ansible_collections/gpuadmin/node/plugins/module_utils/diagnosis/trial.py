@@ -77,7 +77,7 @@ def properties(name: str, manager: bool) -> tuple[str, ...]:
 
 @contextmanager
 def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
-    """The process that the trial is spoken with, and its unit; in one's own session there is none."""
+    """Start the process that runs the trial, and name its unit; in one's own session there is no unit."""
     unit = None if own else unit_name(f"trial-{uid}-{secrets.token_hex(4)}")
     line: Sequence[str] = (PYTHON, "-I", "-S", "-c", source_of(trying))
     if unit is not None:
@@ -161,7 +161,7 @@ def lines(descriptor: int, end: float) -> Iterator[bytes]:
 
 
 def parsed(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
-    """Given a line, return its step and what is said of it; None for what is no such line. It is the person's word."""
+    """Given a line, return its step and the outcome; None for any other line. The person may have written it."""
     try:
         answer = json.loads(line)
     except (ValueError, RecursionError):
@@ -200,7 +200,7 @@ def scope_of(path: str, uid: int) -> str | None:
 
 
 def limit(text: str) -> int | None:
-    """How many processes of its user may run, in a /proc/PID/limits; None: no limit."""
+    """Given the text of a /proc/PID/limits, return how many processes its user may run; None: no limit."""
     found = re.search(r"^Max processes +(\d+) ", text, re.MULTILINE)
     return int(found.group(1)) if found else None
 

@@ -1,4 +1,4 @@
-"""What a session of somebody's is tried with, as the person. It says in lines of JSON what came of it.
+"""Tries a session from the inside, as the person, and prints the outcome of each step as a line of JSON.
 
 ``trial.py`` hands this text to a python3 of its own. It imports nothing of gpuadmin: the person need not be able to
 read it. On standard input comes one line, {"home", "shell", "docker"}, and nothing of the person's is started before.

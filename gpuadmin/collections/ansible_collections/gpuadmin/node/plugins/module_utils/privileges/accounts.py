@@ -31,7 +31,7 @@ FOR_SERVICES = ("root", "adm", "systemd-journal")
 
 
 def accounts(place: Place) -> list[Found]:
-    """Who has uid 0 besides root, and who needs no password."""
+    """Accounts with uid 0 besides root, and accounts without a password."""
     found = []
     for name, password, uid, *_rest in _table(place, "passwd").entries():
         if number(uid) == 0 and name != "root":

@@ -1,4 +1,4 @@
-"""All parts of the look, each in a process of its own with a deadline: one that hangs is unknown, no other is."""
+"""All parts of the look, each in a process of its own with a deadline: only a part that hangs is unknown."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def _look(name: str, *, parts: Mapping[str, Part], place: Place) -> object:
     os.nice(_GENTLE)
     try:
         return parts[name](place)
-    except OSError as error:  # a full disk, too, is no end of the whole
+    except OSError as error:  # not even a full disk ends the other parts
         raise NodeError(in_words(error)) from None

@@ -1,4 +1,4 @@
-"""What packages brought, and whether it is still as they brought it: dpkg, rpm or pacman say it."""
+"""Whether packaged files are still as their packages brought them, by dpkg, rpm or pacman."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ _ELSEWHERE = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var
 
 
 def programs(place: Place, seconds: float = SECONDS, mountinfo: str | None = None) -> tuple[list[Found], list[str]]:
-    """Programs with privileges that no package owns, or that none is known to ship so; and what was not walked."""
+    """Programs with privileges that no package owns, or is known to ship with them; and what was not walked."""
     tops, aside = _tops(place, read_mountinfo() if mountinfo is None else mountinfo)
     first = [one for one in map(place.path, ("/usr", "/etc")) if os.path.isdir(one)]
     last = [one for one in map(place.path, _EVERYBODYS) if os.path.isdir(one) and not _nosuid(one)]
     special: dict[str, tuple[int, int]] = {}
     capable = set()
     end = time.monotonic() + seconds
-    # what is stopped has looked at what matters most, and nobody stops it there by making millions of files
+    # /usr and /etc come first: nobody can keep the walk from them by making millions of files elsewhere
     for where, but in ((first, []), (tops, [*first, *last]), (last, [])):
         if not where:
             continue  # find would walk the working directory

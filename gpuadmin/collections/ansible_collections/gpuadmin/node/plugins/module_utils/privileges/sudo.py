@@ -1,4 +1,4 @@
-"""Whom sudo, doas and polkit let be root: every rule with its file, but those for whom the site means to be root.
+"""Whom sudo, doas and polkit let become root: every rule with its file, but for those who are root by the site.
 
 sudoers(5) is read as lines: cvtsudoers(1) puts all files into one document and says of no rule which file it is from.
 What a rule allows is not judged; the line itself is shown.
@@ -40,7 +40,7 @@ class _Rules:
 
 
 def sudo(place: Place) -> list[Found]:
-    """Rules of sudo's for somebody of whom the site does not say that they are root."""
+    """sudo's rules for everybody whom the site does not declare as root."""
     if not os.path.exists(place.path(SUDOERS)):
         return []
     rules = _Rules()
@@ -59,7 +59,7 @@ def sudo(place: Place) -> list[Found]:
 
 
 def sudo_accepts(place: Place) -> list[Found]:
-    """Whether sudo takes its own rules: where it does not, nobody becomes root by it, the admin included."""
+    """Whether sudo accepts its own rules: if not, nobody becomes root by it, not even the admin."""
     try:
         done = look(("visudo", "-c", "-q", "-f", place.path(SUDOERS)))
     except OSError:
@@ -69,7 +69,7 @@ def sudo_accepts(place: Place) -> list[Found]:
 
 
 def others(place: Place) -> list[Found]:
-    """Rules of doas' and polkit's that no package brought."""
+    """Rules of doas and polkit that came with no package."""
     found = []
     for path in DOAS:
         try:
@@ -86,7 +86,7 @@ def others(place: Place) -> list[Found]:
         if name.endswith((".rules", ".pkla"))
     ]
     known = owned(place, rules[:MOST_FILES])
-    found += [Found(path, "is a rule of polkit's that no package brought") for path in rules if path not in known]
+    found += [Found(path, "is a polkit rule that came with no package") for path in rules if path not in known]
     return found
 
 
