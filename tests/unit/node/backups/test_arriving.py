@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import json
@@ -315,6 +316,19 @@ def test_the_disk_is_not_filled(real: Keeper) -> None:
         real.send(full)
     space = os.statvfs(real.point)
     assert (real.left(), space.f_bfree * 20 > space.f_blocks) == ([], True)
+
+
+@pytest.mark.btrfs
+def test_the_disk_is_not_filled_by_attributes(real: Keeper) -> None:
+    """An empty file may have megabytes of them."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    large = {f"user.{number}": base64.b64encode(os.urandom(3000)).decode() for number in range(900)}
+    full: Records = []
+    for number in range(60):
+        full += [record("file", name=f"f{number}", size=0), record("give", **GIVEN, attributes=large)]
+    with pytest.raises(NodeError, match="would stay free"):
+        real.send(full)
+    assert real.left() == []
 
 
 @pytest.mark.btrfs

@@ -240,6 +240,7 @@ class Applier:
         if not isinstance(found, Mapping):
             raise Odd("attributes that are none")
         attributes = {str(name): base64.b64decode(value, validate=True) for name, value in found.items()}
+        self._moved += sum(map(len, attributes.values()))
         owner = self._owner(_number(fields, "uid")), self._owner(_number(fields, "gid"))
         give(f"/proc/self/fd/{target}", owner, attributes, _number(fields, "mode") & 0o7777, _times(fields))
 
