@@ -138,3 +138,40 @@ def test_a_run_goes_on_without_a_host_that_lies(tmp_path: Path, lie: str) -> Non
     assert (tmp_path / "done").read_text() == "/usr", done.stdout + done.stderr
     assert "liar" in done.stdout
     assert "failed=1" in done.stdout
+
+
+_ENDLESS = """
+import resource, sys
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader, init_plugin_loader
+init_plugin_loader([])
+context = PlayContext()
+context.remote_addr = "liar"
+connection = connection_loader.get("gpuadmin.node.ssh", context, "/dev/null")
+sys.modules[type(connection).__module__].ROOM = 200 << 20
+connection.set_options(direct={"host": "liar", "ssh_executable": sys.argv[1], "pipelining": True, "ssh_args": "",
+                               "control_path_dir": sys.argv[2], "retries": 0, "reconnection_retries": 0})
+if sys.argv[3] == "module":
+    print(connection.exec_command("python3", in_data=b"x", sudoable=False)[1].decode())
+else:
+    try:
+        connection.exec_command("true", sudoable=False)
+    except Exception as error:
+        print(type(error).__name__, error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+@pytest.mark.parametrize(("kind", "words"), [("module", "it is longer than 64 MiB"), ("command", "has no end")])
+def test_an_answer_without_an_end_takes_only_so_much_memory(tmp_path: Path, kind: str, words: str) -> None:
+    """Ansible keeps all of it, several times over, before anybody can look: that is the process of one host's task."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nexec head -c 700000000 /dev/zero\n")
+    ssh.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDLESS, str(ssh), str(tmp_path), kind],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    answer, _, memory = done.stdout.strip().rpartition("\n")
+    assert words in answer, done.stderr
+    assert int(memory) < 600, "MiB"

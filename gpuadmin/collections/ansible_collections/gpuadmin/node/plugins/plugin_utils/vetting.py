@@ -33,7 +33,7 @@ def vetted(output: bytes) -> bytes:
     to Ansible that is a failure already.
     """
     if len(output) > LONGEST:
-        return _refusal({}, f"it is longer than {LONGEST // 2**20} MiB")
+        return too_long()
     text = _object_in(output.decode("utf-8", "replace"))
     if text is None:
         return output
@@ -46,6 +46,11 @@ def vetted(output: bytes) -> bytes:
         found, odd = {}, f"it is no JSON: {error}"
     # the very text that was read: Ansible, which looks for the object in its own way, finds no other one
     return text.encode() if odd is None else _refusal(found, odd)
+
+
+def too_long() -> bytes:
+    """What Ansible reads in place of an answer of more than LONGEST bytes."""
+    return _refusal({}, f"it is longer than {LONGEST // 2**20} MiB")
 
 
 def problem(answer: object) -> str | None:
