@@ -69,3 +69,13 @@ def test_a_file_that_a_variable_names() -> None:
     _, leaf = last_tasks(playbook, ROLES, {"gpuadmin_power_tasks": "withdraw"})
     assert (leaf or "").startswith(str(ROLES / "power/tasks/withdraw.yml"))
     assert last_tasks(playbook, ROLES, {"gpuadmin_power_tasks": "nowhere"})[1] is None
+
+
+def test_the_last_task_of_a_block_is_meant(tmp_path: Path) -> None:
+    """A block is no task: nothing is ever heard of it, and everybody would count as interrupted."""
+    book = tmp_path / "play.yml"
+    for also, last in ("", "inside"), ("      always:\n        - name: always\n          a: {}\n", "always"):
+        book.write_text(
+            "- hosts: all\n  tasks:\n    - name: outer\n      block:\n        - name: inside\n          a: {}\n" + also
+        )
+        assert last_tasks(book, ROLES, {}) == ([], at(book, last))

@@ -373,6 +373,13 @@ def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
         parsed("layout", {"x": [0] * 11})
 
 
+@pytest.mark.parametrize("name", ["layout", "people"])
+@pytest.mark.parametrize("text", [5, None, ["{}"], {"x": 1}, b"{}"])
+def test_what_is_no_text_is_no_report(name: str, text: object) -> None:
+    with pytest.raises(OddError, match=f"{name} is no text"):
+        of_text(name, text)
+
+
 def test_a_million_lines() -> None:
     """Of operations; of an answer's text: both end, and soon."""
     began = time.monotonic()

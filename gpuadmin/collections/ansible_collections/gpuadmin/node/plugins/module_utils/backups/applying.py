@@ -7,11 +7,11 @@ done, when the budget is spent, or when the disk has no more room.
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .. import extents
@@ -57,6 +57,15 @@ def write_all(handle: int, data: bytes, at: int | None = None) -> None:
         done += os.write(handle, view[done:]) if at is None else os.pwrite(handle, view[done:], at + done)
 
 
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """What a record lacks, or has in another shape, is a record that cannot be read."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise Odd(f"a record cannot be read: {error}") from error
+
+
 class Applier:
     """Fills the open directory ``top``. ``links``: a directory of root's beside it, for files with several names."""
 
@@ -87,25 +96,27 @@ class Applier:
     def run(self) -> Mapping[str, Any]:
         """Apply all records; return how the top itself is to be (``finish``). Raises NodeError, OSError."""
         try:
-            while True:
-                operation, fields, data = self._link.get()
-                self._count(len(data))
-                if operation == "wait":
-                    continue
-                if operation == "end":
-                    if len(self._above) != 1 or self._file is not None:
-                        raise Odd("the end came inside of something")
-                    return fields
-                handler = self._HANDLERS.get(operation)
-                if handler is None or (self._file is None) == (operation in self._OF_FILES):
-                    raise Odd(f"{operation[:20]!r} is not understood here")
-                handler(self, fields, data)
-        except (TypeError, ValueError, OverflowError, binascii.Error) as error:
-            raise Odd(f"a record cannot be read: {error}") from error
+            with _in_words():
+                return self._applied()
         finally:
             os.close(self._here)
             if self._file is not None:
                 os.close(self._file)
+
+    def _applied(self) -> Mapping[str, Any]:
+        while True:
+            operation, fields, data = self._link.get()
+            self._count(len(data))
+            if operation == "wait":
+                continue
+            if operation == "end":
+                if len(self._above) != 1 or self._file is not None:
+                    raise Odd("the end came inside of something")
+                return fields
+            handler = self._HANDLERS.get(operation)
+            if handler is None or (self._file is None) == (operation in self._OF_FILES):
+                raise Odd(f"{operation[:20]!r} is not understood here")
+            handler(self, fields, data)
 
     def _count(self, size: int) -> None:
         self._moved += size
@@ -233,7 +244,8 @@ class Applier:
 
     def finish(self, fields: Mapping[str, Any]) -> None:
         """Give the top its owner, mode, times and attributes, as the last record says."""
-        self._given(self._top, fields)
+        with _in_words():
+            self._given(self._top, fields)
 
     def _given(self, target: int, fields: Mapping[str, Any]) -> None:
         found = fields.get("attributes", {})
