@@ -77,10 +77,10 @@ def record(operation: str, data: bytes = b"", **fields: Any) -> tuple[str, bytes
     return operation, data, fields
 
 
-def stream(home: dict[str, Any], manifest: bytes, records: Records) -> bytes:
+def stream(home: dict[str, Any], manifest: bytes, records: Records, opening: str = "home") -> bytes:
     with tempfile.TemporaryFile() as out, Path(os.devnull).open("rb") as nothing:
         link = Link(nothing.fileno(), out.fileno())
-        link.put("home", home=home)
+        link.put(opening, home=home)
         link.put("manifest", manifest)
         link.put("listed")
         for operation, data, fields in records:
@@ -504,6 +504,25 @@ def test_each_word_that_is_no_name_is_refused_as_such(real: Keeper) -> None:
     for path in ("../../../etc/shadow", "/etc/shadow", "a/../../x"):
         with pytest.raises(NodeError, match="is not a path inside of the home"):
             real.ask(f"send {REAL} minji {path}")
+
+
+@pytest.mark.btrfs
+def test_what_is_not_there_is_said_in_words(real: Keeper) -> None:
+    for request in (f"send {FALSE} minji", f"verify {FALSE} minji"):
+        with pytest.raises(NodeError, match=f"there is no complete {FALSE} here"):
+            real.ask(request)
+    for request in (f"send {REAL} jiho", f"send {REAL} jiho thesis", f"verify {REAL} jiho"):
+        with pytest.raises(NodeError, match=f"{REAL} has no home of jiho here"):
+            real.ask(request)
+
+
+@pytest.mark.btrfs
+def test_a_home_begins_with_what_it_is(real: Keeper) -> None:
+    """Nothing else opens one, though it says the same and all that follows is right."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    with pytest.raises(NodeError, match=r"\Anot understood"):
+        real.ask(f"home {FALSE} minji", stream(real.home(), real.packed(real.lines()), HONEST, opening="wait"))
+    assert real.left() == []
 
 
 @pytest.mark.btrfs
