@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import independent, person
-from tests.hostile.scene import HOSTILE, Scene, processes_of, scene
+from tests.hostile.scene import HOSTILE, Scene, alive, scene
 
 
 def order(*arguments: str) -> list[list[str]]:
@@ -62,7 +62,7 @@ def test_it_does_what_it_says_and_leaves_nothing_running(stage: Scene) -> None:
     # a machine without user namespaces cannot do all
     assert set(told["skipped"]) <= {"own-mounts", "leases", "flags", "acls", "ports"}, told["skipped"]
     assert len(told["done"]) >= len(person.TRICKS) - 10
-    assert processes_of(uid) == []
+    assert alive(uid) == []
     du = subprocess.run(["du", "-sm", str(stage.storage.root / name)], check=True, capture_output=True, text=True)
     assert int(du.stdout.split()[0]) < 64
     stage.loot()
@@ -74,13 +74,13 @@ def test_told_to_linger_it_does_and_is_ended(stage: Scene) -> None:
     name, uid = "trudy", HOSTILE["trudy"]
     stage.start(name, [*stage.command(name, 60), "--linger", "--only", "deaf", "stopped", "--rounds", "4"])
     assert stage.running[name].wait(timeout=60) == 0
-    assert processes_of(uid)
+    assert alive(uid)
     plan = stage.end_sessions()
     assert plan.conflicts == []
     end = time.monotonic() + 10
-    while processes_of(uid) and time.monotonic() < end:
+    while alive(uid) and time.monotonic() < end:
         time.sleep(0.05)  # those that are killed need a moment to end
-    assert processes_of(uid) == []
+    assert alive(uid) == []
 
 
 @pytest.mark.btrfs

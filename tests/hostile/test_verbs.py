@@ -26,7 +26,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers, scratch, term_facts
 
 from tests.hostile import independent
-from tests.hostile.scene import BUDGET, HONEST, HOSTILE, Scene, processes_of, scene
+from tests.hostile.scene import BUDGET, HONEST, HOSTILE, Scene, alive, scene
 from tests.unit.node.storage import FIRST
 
 pytestmark = pytest.mark.btrfs
@@ -210,7 +210,7 @@ def ending(it: Scene) -> None:
     if plan is not None:
         it.expect(not plan.conflicts, f"end-sessions: {plan.conflicts}")
     for name, uid in HOSTILE.items():
-        it.expect(not processes_of(uid), f"{name} still runs something")
+        it.expect(not alive(uid), f"{name} still runs something")
     it.expect(sleeper.poll() is None, "sora's process was ended")
 
 
