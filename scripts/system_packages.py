@@ -5,13 +5,14 @@ The lab's own table is the one home of what the lab needs; what only tests need 
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from gpuadmin.lab import firmware
-from gpuadmin.lab.commands import OPTIONAL, PACKAGES, search_path
+from gpuadmin.lab.commands import LIGHT, OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -22,14 +23,10 @@ FAST_TOOLS: Mapping[str, str] = {
     "promtool": "prometheus",
 }
 TEST_TOOLS: Mapping[str, str] = {
-    "btrfs": "btrfs-progs",
     "chromium": "chromium",
     "cpio": "cpio",
-    "ip": "iproute2",
     "mkfs.ext4": "e2fsprogs",
-    "losetup": "mount",
     "sfdisk": "fdisk",
-    "unshare": "util-linux",
     "zstd": "zstd",
 }
 
@@ -38,7 +35,9 @@ def missing_packages(purpose: str) -> list[str]:
     """Given a purpose, return the Debian packages that are missing, each once."""
     wanted = {tool: names[0] for tool, names in PACKAGES.items() if tool == "ssh" or purpose != "fast"}
     if purpose != "test":
-        wanted = {tool: package for tool, package in wanted.items() if tool not in OPTIONAL}
+        # light hosts are root's
+        left_out = OPTIONAL if os.geteuid() == 0 else OPTIONAL | set(LIGHT)
+        wanted = {tool: package for tool, package in wanted.items() if tool not in left_out}
     if purpose != "demo":
         wanted |= FAST_TOOLS
     if purpose == "test":

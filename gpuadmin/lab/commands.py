@@ -25,12 +25,20 @@ PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "ssh": ("openssh-client", "openssh-clients", "openssh"),
     "ssh-keygen": ("openssh-client", "openssh-clients", "openssh"),
     "newuidmap": ("uidmap", "shadow-utils", "shadow"),
+    "unshare": ("util-linux", "util-linux", "util-linux"),
+    "losetup": ("mount", "util-linux", "util-linux"),
+    "mkfs.btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
+    "btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
+    "ip": ("iproute2", "iproute", "iproute2"),
     "OVMF": ("ovmf", "edk2-ovmf", "edk2-ovmf"),
     "debian-archive-keyring": ("debian-archive-keyring", "debian-keyring", "debian-archive-keyring"),
 }
 
 #: Those of them that only some options of the lab need.
 OPTIONAL = frozenset({"OVMF"})
+
+#: Those of them that light hosts need.
+LIGHT = ("unshare", "losetup", "mkfs.btrfs", "btrfs", "ip")
 
 
 def require(*tools: str) -> None:

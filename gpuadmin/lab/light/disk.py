@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpuadmin.errors import RefusedError
-from gpuadmin.lab.commands import require, run
+from gpuadmin.lab.commands import LIGHT, require, run
 from gpuadmin.lab.state import Kind
 
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ def require_root() -> None:
         raise RefusedError(
             "light hosts can only be made by root", hint="sudo, or a lab of virtual machines: leave --light out"
         )
-    require("unshare", "losetup", "mkfs.btrfs", "btrfs")
+    require(*LIGHT)
 
 
 @contextmanager

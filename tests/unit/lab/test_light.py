@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.errors import ConfigError, RefusedError
-from gpuadmin.lab import cluster, hosts, machines, seed, state
+from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
+from gpuadmin.lab import cluster, commands, hosts, machines, seed, state
 from gpuadmin.lab.light import disk, machine
 from gpuadmin.lab.progress import Progress
 
@@ -41,6 +41,25 @@ def test_only_root_makes_them(lab: state.Lab, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RefusedError, match="only be made by root"):
         up(tmp_path, light=True)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "package"),
+    [("unshare", "util-linux"), ("losetup", "mount"), ("mkfs.btrfs", "btrfs-progs"), ("btrfs", "btrfs-progs"),
+     ("ip", "iproute2")],
+)  # fmt: skip
+def test_a_machine_without_a_program_is_told_how_to_get_it(
+    lacking: str, package: str, lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in {"ssh", "ssh-keygen", *commands.LIGHT} - {lacking}:
+        (programs / name).symlink_to("/bin/true")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(commands, "search_path", lambda: str(programs))
+    with pytest.raises(GpuadminError, match=f"the lab needs {lacking}, ") as caught:
+        up(tmp_path, light=True)
+    assert f"apt install {package};" in str(caught.value.hint)
 
 
 def test_a_lab_of_an_earlier_version_has_virtual_machines(lab: state.Lab) -> None:
