@@ -14,9 +14,11 @@ UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
 # Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/where.py). The
-# virtual cluster takes longest, and mostly waits for one guest: all else runs beside it, one after the other.
+# virtual cluster takes longest, and mostly waits for one guest: all else runs beside it, one after the other. Not by
+# $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
 LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e
 LAB_LOG := .cache/lab-tests.log
+FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile -m "not lab$(NOT_ROOT)" tests
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections
@@ -34,9 +36,9 @@ demo: $(READY) system-demo ## a virtual cluster: accounts and a container, image
 test: $(READY) system-test ## checks, unit, contract, install; roles and verbs on the lab
 	@mkdir -p .cache; echo "Tests on virtual machines run beside the others; what they print follows at the end ($(LAB_LOG))."
 	@$(LAB) --lane virtual >$(LAB_LOG) 2>&1 & lab=$$!; failed=0; \
-	nice -n 5 $(MAKE) --no-print-directory lint || failed=1; \
+	nice -n 5 scripts/lint || failed=1; \
 	$(LAB) --lane light || failed=1; \
-	nice -n 5 $(MAKE) --no-print-directory test-fast || failed=1; \
+	nice -n 5 $(FAST) || failed=1; \
 	tail -n +1 -f --pid=$$lab $(LAB_LOG); wait $$lab || failed=1; exit $$failed
 
 .PHONY: test-all
@@ -44,7 +46,7 @@ test-all: $(READY) system-test lint test-fast test-mutants e2e ## all of it: wit
 
 .PHONY: test-fast
 test-fast: $(READY) system-fast ## what needs no lab
-	@$(PYTEST) -q --durations=20 -n auto --dist loadfile -m "not lab$(NOT_ROOT)" tests
+	@$(FAST)
 
 .PHONY: test-root
 test-root: $(READY) system-test ## what needs root: btrfs on loop devices, many cheap ssh hosts
