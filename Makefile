@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
-# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/where.py). The
+# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/support/where.py). The
 # virtual cluster takes longest, and mostly waits for one guest: all else runs beside it, one after the other. Not by
 # $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
 LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e

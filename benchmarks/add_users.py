@@ -2,8 +2,8 @@
 
     sudo .venv/bin/python benchmarks/add_users.py [--users 30 100] [--hosts 6] [--many] [--quick] [--json FILE]
 
-Method. Cheap ssh hosts (tests/scale/hosts.py) on this machine, fresh ones for every measurement of a first run. The
-wiki's playbook (benchmarks/wiki/) finds the accounts made already and runs with Ansible's default settings;
+Method. Cheap ssh hosts (tests/support/scale_hosts.py) on this machine, fresh ones for every measurement of a first run.
+The wiki's playbook (benchmarks/wiki/) finds the accounts made already and runs with Ansible's default settings;
 `gpuadmin sync-users --yes` is timed as a whole, from the start of Python to its last line, and does more: it makes the
 accounts, keys and homes too, and has the storage host besides. Afterwards the outcome of both is compared. The wiki is
 run once, between gpuadmin's first and second run; gpuadmin's figure is the median of its runs. The hosts share the
@@ -29,12 +29,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "tests" / "scale"))
 
-import wiki
-from hosts import Cluster, cluster, root_file_system
-from outcome import outcome
-from people import gpuadmin, site
+from tests.support import scale_wiki as wiki
+from tests.support.scale_hosts import Cluster, cluster, root_file_system
+from tests.support.scale_outcome import outcome
+from tests.support.scale_people import gpuadmin, site
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -34,7 +34,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import PERIOD, RECORD  # noqa: E402  by that path
 
 from benchmarks.collector_others import others, scrapes  # noqa: E402  by that path
-from tests import fake_nvml  # noqa: E402  by that path
+from tests.support import fake_nvml  # noqa: E402  by that path
 
 GPUS, PROCESSES = 8, 64
 PASS_MS, CORE_PERCENT, MEMORY_MIB, SCRAPE_MS = 50.0, 1.0, 60.0, 20.0

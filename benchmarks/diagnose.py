@@ -2,12 +2,13 @@
 
     sudo .venv/bin/python benchmarks/diagnose.py [--nodes 6] [--users 100] [--runs 5] [--json FILE] [--profile FILE]
 
-Method. Cheap ssh hosts (tests/scale/hosts.py) on this machine, set up by `gpuadmin sync-users`; one of the people has
-no account on one node. The installed command is run from the start of Python to its last line, and must name the cause
-in its first line. By turns: with new ssh connections, as in the morning, and with those that the run before left open
-(ControlPersist). Medians. Processor time of the controller is that of its processes (getrusage), of the hosts that of
-all processes below theirs (/proc/PID/stat): on a machine that does other things, that is what can be compared. The
-import alone is in the same run. Leaves with 1 above the limit. `--profile`: one more run, under cProfile.
+Method. Cheap ssh hosts (tests/support/scale_hosts.py) on this machine, set up by `gpuadmin sync-users`; one of the
+people has no account on one node. The installed command is run from the start of Python to its last line, and must
+name the cause in its first line. By turns: with new ssh connections, as in the morning, and with those that the run
+before left open (ControlPersist). Medians. Processor time of the controller is that of its processes (getrusage), of
+the hosts that of all processes below theirs (/proc/PID/stat): on a machine that does other things, that is what can be
+compared. The import alone is in the same run. Leaves with 1 above the limit. `--profile`: one more run, under
+cProfile.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "tests" / "scale"))
 
-from hosts import Cluster, cluster, root_file_system
 from kept_code import Cost, cost, of_controller, of_hosts
-from people import gpuadmin, site
 
 from gpuadmin.ansible import connections
+from tests.support.scale_hosts import Cluster, cluster, root_file_system
+from tests.support.scale_people import gpuadmin, site
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 5.0

@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import round_of  # noqa: E402  by that path
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records  # noqa: E402  by that path
 
-from tests.unit.node.storage import mounted  # noqa: E402  by that path
+from tests.support.storage import mounted  # noqa: E402  by that path
 
 SIZES = (10, 500, 3000, 9000)
 DAY = 86400.0

@@ -2,7 +2,7 @@
 
     sudo .venv/bin/python benchmarks/kept_code.py [--nodes 6 60] [--users 100] [--rounds 2] [--before DIR] [--json FILE]
 
-Method. Cheap ssh hosts (tests/scale/hosts.py) on this machine, a storage host beside the nodes. After a first
+Method. Cheap ssh hosts (tests/support/scale_hosts.py) on this machine, a storage host beside the nodes. After a first
 `gpuadmin sync-users`, and one that brings the code, runs with nothing to do take turns on the same hosts: as it is, and
 with a copy of this checkout whose modules have no action plugin, which is how Ansible calls them. Processor time of the
 controller is that of its processes (getrusage), of the hosts that of all processes below theirs (/proc/PID/stat). The
@@ -31,10 +31,9 @@ from typing import Any
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "tests" / "scale"))
 
-from hosts import Cluster, cluster, root_file_system
-from people import gpuadmin, site
+from tests.support.scale_hosts import Cluster, cluster, root_file_system
+from tests.support.scale_people import gpuadmin, site
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "var/lib/gpuadmin/lib"

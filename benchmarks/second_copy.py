@@ -31,8 +31,8 @@ sys.path.insert(0, str(ROOT / "gpuadmin/collections"))
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import transfer  # noqa: E402  by that path
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup  # noqa: E402  by that path
 
-from tests.unit.node.deep import plant  # noqa: E402  by that path
-from tests.unit.node.storage import Storage, mounted, run  # noqa: E402  by that path
+from tests.support.deep_tree import plant  # noqa: E402  by that path
+from tests.support.storage import Storage, mounted, run  # noqa: E402  by that path
 
 SECONDS, MOST = 60, 2 << 30
 NAMES = ("20261101T010203Z-daily", "20261102T010203Z-daily")

@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gpuadmin.config.skeleton import SiteHost, write_site  # noqa: E402  from the checkout
-from tests.unit.monitoring.cluster import node  # noqa: E402  from the checkout
-from tests.unit.monitoring.server import blocks, prometheus  # noqa: E402  from the checkout
+from tests.support.metrics_cluster import node  # noqa: E402  from the checkout
+from tests.support.prometheus import blocks, prometheus  # noqa: E402  from the checkout
 
 LIMIT = 1.0
 GPUS = 8

@@ -19,10 +19,10 @@ import uvicorn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
 
-from tests.unit.dashboard.browser import browser  # noqa: E402  from the checkout
-from tests.unit.monitoring.server import blocks, free_port, prometheus  # noqa: E402  from the checkout
-from tests.unit.node.dashboard import scene  # noqa: E402  from the checkout
-from tests.unit.node.dashboard.board import OneViewer, board, settings  # noqa: E402  from the checkout
+from tests.support import dashboard_scene as scene  # noqa: E402  from the checkout
+from tests.support.browser import browser  # noqa: E402  from the checkout
+from tests.support.dashboard_app import OneViewer, board, settings  # noqa: E402  from the checkout
+from tests.support.prometheus import blocks, free_port, prometheus  # noqa: E402  from the checkout
 
 
 def main() -> int:

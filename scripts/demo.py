@@ -1,7 +1,8 @@
-"""`make demo`: a virtual cluster, two people on it, a container, an image pushed, and the end of a semester.
+"""`make demo`: a cluster, two people on it, a container, the dashboard, the end of a semester, and an image pushed.
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
-`make demo PARTS=accounts` does only that part.
+`make demo PARTS=accounts` does only that part. Where virtual machines are slow, for want of KVM, and root may be used,
+only images are shown on them: they need machines that boot. The rest is then shown on light hosts (docs/lab.md).
 """
 
 from __future__ import annotations
@@ -10,20 +11,41 @@ import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+from gpuadmin.lab import accel, image, state
+from gpuadmin.lab.progress import Progress
 
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
 LAB = "demo"
-#: The parts in their order: what each shows, and its minutes without KVM on two cores, where it did not run here yet.
+#: Images need machines that boot: where the rest is shown on light hosts, these have a lab and a site of their own.
+MACHINES_LAB, MACHINES_SITE = "demo-images", SITE.with_name(f"{SITE.name}-images")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part shows, and its minutes on two cores where it did not run yet: on light hosts, and without KVM."""
+
+    shows: str
+    light: int
+    virtual: int
+
+
 PARTS = {
-    "accounts": ("a cluster, two accounts, a container", 15),
-    "images": ("an image on all nodes, and one that is broken", 20),
-    "semester": ("the end of a semester, and somebody who comes back", 5),
+    "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15),
+    "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
+    "images": Part("an image on all nodes, and one that is broken", 15, 20),
 }
+#: Those that light hosts can show, too.
+ON_LIGHT = frozenset({"accounts", "semester"})
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
@@ -86,6 +108,11 @@ def person(name: str, host: str, command: str, *, check: bool = True) -> str:
     )
 
 
+def admin(lab: str, host: str, command: str) -> str:
+    """Run a command on a host of a lab as its admin."""
+    return run(GPUADMIN, "lab", "ssh", "--name", lab, host, command, capture=True)
+
+
 def key(name: str) -> Path:
     return SITE / "keys" / name
 
@@ -109,26 +136,6 @@ def all_measured(seconds: float = 180) -> bool:
         time.sleep(5)  # Prometheus asks every half minute
 
 
-def images() -> None:
-    """Ship a system with a package more to all nodes, then one that is broken."""
-    title(7, "Build an image with one package more, boot it on the golden node, and push it to the others")
-    run(GPUADMIN, "prepare-root", "--yes")
-    run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")
-    run(GPUADMIN, "push-image", "with-rsync", "--yes")
-    for host in ("node1", "node2"):
-        output = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "findmnt -no FSROOT /; rsync --version", capture=True)
-        expect("/roots/with-rsync" in output and "rsync  version" in output, f"{host} runs it")
-
-    title(8, "Push one whose sshd is broken: the node tries it, and comes back by itself")
-    playbook = SITE / "break-sshd.yml"
-    playbook.write_text(BREAK_SSHD)
-    run(GPUADMIN, "build-image", "broken", "--run", str(playbook), "--no-trial", "--yes")
-    run(GPUADMIN, "push-image", "broken", "--limit", "node2", "--yes", check=False)
-    output = run(GPUADMIN, "lab", "ssh", "--name", LAB, "node2", "findmnt -no FSROOT /", capture=True)
-    expect("/roots/with-rsync" in output, "node2 is back on the system that it ran before")
-    run(GPUADMIN, "list-images")
-
-
 def end_the_term() -> str:
     """A term whose last day has come, with a name of its own: a term ends once."""
     term = time.strftime("demo-%Y%m%d-%H%M%S")
@@ -138,54 +145,113 @@ def end_the_term() -> str:
     return term
 
 
-def semester() -> None:
+def semester(light: bool) -> None:
     """The term ends for one of the two, who then comes back, and finds what she wrote into hello.txt."""
+    os.chdir(SITE)
     minji, jiho = PEOPLE
     written = person(minji, "node2", "cat hello.txt")
-    title(9, f"The semester ends: {minji} leaves, {jiho} was extended")
+    title(8, f"The semester ends: {minji} leaves, {jiho} was extended")
     term = end_the_term()
     run(GPUADMIN, "extend-term", jiho, "--yes")
     run(GPUADMIN, "semester-reset", "--yes", "--term", term, "--grace", "5")
-    homes = run(GPUADMIN, "lab", "ssh", "--name", LAB, "storage1", "ls /srv/storage/homes", capture=True)
+    homes = admin(LAB, "storage1", "ls /srv/storage/homes")
     expect(homes.split() == [jiho], f"of the homes only {jiho}'s is left")
     refused = person(minji, "node1", "true", check=False)
     expect("Permission denied" in refused or "closed" in refused, f"{minji} cannot log in any more")
     run(GPUADMIN, "list-backups", minji)
 
-    title(10, f"{minji} comes back, and so does her home")
+    title(9, f"{minji} comes back, and so does her home")
     run(GPUADMIN, "add-user", minji, "--key", f"{key(minji)}.pub", "--yes")
     run(GPUADMIN, "restore-home", minji, "--in-place", "--yes")
     back = person(minji, "node2", "cat hello.txt")
     expect(back == written, "the file from the beginning is there again")
 
 
+def images(light: bool) -> None:
+    """Ship a system with a package more to all nodes, then one that is broken."""
+    lab, site = (MACHINES_LAB, MACHINES_SITE) if light else (LAB, SITE)
+    if light:
+        title(10, "Virtual machines, which boot: a storage host and two nodes")
+        run(GPUADMIN, "lab", "up", "--name", lab, "--site", str(site))
+    os.chdir(site)
+    title(11, "Build an image with one package more, boot it on the golden node, and push it to the others")
+    run(GPUADMIN, "prepare-root", "--yes")
+    run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")
+    run(GPUADMIN, "push-image", "with-rsync", "--yes")
+    for host in ("node1", "node2"):
+        output = admin(lab, host, "findmnt -no FSROOT /; rsync --version")
+        expect("/roots/with-rsync" in output and "rsync  version" in output, f"{host} runs it")
+
+    title(12, "Push one whose sshd is broken: the node tries it, and comes back by itself")
+    playbook = site / "break-sshd.yml"
+    playbook.write_text(BREAK_SSHD)
+    run(GPUADMIN, "build-image", "broken", "--run", str(playbook), "--no-trial", "--yes")
+    run(GPUADMIN, "push-image", "broken", "--limit", "node2", "--yes", check=False)
+    output = admin(lab, "node2", "findmnt -no FSROOT /")
+    expect("/roots/with-rsync" in output, "node2 is back on the system that it ran before")
+    run(GPUADMIN, "list-images")
+
+
+def light_hosts() -> bool:
+    """Whether what light hosts can show is shown on them: as root, where virtual machines are slow.
+
+    A demo that has begun goes on where it is.
+    """
+    begun = state.load(LAB)
+    if begun is not None:
+        return begun.light
+    cgroups = " - cgroup2 " in Path("/proc/self/mountinfo").read_text(errors="replace")
+    return os.geteuid() == 0 and cgroups and not fast_machines()
+
+
+def fast_machines() -> bool:
+    """Whether virtual machines have KVM. A /dev/kvm that opens proves nothing: a kernel is started to find out."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    return accel.choose(image.ensure_root(Progress()) / "vmlinuz") == "kvm"
+
+
+def where(part: str, light: bool) -> str:
+    """What a part runs on, in words."""
+    return "light hosts" if light and part in ON_LIGHT else "virtual machines"
+
+
 def known_times() -> dict[str, float]:
-    """How many seconds each part took the last time on this machine."""
+    """How many seconds each part took the last time on this machine, by `PART on WHERE`."""
     try:
         return {str(part): float(seconds) for part, seconds in json.loads(TIMES.read_text()).items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 
-def announce(parts: list[str]) -> None:
-    """Say what comes, and how long each part takes here."""
+def announce(parts: list[str], light: bool) -> None:
+    """Say what comes, where each part runs, and how long it takes here."""
     times = known_times()
-    kvm = os.access("/dev/kvm", os.R_OK | os.W_OK)
+    fast = not light and fast_machines()
     print(f"{BOLD}The demo has {'one part' if len(parts) == 1 else f'{len(parts)} parts'}:{RESET}")
-    for part in parts:
-        shows, minutes = PARTS[part]
-        if part in times:
-            takes = f"{times[part] / 60:.0f} min the last time" if times[part] >= 90 else "a minute the last time"
+    for name in parts:
+        part, on = PARTS[name], where(name, light)
+        before = times.get(f"{name} on {on}")
+        if before is not None:
+            takes = f"{before / 60:.0f} min the last time" if before >= 90 else "a minute the last time"
+        elif on == "light hosts":
+            takes = f"some {part.light} min"
         else:
-            takes = f"some {minutes} min without KVM, much less with it" if kvm else f"some {minutes} min without KVM"
-        print(f"  {part:<9} {shows}: {takes}")
-    print(f"Ctrl-C stops it; gpuadmin lab down --name {LAB} --purge removes what is there.", flush=True)
+            takes = f"much less than {part.virtual} min with KVM" if fast else f"some {part.virtual} min without KVM"
+        print(f"  {name:<9} on {on}: {part.shows}: {takes}")
+    if light:
+        print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
+    elif not fast and os.geteuid() != 0:
+        print("As root, accounts and semester would run on light hosts, in minutes: sudo make demo")
+    labs = [LAB, MACHINES_LAB] if light and "images" in parts else [LAB]
+    away = " and ".join(f"gpuadmin lab down --name {lab} --purge" for lab in labs)
+    print(f"Ctrl-C stops it; {away} removes what is there.", flush=True)
 
 
-def finished(part: str, seconds: float, rest: list[str]) -> None:
+def finished(part: str, light: bool, seconds: float, rest: list[str]) -> None:
     """Remember how long a part took; say how to stop before the next one."""
     TIMES.parent.mkdir(parents=True, exist_ok=True)
-    TIMES.write_text(json.dumps({**known_times(), part: round(seconds)}))
+    TIMES.write_text(json.dumps({**known_times(), f"{part} on {where(part, light)}": round(seconds)}))
     print(f"\n{GREEN}✓ {part}: done in {seconds:.0f} seconds{RESET}", flush=True)
     if rest:
         print(
@@ -203,32 +269,32 @@ def chosen(given: list[str]) -> list[str]:
         raise SystemExit(
             f"make demo PARTS={','.join(names)}: there is no {', '.join(unknown)}; there is {', '.join(PARTS)}"
         )
-    parts = [part for part in PARTS if part in names or not names]
-    if "accounts" not in parts and not key(PEOPLE[0]).exists():
-        raise SystemExit(
-            f"make demo PARTS={','.join(names)}: needs what the part accounts makes: make demo PARTS=accounts"
-        )
-    return parts
+    return [part for part in PARTS if part in names or not names]
 
 
 def main() -> None:
     started = time.monotonic()
     parts = chosen(sys.argv[1:])
-    announce(parts)
-    if "accounts" not in parts:
-        os.chdir(SITE)
+    light = light_hosts()
+    begins = "accounts" in parts or (light and parts == ["images"])  # which then has a cluster of its own
+    if not begins and not key(PEOPLE[0]).exists():
+        raise SystemExit(
+            f"make demo PARTS={','.join(parts)}: needs what the part accounts makes: make demo PARTS=accounts"
+        )
+    announce(parts, light)
     for index, part in enumerate(parts):
         begun = time.monotonic()
-        {"accounts": accounts, "images": images, "semester": semester}[part]()
-        finished(part, time.monotonic() - begun, parts[index + 1 :])
+        SHOWS[part](light)
+        finished(part, light, time.monotonic() - begun, parts[index + 1 :])
     farewell(time.monotonic() - started)
 
 
-def accounts() -> None:
-    """A cluster, two people with accounts on it, and a container of one of them."""
+def accounts(light: bool) -> None:
+    """A cluster, two people with accounts on it, a container of one of them, and the page that shows who uses what."""
+    begun = time.monotonic()
     minji, jiho = PEOPLE
     title(1, "A virtual cluster on this machine: a storage host and two GPU nodes")
-    run(GPUADMIN, "lab", "up", "--name", LAB, "--site", str(SITE))
+    run(GPUADMIN, "lab", "up", "--name", LAB, *(["--light"] if light else []), "--site", str(SITE))
     os.chdir(SITE)
     run(GPUADMIN, "check")
 
@@ -245,9 +311,10 @@ def accounts() -> None:
         run(GPUADMIN, "add-user", name, "--email", f"{name}@example.org", "--key", f"{key(name)}.pub", "--yes")
 
     title(4, f"{minji} logs in: one home on every node")
-    home = person(minji, "node1", "date > hello.txt; findmnt -nt nfs4 -o FSTYPE,SOURCE -T ~; cat hello.txt")
+    nfs = "fuse.mergerfs" if light else "nfs4"  # a light host has no NFS; that stands in for it
+    home = person(minji, "node1", f"date > hello.txt; findmnt -nt {nfs} -o FSTYPE,SOURCE -T ~; cat hello.txt")
     there = person(minji, "node2", "cat hello.txt")
-    expect(home.startswith("nfs4"), "the home is NFS")
+    expect(home.startswith(nfs) and "storage" in home, "the home is the storage host's")
     expect(bool(there.strip()) and there.strip() in home, "a file written on node1 is read on node2")
     denied = person(jiho, "node1", f"cat ~{minji}/hello.txt", check=False)
     expect("Permission denied" in denied, f"{jiho} cannot read {minji}'s home")
@@ -258,17 +325,62 @@ def accounts() -> None:
     outside = person(minji, "node1", CONTAINER_UID)
     uid = int(re.findall(r"^\s*(\d+)\s*$", outside, re.MULTILINE)[-1])
     expect(uid >= 2**31, f"uid 1000 of the container is {uid} on the node, out of {minji}'s subids")
+    print(f"The first container ran {time.monotonic() - begun:.0f} seconds after the cluster was begun.", flush=True)
 
     title(6, "What was opened is closed again")
     for host in ("node1", "node2"):
-        root = run(GPUADMIN, "lab", "ssh", "--name", LAB, host, "sudo btrfs property get -ts / ro", capture=True)
+        root = admin(LAB, host, "sudo btrfs property get -ts / ro")
         expect("ro=true" in root, f"the root of {host} is read-only")
     run(GPUADMIN, "list-users")
+
+    title(7, f"Who uses what is on a page: {minji} gets a link on a node, the admin through ssh")
+    expect("https://" in person(minji, "node1", "gpuadmin-me web"), f"{minji} has a link, good once")
+    expect(all_measured(), "every node is measured")
+    dashboard()
+
+
+def dashboard() -> None:
+    """Open the dashboard as an admin does, and keep a picture of it where there is a browser."""
+    print(f"{CYAN}$ gpuadmin dashboard{RESET}", flush=True)
+    with subprocess.Popen([GPUADMIN, "dashboard"], stdout=subprocess.PIPE, text=True) as opened:
+        link = fingerprint = ""
+        for line in opened.stdout or ():
+            print(line, end="", flush=True)
+            said = line.strip()
+            link = said if said.startswith("https://") else link
+            fingerprint = said if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", said) else fingerprint
+            if said.startswith("Ctrl-C"):
+                break
+        try:
+            expect(bool(link and fingerprint), "the admin has a link, good once")
+            if shutil.which("chromium"):
+                from demo_page import picture
+
+                path = SITE / "dashboard.png"
+                picture(link, fingerprint, path)
+                expect(path.stat().st_size > 0, f"the page as a browser shows it: {path}")
+            else:
+                print("A machine with chromium would have a picture of the page here.")
+        finally:
+            opened.send_signal(signal.SIGINT)
+
+
+#: What shows each part, given whether there are light hosts.
+SHOWS: Mapping[str, Callable[[bool], None]] = {"accounts": accounts, "semester": semester, "images": images}
+
+
+def removing() -> list[str]:
+    """The commands that remove the labs of the demo that are there."""
+    return [f"gpuadmin lab down --name {lab} --purge" for lab in (LAB, MACHINES_LAB) if state.load(lab)]
 
 
 def farewell(seconds: float) -> None:
     """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
+    if not SITE.exists():  # only images were shown
+        print(f"\n{BOLD}Done in {seconds:.0f} seconds.{RESET} {'; '.join(removing())} removes what is there.")
+        return
+    os.chdir(SITE)
     measured = MONITOR_FILE.exists()
     if measured:
         print(f"\n{BOLD}What every GPU does, and who holds it (these nodes have none){RESET}", flush=True)
@@ -287,7 +399,7 @@ def farewell(seconds: float) -> None:
         f"gpuadmin lock-user {jiho}",
         f"gpuadmin lab power-cut --name {LAB} node2   # and then: gpuadmin list-users",
         "gpuadmin runs",
-        f"gpuadmin lab down --name {LAB} --purge",
+        *removing(),
     ):
         print(f"  {command}")
 
@@ -298,4 +410,4 @@ if __name__ == "__main__":
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"the demo stopped: that command ended with {error.returncode}") from None
     except KeyboardInterrupt:
-        raise SystemExit(f"\nstopped; gpuadmin lab down --name {LAB} --purge removes what is there") from None
+        raise SystemExit(f"\nstopped; {' and '.join(removing())} removes what is there") from None

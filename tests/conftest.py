@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.machine import SkipGuard, marked
+from tests.support.machine import SkipGuard, marked
 
 
 def pytest_configure(config: pytest.Config) -> None:

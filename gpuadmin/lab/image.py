@@ -38,40 +38,45 @@ def image_key(mirror_uri: str | None) -> str:
     return digest.hexdigest()[:16]
 
 
-def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
-    """Return the base image of a layout, making it if the cache does not have it."""
-    uri = mirror()
-    key = image_key(uri)
-    directory = cache_directory() / "images" / key
-    root, target = directory / "root", directory / f"{layout.name}.qcow2"
-    if not (target.exists() and root.exists()):
-        rootfs.check_machine()
-        with _locked(directory, progress):
-            if not root.exists():
-                with progress.phase("making the guests' root file system (mmdebstrap)"):
-                    _make_root(root, uri, directory)
-            with progress.phase("trying KVM"):
-                chosen = accel.choose(root / "vmlinuz")
-            if not target.exists():
-                with (
-                    progress.phase(f"making the {layout.name} disk image"),
-                    _workplace(directory / "disk.part") as place,
-                ):
-                    builder.build(chosen, root, layout, place).rename(target)
-    return BaseImage(key, target)
-
-
-def ensure_light(progress: Progress) -> Path:
-    """Return the disk that light hosts begin with, making it if the cache does not have it."""
+def ensure_root(progress: Progress) -> Path:
+    """Return the root file system, with its kernel, that all disks begin with, making it if the cache does not have it."""
     uri = mirror()
     directory = cache_directory() / "images" / image_key(uri)
-    root, target = directory / "root", directory / f"light-{light_disk.key()}.img"
-    if not target.exists():
+    root = directory / "root"
+    if not root.exists():
         rootfs.check_machine()
         with _locked(directory, progress):
             if not root.exists():
                 with progress.phase("making the hosts' root file system (mmdebstrap)"):
                     _make_root(root, uri, directory)
+    return root
+
+
+def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
+    """Return the base image of a layout, making it if the cache does not have it."""
+    root = ensure_root(progress)
+    target = root.parent / f"{layout.name}.qcow2"
+    if not target.exists():
+        rootfs.check_machine()
+        with _locked(root.parent, progress):
+            with progress.phase("trying KVM"):
+                chosen = accel.choose(root / "vmlinuz")
+            if not target.exists():
+                with (
+                    progress.phase(f"making the {layout.name} disk image"),
+                    _workplace(root.parent / "disk.part") as place,
+                ):
+                    builder.build(chosen, root, layout, place).rename(target)
+    return BaseImage(root.parent.name, target)
+
+
+def ensure_light(progress: Progress) -> Path:
+    """Return the disk that light hosts begin with, making it if the cache does not have it."""
+    root = ensure_root(progress)
+    target = root.parent / f"light-{light_disk.key()}.img"
+    if not target.exists():
+        rootfs.check_machine()
+        with _locked(root.parent, progress):
             if not target.exists():
                 with progress.phase("making the light hosts' disk"):
                     light_disk.build(target, root / "root.tar")

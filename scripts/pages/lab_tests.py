@@ -10,7 +10,7 @@ from . import ROOT
 def page() -> str:
     """The page, as Markdown."""
     sys.path.insert(0, str(ROOT))  # the tests are not installed: they are in the repository
-    from tests import where
+    from tests.support import where
 
     places = {where.LIGHT: "light hosts", where.VIRTUAL: "virtual machines", where.BOTH: "both"}
     lines = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.scripts import ROOT, load
+from tests.support.scripts import ROOT, load
 
 NODE = Path("gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.scripts import load
+from tests.support.scripts import load
 
 
 @pytest.mark.parametrize("measured", [True, False])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.scripts import ROOT, load
+from tests.support.scripts import ROOT, load
 
 PLUGINS = "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
 PLACES = {"MODULES": f"{PLUGINS}/modules", "MODULE_UTILS": f"{PLUGINS}/module_utils"}
@@ -112,7 +112,7 @@ def test_a_dead_link_is_an_error(tmp_path: Path, line: str) -> None:
         (tree / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, tree / path.relative_to(ROOT))
     (tree / "benchmarks/wiki").mkdir()
-    for name in ("tests/scale/hosts.py", "tests/contract/test_verbs.py"):  # what pages link to
+    for name in ("tests/support/scale_hosts.py", "tests/contract/test_verbs.py"):  # what pages link to
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).touch()
     page = tree / "docs/semester.md"

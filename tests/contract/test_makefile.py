@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.scripts import ROOT
+from tests.support.scripts import ROOT
 
 pytestmark = pytest.mark.needs("make")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.scripts import load
+from tests.support.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
 lists, runs, runner = (load(name) for name in ("mutant_lists", "mutant_runs", "mutants"))

@@ -18,10 +18,9 @@ from gpuadmin.cli import VERBS, cli
 from gpuadmin.monitoring.certificates import SECRET_BYTES
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.results import HostResult, RunResult
-from tests.contract.test_verbs import all_commands
-from tests.unit.edits import good_site
-from tests.unit.support import UIDS, public_key
-from tests.unit.test_edited_site import CALLS
+from tests.support.commands import all_commands
+from tests.support.site_edits import CALLS, good_site
+from tests.support.sites import UIDS, public_key
 
 HOSTS = ("storage1", "node1", "node2")
 #: An option's parameter → the field that has it; --yes is read where there is something to ask.

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gpuadmin.errors import ExitCode, GpuadminError
-from tests.contract.scripts import load
+from tests.support.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE_CODE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"

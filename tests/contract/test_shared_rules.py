@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.scripts import ROOT
+from tests.support.scripts import ROOT
 
 VERBS = ROOT / "gpuadmin/monitoring"
 NODES = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils/monitoring"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import machine
+from tests.support import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = ROOT / "tests/scale"
@@ -94,7 +94,7 @@ def test_without_root_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_one_place_decides_what_is_skipped_for_want_of_root_or_tools(path: Path) -> None:
     """Else a mark would not select what is skipped, and CI would not run it."""
-    if path in (ROOT / "tests/machine.py", Path(__file__)):
+    if path in (ROOT / "tests/support/machine.py", Path(__file__)):
         return
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from tests.contract.scripts import ROOT
+from tests.support.scripts import ROOT
 
 STATIC = ROOT / "roles/dashboard/files/static"
 #: Written here.

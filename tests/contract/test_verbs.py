@@ -14,6 +14,7 @@ import yaml
 
 from gpuadmin.cli import VERBS, cli
 from gpuadmin.options import Options
+from tests.support.commands import all_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,17 +69,6 @@ def test_the_options_that_all_verbs_share(verb: str) -> None:
     assert set(Options.__dataclass_fields__) == {
         "site", "limit", "check", "yes", "json", "verbose", "ask_pass", "ask_become_pass",
     }  # fmt: skip
-
-
-def all_commands(group: click.Command, path: str) -> list[tuple[str, click.Command]]:
-    found = [(path, group)]
-    if isinstance(group, click.Group):
-        context = click.Context(group)
-        for name in group.list_commands(context):
-            below = group.get_command(context, name)
-            assert below is not None
-            found += all_commands(below, f"{path} {name}")
-    return found
 
 
 @pytest.mark.parametrize("verb", sorted({*VERBS} - {"run"}))  # run says itself that it needs a command

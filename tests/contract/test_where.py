@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
-from tests import where
 from tests.e2e.conftest import pytest_collection_modifyitems
+from tests.support import where
 
 ROOT = Path(__file__).resolve().parents[2]
 E2E = ROOT / "tests/e2e"

@@ -1,4 +1,4 @@
-"""The states of the lab that end-to-end tests begin with, and where they run (tests/where.py)."""
+"""The states of the lab that end-to-end tests begin with, and where they run (tests/support/where.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import where
-from tests.e2e import imaging
-from tests.e2e.cluster import KEEP, LAB, REPOSITORY, Cluster
-from tests.e2e.labs import provisioned_lab, remembered_lab
+from tests.support import imaging, where
+from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
+from tests.support.labs import provisioned_lab, remembered_lab
 
 
 def pytest_report_header() -> str:

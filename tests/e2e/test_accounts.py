@@ -7,19 +7,13 @@ from datetime import date, timedelta
 
 import pytest
 
-from tests.e2e.cluster import Cluster
-from tests.e2e.monitored import monitor_host
-from tests.where import BOOT
+from tests.support.lab_cluster import MAKE_IMAGE, Cluster
+from tests.support.monitored import monitor_host
+from tests.support.where import BOOT
 
 pytestmark = pytest.mark.lab
 
 NODES = ("node1", "node2")
-# A container image out of what the node has; nothing is fetched.
-MAKE_IMAGE = (
-    "tar --dereference -cf - /bin/sh /bin/id /bin/cat /bin/sleep "
-    "$(ldd /bin/sh /bin/id /bin/cat /bin/sleep | grep -o '/[^ ]*' | grep -v : | sort -u) 2>/dev/null "
-    "| docker import - tiny >/dev/null"
-)
 
 
 @pytest.mark.story("provision", "add-user", "sync-users")

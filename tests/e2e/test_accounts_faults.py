@@ -14,8 +14,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.e2e.cluster import GPUADMIN, Cluster
-from tests.where import BOOT, NFS, POWER
+from tests.support.lab_cluster import GPUADMIN, Cluster
+from tests.support.where import BOOT, NFS, POWER
 
 pytestmark = pytest.mark.lab
 SLOW = pytest.mark.slow

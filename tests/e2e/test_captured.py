@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import PATIENCE, REPOSITORY, Cluster
+from tests.support.lab_cluster import PATIENCE, REPOSITORY, Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
 def captured(cluster: Cluster) -> Cluster:
     """The cluster with one person on it, whose node2 answers with lies."""
     cluster.add("minji")
-    program = base64.b64encode((REPOSITORY / "tests/hostile/liar.py").read_bytes()).decode()
+    program = base64.b64encode((REPOSITORY / "tests/support/liar.py").read_bytes()).decode()
     stand_in = f'#!/bin/sh\\nexec $real -I {PLACE}/liar.py $real {SEED} {PLACE} \\"\\$@\\"\\n'
     cluster.admin(
         LIAR,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import Cluster
-from tests.e2e.monitored import monitored
+from tests.support.lab_cluster import Cluster
+from tests.support.monitored import monitored
 
 pytestmark = pytest.mark.lab
 STATE = "showing"

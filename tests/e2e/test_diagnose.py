@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.support.lab_cluster import OPEN, Cluster
 
 pytestmark = pytest.mark.lab
-#: A node's root is read-only; whoever breaks something in it has opened it before.
-OPEN = "btrfs property set -ts / ro false"
 #: What it must not touch: accounts, homes, units, and who runs what.
 STATE = (
     "cat /etc/passwd /etc/shadow /etc/subuid; ls /run/user /var/lib/systemd/linger; "

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests import fake_nvml
-from tests.e2e import fake_driver
-from tests.e2e.cluster import Cluster
-from tests.e2e.test_diagnose import OPEN
-from tests.unit.diagnosis.page import row
+from tests.support import fake_driver, fake_nvml
+from tests.support.diagnosis_page import row
+from tests.support.lab_cluster import OPEN, Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 NODE, UID = "node1", 20000

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.support.lab_cluster import Cluster
 
 pytestmark = pytest.mark.lab
 

@@ -1,4 +1,4 @@
-"""A person's containers get GPUs by name: a driver that is none (tests/fake_nvml), Docker and systemd as they are.
+"""A person's containers get GPUs by name: no real driver (tests/support/fake_nvml), Docker and systemd as they are.
 
 Where this machine has NVIDIA's container toolkit, it is NVIDIA's that writes the specification, and its hooks run.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e import fake_driver
-from tests.e2e.cluster import Cluster
-from tests.e2e.fake_driver import DESCRIBED, FIRST, MIG
-from tests.e2e.test_accounts import MAKE_IMAGE
+from tests.support import fake_driver
+from tests.support.fake_driver import DESCRIBED, FIRST, MIG
+from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import PATIENCE, REPOSITORY, Cluster
-from tests.e2e.imaging import Whole
-from tests.hostile.independent import differences
-from tests.where import IMAGE
+from tests.support.imaging import Whole
+from tests.support.independent import differences
+from tests.support.lab_cluster import PATIENCE, REPOSITORY, Cluster
+from tests.support.where import IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -60,7 +60,7 @@ class Attack:
     def prepare(self) -> None:
         """Put the programs on the hosts. /run is gone with a boot, and belongs to no image."""
         for host in ("storage1", *NODES):
-            self.install(host, ["independent.py", *(["person.py"] if host in NODES else [])])
+            self.install(host, ["independent.py", *(["hostile_person.py"] if host in NODES else [])])
         self.cluster.admin("storage1", f"umask 077; echo {TOKEN} > /srv/storage/canary; echo {TOKEN} > /root/canary")
         for name in HONEST:
             self.before[name] = self.manifest(f"{HOMES}/{name}")
@@ -71,7 +71,7 @@ class Attack:
     def install(self, host: str, names: list[str]) -> None:
         self.cluster.admin(host, f"mkdir -p {PLACE}/log; chmod 755 {PLACE}; chmod 1777 {PLACE}/log")
         for name in names:
-            packed = base64.b64encode(gzip.compress((REPOSITORY / "tests/hostile" / name).read_bytes())).decode()
+            packed = base64.b64encode(gzip.compress((REPOSITORY / "tests/support" / name).read_bytes())).decode()
             self.cluster.admin(host, f"echo {packed} | base64 -d | gzip -d > {PLACE}/{name}; chmod 644 {PLACE}/{name}")
 
     def start(self, name: str, node: str) -> None:
@@ -84,7 +84,7 @@ class Attack:
             name,
             node,
             "pgrep -u $(id -u) -x python3 >/dev/null && exit 0; "
-            f"setsid nohup python3 -I -B {PLACE}/person.py --seed {seed} --seconds {MINUTES * 60 + 3600:.0f} "
+            f"setsid nohup python3 -I -B {PLACE}/hostile_person.py --seed {seed} --seconds {MINUTES * 60 + 3600:.0f} "
             f"--home /home/{name} --scratch /tmp /var/tmp /dev/shm --neighbour {others} "
             f"--peek /root /var/lib/gpuadmin /run/gpuadmin /srv /local --token {TOKEN} --loot {PLACE}/log/{name}.loot "
             f"--bytes {16 << 20} --workers 2 --processes 4 --most-processes 80 --pause 0.2 "
@@ -369,7 +369,7 @@ def test_push_image_while_somebody_hostile_is_logged_in(imaged: Cluster) -> None
     whole = Whole(imaged)
     attack = Attack(imaged)
     for node in NODES:
-        attack.install(node, ["person.py"])
+        attack.install(node, ["hostile_person.py"])
         attack.start("minji", node)
     time.sleep(20)  # the attack is in full swing
     imaged.gpuadmin("push-image", "one", "--force", "--yes")  # people are logged in

@@ -9,7 +9,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from tests.e2e.cluster import GPUADMIN, Cluster
+from tests.support.lab_cluster import GPUADMIN, Cluster
 
 pytestmark = pytest.mark.lab
 PASSWORD = "correct-horse"

@@ -1,7 +1,7 @@
 """Who holds a GPU without using it: seen, told, and ended; and whose files fill a node. Told to themselves as well.
 
 An hour of the policy has a few seconds here, and the collector's counters are added to; the rest is as on a site. There
-is no driver (tests/fake_nvml), and mails are files.
+is no driver (tests/support/fake_nvml), and mails are files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import fake_nvml
-from tests.e2e import fake_driver
-from tests.e2e.cluster import PATIENCE, Cluster
-from tests.e2e.fake_driver import FIRST
-from tests.e2e.test_accounts import MAKE_IMAGE
-from tests.e2e.test_monitoring import asked, watched, within
+from tests.support import fake_driver, fake_nvml
+from tests.support.fake_driver import FIRST
+from tests.support.lab_cluster import MAKE_IMAGE, PATIENCE, Cluster
+from tests.support.monitored import asked, watched, within
 
 __all__ = ["watched"]
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]

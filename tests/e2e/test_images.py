@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.e2e.cluster import PATIENCE, Cluster
-from tests.e2e.imaging import (
+from tests.support.imaging import (
     PACKAGE,
     Whole,
     build_broken,
@@ -16,8 +15,9 @@ from tests.e2e.imaging import (
     running,
     words,
 )
-from tests.e2e.terminal import at_terminal
-from tests.where import IMAGE
+from tests.support.lab_cluster import PATIENCE, Cluster
+from tests.support.terminal import at_terminal
+from tests.support.where import IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.virtual(IMAGE)]
 #: `make test` has time for one: what comes before the others, a build with a trial, takes eight minutes without KVM.

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import imaging
-from tests.e2e.cluster import LAB, REPOSITORY, Cluster
-from tests.e2e.imaging import running, wait_for_fault, words
-from tests.e2e.labs import provisioned_lab
-from tests.where import IMAGE
+from tests.support import imaging
+from tests.support.imaging import running, wait_for_fault, words
+from tests.support.lab_cluster import LAB, REPOSITORY, Cluster
+from tests.support.labs import provisioned_lab
+from tests.support.where import IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(IMAGE)]
 CHAIN = ("node2", "node3", "node4")

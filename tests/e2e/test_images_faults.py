@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster
-from tests.e2e.imaging import (
+from tests.support.imaging import (
     Whole,
     arm,
     build_broken,
@@ -23,7 +22,8 @@ from tests.e2e.imaging import (
     wait_for_fault,
     words,
 )
-from tests.where import IMAGE
+from tests.support.lab_cluster import Cluster
+from tests.support.where import IMAGE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpuadmin" / "collections"))
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import switch

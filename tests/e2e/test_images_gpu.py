@@ -1,6 +1,6 @@
 """Images with a GPU driver: sealed where each kernel has the module of the libraries' version, refused where not.
 
-The driver's packages are small ones of our own (tests/gpu_packages.py); building, sealing and refusing are real.
+The driver's packages are small ones of ours (tests/support/gpu_packages.py); building, sealing and refusing are real.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests import gpu_packages
-from tests.e2e.cluster import Cluster
-from tests.where import IMAGE
+from tests.support import gpu_packages
+from tests.support.lab_cluster import Cluster
+from tests.support.where import IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.virtual(IMAGE), pytest.mark.slow, pytest.mark.needs("cc", "dpkg-deb", "gpg")]
 GOLDEN = "node1"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e import imaging
-from tests.e2e.cluster import LAB, REPOSITORY, Cluster
-from tests.e2e.imaging import Whole, build_broken, cut_power_at, has_package, node_report, words
-from tests.e2e.labs import provisioned_lab
-from tests.where import IMAGE
+from tests.support import imaging
+from tests.support.imaging import Whole, build_broken, cut_power_at, has_package, node_report, words
+from tests.support.lab_cluster import LAB, REPOSITORY, Cluster
+from tests.support.labs import provisioned_lab
+from tests.support.where import IMAGE
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(IMAGE)]
 NODE = "node1"

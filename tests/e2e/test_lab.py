@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import LAB as PREFIX
-from tests.where import MACHINES
+from tests.support.lab_cluster import LAB as PREFIX
+from tests.support.where import MACHINES
 
 pytestmark = [pytest.mark.lab, pytest.mark.virtual(MACHINES)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import KEEP, REPOSITORY, Cluster
-from tests.e2e.cluster import LAB as PREFIX
-from tests.e2e.labs import provisioned_lab
+from tests.support.lab_cluster import KEEP, REPOSITORY, Cluster
+from tests.support.lab_cluster import LAB as PREFIX
+from tests.support.labs import provisioned_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]
 LAB = f"{PREFIX}-single"

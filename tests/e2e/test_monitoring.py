@@ -1,7 +1,7 @@
 """Who uses which GPU, and what alerts say: from a person's container to the verbs, and from a fault to a mail.
 
-The driver is none (tests/fake_nvml). Prometheus, Alertmanager, the exporters and Docker are the distribution's, and
-mails go to a mail server on the monitor host.
+The driver is none (tests/support/fake_nvml). Prometheus, Alertmanager, the exporters and Docker are the distribution's,
+and mails go to a mail server on the monitor host.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import email
 import email.policy
 import io
 import json
-import shlex
 import tarfile
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiosmtpd
@@ -21,45 +19,19 @@ import attr
 import public
 import pytest
 
-from tests import fake_nvml
-from tests.e2e import fake_driver
-from tests.e2e.cluster import REPOSITORY, Cluster
-from tests.e2e.fake_driver import FIRST, MIG
-from tests.e2e.monitored import monitored
-from tests.e2e.test_accounts import MAKE_IMAGE
+from tests.support import fake_driver, fake_nvml
+from tests.support.fake_driver import FIRST, MIG
+from tests.support.lab_cluster import MAKE_IMAGE, REPOSITORY, Cluster
+from tests.support.monitored import INTERVAL, asked, watched, within
+
+__all__ = ["watched"]
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
-STATE = "watched"
-INTERVAL = 10  # seconds between two looks at a host
-SETTINGS = f"""
-mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
-metrics: {{interval: {INTERVAL}, mail_to: [admins@example.org]}}
-"""
 #: She holds the first GPU as a program does that uses it: by its device and by the one for unified memory.
 TRAIN = (
     "docker run -d --name train --user 1000 --device nvidia.com/gpu=0 tiny "
     "/bin/sh -c 'exec /bin/sleep 100000 3</dev/nvidia0 4</dev/nvidia-uvm'"
 )
-QUERY = (
-    "import json, sys, urllib.parse, urllib.request as u; "
-    'print(json.dumps(json.load(u.urlopen("http://127.0.0.1:9090/api/v1/query?query=" '
-    '+ urllib.parse.quote(sys.argv[1]), timeout=20))["data"]))'
-)
-
-
-def asked(cluster: Cluster, query: str) -> list[dict[str, Any]]:
-    """What Prometheus on the monitor host answers: labels and value of each sample."""
-    data = json.loads(cluster.admin("storage1", shlex.join(["python3", "-c", QUERY, query])))
-    return [{**one["metric"], "value": float(one["value"][1])} for one in data["result"]]
-
-
-def within(seconds: float, look: Callable[[], Any]) -> Any:
-    """Look again until there is something; what there is then."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"{look} waited {seconds} s in vain"
-        time.sleep(2)  # between two looks at what changes every ten seconds
-    return found
 
 
 class Sink:
@@ -72,7 +44,7 @@ class Sink:
             for package in (aiosmtpd, attr, public):
                 (place,) = package.__path__
                 tar.add(place, package.__name__, filter=_no_cache)
-            tar.add(REPOSITORY / "tests/unit/smtp_server.py", "smtp_server.py")
+            tar.add(REPOSITORY / "tests/support/smtp_server.py", "smtp_server.py")
         fake_driver.put(cluster, "storage1", "/var/tmp/sink.tar.gz", out.getvalue())
         options = json.dumps({"accepted": "/var/tmp/sink/mails", "port": 2525})
         cluster.admin(
@@ -100,14 +72,6 @@ class Sink:
 
 def _no_cache(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if "__pycache__" in member.name or "/test" in member.name else member
-
-
-@pytest.fixture
-def watched(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
-    with monitored(cluster, STATE, SETTINGS):
-        cluster.add("minji")
-        yield cluster
 
 
 def top(cluster: Cluster) -> dict[str, Any]:

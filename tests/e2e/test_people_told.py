@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.support.lab_cluster import Cluster
 
 pytestmark = pytest.mark.lab
 UNTIL = ("--until", str(date.today()))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import GPUADMIN, KEEP, PATIENCE, REPOSITORY
-from tests.where import QUICK_SCENARIOS, reason_of, scenarios
+from tests.support.lab_cluster import GPUADMIN, KEEP, PATIENCE, REPOSITORY
+from tests.support.where import QUICK_SCENARIOS, reason_of, scenarios
 
 pytestmark = pytest.mark.lab
 WORK = REPOSITORY / ".cache/molecule"

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster import PATIENCE, Cluster
-from tests.e2e.terminal import at_terminal
-from tests.e2e.test_accounts import MAKE_IMAGE
-from tests.where import NFS, POWER
+from tests.support.lab_cluster import MAKE_IMAGE, PATIENCE, Cluster
+from tests.support.terminal import at_terminal
+from tests.support.where import NFS, POWER
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

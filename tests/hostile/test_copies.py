@@ -22,9 +22,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set i
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.hostile.scene import BUDGET, HONEST, HOSTILE, Scene, scene
-from tests.hostile.test_verbs import SECOND, SEEDS, ending, wanted
-from tests.unit.node.backups.keeper import Keeper, keeper
+from tests.support.backup_keeper import Keeper, keeper
+from tests.support.hostile_scene import BUDGET, HONEST, HOSTILE, SECOND, SEEDS, Scene, ending, scene, wanted
 
 pytestmark = pytest.mark.btrfs
 THIRD = "20261229T010203Z-daily"

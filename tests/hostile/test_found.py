@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, restore, snapshots
 
-from tests.hostile import independent
-from tests.hostile.person import SUBVOL_CREATE
-from tests.hostile.scene import limit
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.support import independent
+from tests.support.hostile_person import SUBVOL_CREATE
+from tests.support.hostile_scene import limit
+from tests.support.storage import FIRST, Storage, mounted, run
 
 pytestmark = pytest.mark.btrfs
 MINJI, JIHO = ("minji", 20001), ("jiho", 20002)

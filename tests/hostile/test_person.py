@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile import independent, person
-from tests.hostile.scene import HOSTILE, Scene, alive, scene
+from tests.support import hostile_person as person
+from tests.support import independent
+from tests.support.hostile_scene import HOSTILE, Scene, alive, scene
 
 
 def order(*arguments: str) -> list[list[str]]:

@@ -6,12 +6,10 @@ Each seed is another attack; GPUADMIN_HOSTILE_SEED repeats one, GPUADMIN_HOSTILE
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +23,21 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archivi
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers, scratch, term_facts
 
-from tests.hostile import independent
-from tests.hostile.scene import BUDGET, HONEST, HOSTILE, Scene, alive, scene
-from tests.unit.node.storage import FIRST
+from tests.support import independent
+from tests.support.hostile_scene import (
+    BUDGET,
+    HONEST,
+    HOSTILE,
+    SECOND,
+    SEEDS,
+    Scene,
+    ending,
+    scene,
+    wanted,
+)
+from tests.support.storage import FIRST
 
 pytestmark = pytest.mark.btrfs
-SECOND = "20261228T010203Z-manual"
-GIVEN = os.environ.get("GPUADMIN_HOSTILE_SEED")
-SEEDS = [int(GIVEN)] if GIVEN else [1, 2, 0]  # 0: one from the clock, which each process of xdist has another of
 LEAVERS, STAYING = ("hana", "trudy"), ("jiho", "sora")
 PEOPLE = [Person(name, uid) for name, uid in (HONEST | HOSTILE).items()]
 
@@ -119,11 +124,6 @@ def restoring(it: Scene) -> None:
         it.verb(f"restore-home mallory --in-place {path}", lambda part=part: restore.execute(part), refusal=True)
 
 
-def wanted(it: Scene, user: str, **more: object) -> restore.Request:
-    request = restore.Request(str(it.storage.root), str(it.storage.directory), user, FIRST, mountpoint=str(it.point))
-    return replace(request, **more)
-
-
 def mode_for_others(path: Path) -> int:
     """What others may do with what was restored, as far as they come to it from the homes."""
     mode, here = 0o777, path
@@ -200,18 +200,6 @@ def make_node(it: Scene) -> None:
     ):
         (root / "etc" / name).write_text(text)
         (root / "etc" / name).chmod(mode)
-
-
-def ending(it: Scene) -> None:
-    """All that the hostile run is ended, and nothing of anybody else's."""
-    it.expect(sorted(it.still_at_it()) == sorted(HOSTILE), f"only {it.still_at_it()} were at it until the end")
-    sleeper = it.running["sora"]
-    plan = it.verb("end-sessions", it.end_sessions)
-    if plan is not None:
-        it.expect(not plan.conflicts, f"end-sessions: {plan.conflicts}")
-    for name, uid in HOSTILE.items():
-        it.expect(not alive(uid), f"{name} still runs something")
-    it.expect(sleeper.poll() is None, "sora's process was ended")
 
 
 def afterwards(it: Scene) -> None:

@@ -1,13 +1,10 @@
-"""The helpers beside this file are plain modules; benchmarks/ uses them too."""
+"""What is here needs many cheap ssh hosts."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.hookimpl(tryfirst=True)  # tests/conftest.py reads the marks

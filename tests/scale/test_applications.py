@@ -12,10 +12,10 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from hosts import Cluster, cluster
-from people import gpuadmin, public_key, site
 
 from gpuadmin.mail.ledger import fold
+from tests.support.scale_hosts import Cluster, cluster
+from tests.support.scale_people import gpuadmin, public_key, site
 
 SERVER = Path(__file__).resolve().parents[1] / "unit" / "smtp_server.py"
 DEADLINE = date.today() + timedelta(days=60)

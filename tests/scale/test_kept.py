@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
-from hosts import Cluster, SshHost, cluster
-from people import gpuadmin, site
+
+from tests.support.scale_hosts import Cluster, SshHost, cluster
+from tests.support.scale_people import gpuadmin, site
 
 MODULE = "ansible_collections/gpuadmin/node/plugins/modules/accounts.py"
 

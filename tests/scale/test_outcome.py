@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import wiki
-from hosts import Cluster, cluster
-from outcome import outcome
-from people import gpuadmin, people, public_key, site, users_yml
 
 from gpuadmin.ansible import connections
+from tests.support import scale_wiki as wiki
+from tests.support.scale_hosts import Cluster, cluster
+from tests.support.scale_outcome import outcome
+from tests.support.scale_people import gpuadmin, people, public_key, site, users_yml
 
 PEOPLE = 3
 NAMES = {name for name, _ in people(PEOPLE)}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from gpuadmin.cli import main
-from tests.unit.support import make_site
+from tests.support.sites import make_site
 
 Cli = Callable[..., tuple[int, str, str]]
 

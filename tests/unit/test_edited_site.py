@@ -17,8 +17,8 @@ import pytest
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.edits import RUN, edit, good_site
-from tests.unit.support import UIDS
+from tests.support.site_edits import CALLS, edit, good_site
+from tests.support.sites import UIDS
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -26,60 +26,6 @@ EDITS = int(os.environ.get("GPUADMIN_EDITS", "2000"))
 LOTS = 20
 SEED = int(os.environ.get("GPUADMIN_EDITS_SEED", "20261122"))
 
-#: verb → the arguments with which it looks and changes nothing; {site} is the site's directory
-CALLS: dict[str, tuple[str, ...]] = {
-    "check": (),
-    "trust": ("--all",),
-    "status": (),
-    "diagnose": ("minji",),
-    "list-gpus": (),
-    "disk": ("minji",),
-    "top": ("--once",),
-    "free": (),
-    "usage": (),
-    "idle": (),
-    "dashboard": ("--check",),
-    "bootstrap": ("node1", "--check"),
-    "provision": ("--check",),
-    "drift": (),
-    "ssh": ("node1",),
-    "run": ("--check", "all", "--", "uptime"),
-    "reboot": ("node1", "--check"),
-    "shutdown": ("node1", "--check"),
-    "user-guide": (),
-    "call-for-applications": (),
-    "announce": ("--list",),
-    "add-user": ("yuna", "--check"),
-    "add-user from a table": ("--from", "{site}/people.csv", "--check"),
-    "add-user from a list": ("--from", "{site}/people.yml", "--check"),
-    "change-user": ("minji", "--note", "lab 3", "--check"),
-    "remove-user": ("minji", "--check"),
-    "lock-user": ("minji", "--check"),
-    "unlock-user": ("jiho", "--check"),
-    "extend-user": ("minji", "--expires", "2028-02-28", "--check"),
-    "list-users": (),
-    "sync-users": ("--check",),
-    "import-applications": ("{site}/form.csv", "--members", "{site}/members.csv", "--check"),
-    "notify": ("--check",),
-    "notify in full": ("--preview",),
-    "extend-term": ("minji", "--check"),
-    "semester-reset": ("--check",),
-    "backup": ("--check",),
-    "list-backups": (),
-    "verify-backup": ("--check",),
-    "restore-home": ("minji", "--check"),
-    "clear-leftovers": ("--check",),
-    "prepare-root": ("--check",),
-    "build-image": ("2027-01", "--check"),
-    "push-image": ("2027-01", "--check"),
-    "rollback-image": ("--check",),
-    "list-images": (),
-    "show-image": ("2027-01",),
-    "verify-image": ("2027-01",),
-    "prune-images": ("--check",),
-    "runs": (),
-    "runs of one": (RUN["id"],),
-}
 NO_SITE = {"init", "lab", "schema", "completion"}
 
 #: What is Python's or a library's, and says nothing to an admin.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import labs
+from tests.support import labs
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from gpuadmin.options import Options
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import opened
-from tests.unit.actions.test_image_verbs import B, manifest, node
-from tests.unit.support import UIDS, make_site
+from tests.support.image_cluster import B, manifest, node
+from tests.support.sites import UIDS, make_site
 
 Cli = Callable[..., tuple[int, str, str]]
 HOSTS = ("storage1", "node1", "node2")

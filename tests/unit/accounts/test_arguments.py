@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.support import UIDS, public_key
+from tests.support.sites import UIDS, public_key
 
 Cli = Callable[..., tuple[int, str, str]]
 MINJI, YUNA = public_key("minji"), public_key("yuna")

@@ -10,7 +10,7 @@ from gpuadmin.accounts.changing import Wanted, change, describe_key, notes, on_n
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ConfigError
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 DESK, LAPTOP, OTHER = public_key("desk"), public_key("laptop"), public_key("other", comment="")
 MINJI = User(name="minji", uid=20000, keys=[DESK, LAPTOP], email="minji@example.org", note="lab 3")

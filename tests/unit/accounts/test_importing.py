@@ -12,7 +12,7 @@ import pytest
 from gpuadmin.accounts.importing import read_keys, read_people
 from gpuadmin.accounts.requests import Request
 from gpuadmin.errors import ConfigError
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 KEY = public_key("minji")
 

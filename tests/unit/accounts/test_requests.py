@@ -15,7 +15,7 @@ from gpuadmin.accounts import requests as accounts
 from gpuadmin.accounts.requests import Request
 from gpuadmin.config.schema import HIGHEST_SUBID, Settings, User
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
-from tests.unit.support import SETTINGS, public_key, registry
+from tests.support.sites import SETTINGS, public_key, registry
 
 SMALL = Settings.model_validate({"name": "small", "accounts": {"uid_first": 20000, "uid_last": 20004}})
 

@@ -13,8 +13,8 @@ import yaml
 from gpuadmin.actions import announce as action
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_verbs import Ansible, Cli, ansible
-from tests.unit.mail.conftest import Server, StartServer, serve
+from tests.support.fake_ansible import Ansible, Cli, ansible
+from tests.support.mail_server import Server, StartServer, serve
 
 __all__ = ["ansible", "serve"]
 

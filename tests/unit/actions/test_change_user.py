@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.unit.actions.test_verbs import KEY, OTHER, USERS, Ansible, Cli, ansible, users
+from tests.support.fake_ansible import KEY, OTHER, USERS, Ansible, Cli, ansible, users
 
 __all__ = ["ansible"]
 

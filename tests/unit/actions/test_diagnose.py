@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import 
 
 from gpuadmin.diagnosis.looked import NEVER
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+from tests.support.fake_ansible import Ansible, Cli, ansible
 
 __all__ = ["ansible"]
 FREE = {"bytes": 10**12, "free": 10**11, "inodes": 100, "inodes_free": 50, "milliseconds": 1.0}

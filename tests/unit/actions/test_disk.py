@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_verbs import Ansible, Cli
-from tests.unit.actions.test_verbs import ansible as bare
+from tests.support.fake_ansible import Ansible, Cli
+from tests.support.fake_ansible import ansible as bare
+from tests.support.measured_site import ansible, inventory
 
-__all__ = ["bare"]
+__all__ = ["ansible", "bare"]
 EMPTY: dict[str, Any] = {"places": [], "people": {}}
-
-
-def inventory(ansible: Ansible) -> Path:
-    assert ansible.site is not None
-    return ansible.site / "inventory"
-
-
-@pytest.fixture
-def ansible(bare: Ansible) -> Ansible:
-    """With a monitor host, without which nothing is measured."""
-    (inventory(bare) / "monitor.yml").write_text("monitor:\n  hosts:\n    storage1:\n")
-    return bare
 
 
 def held(size: int, inodes: int = 1234, **other: Any) -> dict[str, Any]:

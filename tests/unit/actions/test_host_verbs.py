@@ -21,7 +21,7 @@ from gpuadmin.options import Options
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import opened
 from gpuadmin.trust import HostKey
-from tests.unit.support import make_site, public_key
+from tests.support.sites import make_site, public_key
 
 Cli = Callable[..., tuple[int, str, str]]
 

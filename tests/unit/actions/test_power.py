@@ -15,8 +15,8 @@ from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.errors import ConfigError
 from gpuadmin.power import Target, decide, moment
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.conftest import Cli
-from tests.unit.support import make_site
+from tests.support.fake_ansible import Cli
+from tests.support.sites import make_site
 
 FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
 GPU1, GPU2 = (Target(f"gpu{number}", f"10.0.0.{number}", people=True, serves=False) for number in (1, 2))

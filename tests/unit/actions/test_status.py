@@ -16,7 +16,7 @@ from gpuadmin.plan import Plan
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
-from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+from tests.support.fake_ansible import Ansible, Cli, ansible
 
 __all__ = ["ansible"]
 

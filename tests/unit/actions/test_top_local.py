@@ -6,9 +6,9 @@ import json
 import time
 
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_disk import ansible, bare
-from tests.unit.actions.test_verbs import Ansible, Cli
-from tests.unit.monitoring.cluster import node
+from tests.support.fake_ansible import Ansible, Cli
+from tests.support.measured_site import ansible, bare
+from tests.support.metrics_cluster import node
 
 __all__ = ["ansible", "bare"]
 

@@ -17,9 +17,9 @@ from gpuadmin.errors import ExitCode, GpuadminError
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
-from tests.unit.actions.test_image_verbs import Cluster, cluster
-from tests.unit.actions.test_verbs import USERS, Ansible, ansible
-from tests.unit.support import UIDS, registry
+from tests.support.fake_ansible import USERS, Ansible, ansible
+from tests.support.image_cluster import Cluster, cluster
+from tests.support.sites import UIDS, registry
 
 __all__ = ["ansible", "cluster"]
 Cli = Callable[..., tuple[int, str, str]]

@@ -9,83 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.support import UIDS, make_site, public_key
+from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
+from tests.support.sites import UIDS
 
-KEY, OTHER = public_key("minji"), public_key("jiho")
-USERS = f"""# People.
-users:
-  - name: minji  # first
-    uid: 20000
-    keys:
-      - {KEY}
-    expires: 2027-02-28
-  - name: jiho
-    uid: 20001
-    locked: true
-retired:
-  - {{name: old, uid: 20002, removed: 2026-02-01}}
-"""
-
-#: What a host says on which nobody is root who should not be.
-NOBODY: dict[str, Any] = {"found": [], "sshd": {}, "keys": {}, "aside": [], "unknown": {}}
-
-
-@dataclass
-class Ansible:
-    """Stands where ansible-runner is: remembers what it was asked, and answers what a test says."""
-
-    asked: list[Invocation] = field(default_factory=list)
-    users_yml: list[str] = field(default_factory=list)
-    site: Path | None = None
-    answer: RunResult = field(
-        default_factory=lambda: RunResult({name: HostResult("ok") for name in ("storage1", "node1", "node2")})
-    )
-
-    #: What the storage host says before a uid is given, and how often it was asked.
-    uids: HostResult = field(default_factory=lambda: HostResult("ok", reports={"uids": dict(UIDS)}))
-    looked: int = 0
-
-    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
-        if invocation.playbook == "list-users" and invocation.limit == "storage1":
-            assert invocation.check
-            self.looked += 1
-            return RunResult({"storage1": self.uids})
-        self.asked.append(invocation)
-        assert self.site is not None
-        self.users_yml.append((self.site / "users.yml").read_text())
-        if invocation.playbook == "drift":  # it is asked before anything of provision's can fail
-            for host in self.answer.hosts.values():
-                host.reports = {"privileges": NOBODY} | host.reports if not host.silent else {}
-        if invocation.check and invocation.playbook == "add-user":  # a check asks all at once
-            return RunResult({**self.answer.hosts, "storage1": self.uids}, error=self.answer.error)
-        return self.answer
-
-
-@pytest.fixture
-def ansible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ansible:
-    fake = Ansible(site=make_site(tmp_path / "site", USERS))
-    monkeypatch.setattr("gpuadmin.ansible.runner.run", fake.run)
-    monkeypatch.setenv("GPUADMIN_SITE", str(fake.site))
-    return fake
-
-
-Cli = Callable[..., tuple[int, str, str]]
-
-
-def users(ansible: Ansible) -> str:
-    assert ansible.site is not None
-    return (ansible.site / "users.yml").read_text()
-
+__all__ = ["ansible"]
 
 # verb and arguments -> names of the people that the nodes are told of, names of the absent
 CALLS: dict[str, tuple[list[str], list[str], list[str]]] = {

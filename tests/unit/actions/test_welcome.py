@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_verbs import OTHER, Ansible, Cli, ansible
-from tests.unit.mail.conftest import Server, StartServer, certificate, serve
+from tests.support.fake_ansible import OTHER, Ansible, Cli, ansible
+from tests.support.mail_server import Server, StartServer, certificate, serve
 
 __all__ = ["ansible", "certificate", "serve"]
 

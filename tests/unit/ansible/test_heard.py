@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.heard import refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = public_key("a", comment="root@nas")

@@ -14,7 +14,7 @@ from gpuadmin.ansible import runner as layer
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
-from tests.unit.support import make_local_site
+from tests.support.sites import make_local_site
 
 PLAYBOOK = """
 - name: Look for what is in the way

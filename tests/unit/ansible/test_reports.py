@@ -49,7 +49,7 @@ from gpuadmin.monitoring.cluster import of_texts
 from gpuadmin.power import Target, decide
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.facts import Facts
-from tests.unit.support import SETTINGS
+from tests.support.sites import SETTINGS
 
 UUID = "aaaaaaaa-0000-0000-0000-000000000000"
 PERSON = {"minji": {"status": "ok", "operations": ["create uid 20000"], "problem": None}}

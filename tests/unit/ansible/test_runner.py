@@ -20,7 +20,7 @@ from gpuadmin.ansible import runner as layer
 from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, extra_variables, unsafe
 from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
-from tests.unit.support import make_local_site, stubbed, write_playbook
+from tests.support.sites import make_local_site, stubbed, write_playbook
 
 BASE = Invocation(playbook="x", inventory=(Path("/i"),), known_hosts=Path("/s/known_hosts"), hosts=3)
 

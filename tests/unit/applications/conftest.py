@@ -1,6 +1,6 @@
 """What tests of applications share."""
 
-from tests.unit.actions.test_verbs import ansible
-from tests.unit.mail.conftest import certificate, serve
+from tests.support.fake_ansible import ansible
+from tests.support.mail_server import certificate, serve
 
 __all__ = ["ansible", "certificate", "serve"]

@@ -17,7 +17,7 @@ from gpuadmin.applications.matching import MISSING, Lists, sort_applications
 from gpuadmin.applications.names import Wish, choose_names, derived
 from gpuadmin.config.fields import RESERVED_NAMES, USER_NAME
 from gpuadmin.config.schema import Registry, Settings
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 SETTINGS = Settings.model_validate({"name": "x", "term": {"name": "2026-2", "deadline": "2026-12-31"}})
 

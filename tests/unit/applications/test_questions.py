@@ -11,7 +11,7 @@ import pytest
 from gpuadmin.applications.questions import questions
 from gpuadmin.applications.read import read_form
 from gpuadmin.config.schema import Settings
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 ANSWERS = {
     "email": "minji@example.org", "name": "김민지", "student_id": "2026-0001", "user_name": "minji",

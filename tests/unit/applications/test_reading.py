@@ -20,7 +20,7 @@ from gpuadmin.applications.table import parse_table, read_table
 from gpuadmin.config.schema import Applications
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import LARGEST
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 KEY = public_key("minji")
 RULES = Applications()

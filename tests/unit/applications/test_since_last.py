@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.results import RunResult
-from tests.unit.actions.test_verbs import Ansible, Cli
-from tests.unit.applications.test_import_applications import FORM, GROUP, answer, prepare
-from tests.unit.mail.conftest import StartServer
-from tests.unit.support import public_key
+from tests.support.applications import FORM, GROUP, answer, prepare
+from tests.support.fake_ansible import Ansible, Cli
+from tests.support.mail_server import StartServer
+from tests.support.sites import public_key
 
 NEW = f"2026/11/21 9:00:00 오전 GMT+9,sua@example.org,정수아,20260005,{public_key('sua')},예,동의\n"
 

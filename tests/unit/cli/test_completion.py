@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.support import make_site
+from tests.support.sites import make_site
 
 USERS = """\
 users:

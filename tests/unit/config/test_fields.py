@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuadmin.config import fields
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 RSA = public_key("laptop", "ssh-rsa")
 ED25519 = public_key("laptop")

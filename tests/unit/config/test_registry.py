@@ -10,7 +10,7 @@ import pytest
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.errors import ConfigError, RefusedError
-from tests.unit.support import SETTINGS, public_key, registry
+from tests.support.sites import SETTINGS, public_key, registry
 
 MINJI, JIHO, NEW = public_key("minji"), public_key("jiho"), public_key("new")
 

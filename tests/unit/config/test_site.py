@@ -19,7 +19,7 @@ from gpuadmin.config.reference import json_schemas, reference_page
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError
-from tests.unit.support import HOSTS, public_key
+from tests.support.sites import HOSTS, public_key
 
 
 def test_a_site_is_found_from_the_option_the_environment_or_upwards(

@@ -11,10 +11,9 @@ import pytest
 import uvicorn
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.guard import Guard
 
-from tests.unit.dashboard.browser import Browser, browser
-from tests.unit.monitoring.server import free_port
-from tests.unit.node.dashboard.board import OneViewer, board, settings
-from tests.unit.node.dashboard.conftest import Scene, scene
+from tests.support.browser import Browser, browser
+from tests.support.dashboard_app import OneViewer, Scene, board, scene, settings
+from tests.support.prometheus import free_port
 
 __all__ = ["scene"]
 pytestmark = pytest.mark.needs("chromium", "prometheus", "promtool")

@@ -13,7 +13,7 @@ import pytest
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding
 from gpuadmin.diagnosis.wording import Wording
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 SECRETS = (
     "minji",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.diagnosis.broken import NAME, NODE, SLICE, UID, Broken, one
-from tests.unit.diagnosis.page import BEGIN, END, PAGE, row
-from tests.unit.support import public_key
+from tests.support.broken_host import NAME, NODE, SLICE, UID, Broken, one
+from tests.support.diagnosis_page import BEGIN, END, PAGE, row
+from tests.support.sites import public_key
 
 pytestmark = pytest.mark.root
 FAULTS: dict[str, Callable[[Broken], object]] = {}

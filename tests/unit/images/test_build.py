@@ -9,7 +9,7 @@ import pytest
 from gpuadmin.errors import ConfigError
 from gpuadmin.images.build import BuildRequest, build_phases, build_plan, choose_parent
 from gpuadmin.images.facts import Facts
-from tests.unit.images.facts import A, B, entry, node
+from tests.support.image_facts import A, B, entry, node
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from gpuadmin.images.facts import Facts
 from gpuadmin.images.prune import prune_store
-from tests.unit.images.facts import entry, node
+from tests.support.image_facts import entry, node
 
 
 @pytest.mark.parametrize(

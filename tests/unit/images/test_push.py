@@ -8,7 +8,7 @@ import pytest
 
 from gpuadmin.errors import ConfigError
 from gpuadmin.images.push import batches, chains, links, plan_push, slowest_steps, time_spent
-from tests.unit.images.facts import node, pending
+from tests.support.image_facts import node, pending
 
 
 @pytest.mark.parametrize(

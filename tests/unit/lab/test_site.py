@@ -11,8 +11,8 @@ from gpuadmin.cli.lab import command
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import hosts, site, state
+from tests.support.sites import public_key
 from tests.unit.lab.conftest import BASES
-from tests.unit.support import public_key
 
 
 def with_keys(lab: state.Lab) -> state.Lab:

@@ -22,7 +22,7 @@ from gpuadmin.mail.ledger import Ledger, State, fold
 from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.render import Renderer
 from gpuadmin.mail.transport import Answer, TransportDown
-from tests.unit.mail.test_smtp import letter, settings
+from tests.support.closing_mail import letter, settings
 
 
 def line(state: str, *keys: str, address: str = "a@example.org") -> str:

@@ -13,26 +13,10 @@ from gpuadmin.config.schema import Mail, Settings
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.deliver import Delivery, deliver
 from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.render import Renderer
 from gpuadmin.mail.smtp import Smtp
-from tests.unit.mail.conftest import Server, StartServer
-
-
-def settings(at: int, **mail: Any) -> Settings:
-    mail = {"host": "127.0.0.1", "port": at, "security": "none", "sender": "gpu@example.org", "timeout": 10} | mail
-    return Settings.model_validate({"name": "GPU 클러스터", "mail": mail})
-
-
-def letter(name: str) -> Letter:
-    return Letter(
-        template="closing",
-        address=f"{name}@example.org",
-        keys=(f"closing {name} 2026-2",),
-        names=(name,),
-        summary="2026-2 has ended",
-        values={"term": "2026-2", "accounts": [name], "backup_until": None},
-    )
+from tests.support.closing_mail import letter, settings
+from tests.support.mail_server import Server, StartServer
 
 
 def send(site: Path, chosen: Settings, names: Sequence[str]) -> tuple[list[Delivery], Ledger]:

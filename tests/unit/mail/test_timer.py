@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.mail.timer import notify_timer, quoted
-from tests.unit.actions.test_verbs import Ansible, Cli
-from tests.unit.mail.test_notify import prepare
+from tests.support.fake_ansible import Ansible, Cli
+from tests.support.mails import prepare
 
 SYSTEMCTL = """#!/bin/sh
 printf '%s\\n' "$*" >>"$XDG_CONFIG_HOME/calls"

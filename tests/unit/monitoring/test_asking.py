@@ -15,35 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from gpuadmin.actions.usage import _csv
-from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import GpuadminError
 from gpuadmin.monitoring.usage import Usage
-from tests.unit.monitoring.cluster import line, node
-from tests.unit.monitoring.server import blocks, free_port, prometheus
+from tests.support.metrics_cluster import line, node, site, used
+from tests.support.prometheus import blocks, free_port, prometheus
 
 pytestmark = pytest.mark.needs("promtool", "prometheus")
-LOCAL = {"ansible_connection": "local"}
-
-
-def site(directory: Path, port: int) -> Path:
-    hosts = [
-        SiteHost("nas1", ("storage", "monitor"), LOCAL),
-        *(SiteHost(name, ("gpu",), {"ansible_host": "127.0.0.1"}) for name in ("gpu1", "gpu2", "gpu3", "gpu4")),
-    ]
-    write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
-    with (directory / "gpuadmin.yml").open("a", encoding="utf-8") as stream:
-        stream.write(f"metrics: {{port: {port}, mail_to: []}}\n")
-    return directory
-
-
-def used(name: str, index: int, user: str, now: float, *, active: bool) -> Iterator[str]:
-    """Three hours in which somebody holds a GPU, and uses it in the last hour or not at all."""
-    labels = {"instance": name, "job": "node", "uuid": f"GPU-{name}-{index}", "user": user}
-    for step in range(0, 10801, 60):
-        when = now - 10800 + step
-        yield line("gpuadmin_gpu_held_seconds_total", labels, step, when)
-        yield line("gpuadmin_gpu_measured_seconds_total", labels, step, when)
-        yield line("gpuadmin_gpu_active_seconds_total", labels, max(step - 7200, 0) if active else 0, when)
 
 
 def there(name: str, now: float) -> Iterator[str]:

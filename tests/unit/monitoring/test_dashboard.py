@@ -22,7 +22,7 @@ from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
 from gpuadmin.monitoring import certificates, tokens
-from tests.unit.node.dashboard.doorway import SITE_SECRET, Running, running
+from tests.support.dashboard_service import SITE_SECRET, Running, running
 
 LOCAL = {"ansible_connection": "local"}
 

@@ -14,7 +14,7 @@ from gpuadmin.monitoring.queries import idle as query_idle
 from gpuadmin.monitoring.queries import seconds_by_holder
 from gpuadmin.monitoring.samples import Sample, of_answer, of_text
 from gpuadmin.monitoring.usage import Measured, bought, total, usage
-from tests.unit.monitoring.cluster import node as lines_of_node
+from tests.support.metrics_cluster import node as lines_of_node
 
 NOW = 1_800_000_000.0
 

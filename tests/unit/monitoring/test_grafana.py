@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 
-from tests.unit.monitoring.server import prometheus
+from tests.support.prometheus import prometheus
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = ROOT / "roles/monitoring/files/grafana"

@@ -18,9 +18,8 @@ from click.testing import CliRunner, Result
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli.idle import command
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.monitoring.cluster import line, node
-from tests.unit.monitoring.server import blocks, prometheus
-from tests.unit.monitoring.test_asking import site, used
+from tests.support.metrics_cluster import line, node, site, used
+from tests.support.prometheus import blocks, prometheus
 
 pytestmark = pytest.mark.needs("promtool", "prometheus")
 USERS = """users:

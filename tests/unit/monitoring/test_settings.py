@@ -19,7 +19,7 @@ from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import scraper
-from tests.unit.actions.test_verbs import Ansible, Cli, ansible
+from tests.support.fake_ansible import Ansible, Cli, ansible
 
 __all__ = ["ansible"]
 

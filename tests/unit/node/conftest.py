@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 
-from tests.unit.node.storage import Storage, mounted
+from tests.support.storage import Storage, mounted
 
 PASSWD = """root:x:0:0:root:/root:/bin/bash
 # kept: a comment

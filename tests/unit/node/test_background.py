@@ -17,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished, program
 
-from tests.unit.node.storage import Storage, mounted
+from tests.support.storage import Storage, mounted
 
 SLOW = {"command": ["sh", "-c", "sleep 1; echo done"]}
 QUICK = {"command": ["echo", "done"]}

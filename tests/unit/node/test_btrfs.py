@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import mounted
+from tests.support.storage import mounted
 
 
 @pytest.mark.btrfs

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs_tree import children
 
-from tests.unit.node.storage import mounted
+from tests.support.storage import mounted
 
 
 @pytest.mark.btrfs

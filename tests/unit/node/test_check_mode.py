@@ -15,8 +15,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backu
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 
-from tests.unit.node.storage import FIRST, MINJI, Storage, leftover
-from tests.unit.support import public_key
+from tests.support.sites import public_key
+from tests.support.storage import FIRST, MINJI, Storage, leftover
 
 SECOND = "20261222T010203Z-daily"
 

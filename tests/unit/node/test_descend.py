@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry, same_file_system, walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import mounted, run
+from tests.support.storage import mounted, run
 
 
 @pytest.fixture

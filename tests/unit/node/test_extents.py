@@ -11,7 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import extents
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import Storage
+from tests.support.storage import Storage
 
 
 @pytest.mark.btrfs

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import files
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.holding import held
+from tests.support.lock_holder import held
 
 
 def test_a_file_is_not_written_through_a_link_that_has_just_been_made(

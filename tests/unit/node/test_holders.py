@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import holders
 
-from tests.unit.node.holding import held
+from tests.support.lock_holder import held
 
 root_only = pytest.mark.root  # acts as other users
 

@@ -23,7 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.modules import run_kept
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
 
-from tests.unit.node.test_modules import run
+from tests.support.run_module import run
 
 pytestmark = pytest.mark.root  # what is kept is root's
 

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 
-from tests.unit.node.storage import FIRST, MINJI, Storage
+from tests.support.storage import FIRST, MINJI, Storage
 
 SECOND = "20261222T010203Z-daily"
 

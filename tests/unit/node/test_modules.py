@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
 
+from tests.support.run_module import run
+
 PLUGINS = Path(session.__file__).resolve().parents[2]
-
-
-def run(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:
-    """Run one module in this process and return what it would send to Ansible."""
-    module = importlib.import_module(f"ansible_collections.gpuadmin.node.plugins.modules.{name}")
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        module.main(**more)
-    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return result
 
 
 @pytest.mark.root  # gives files to other users

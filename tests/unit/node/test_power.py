@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import power
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
-from tests.unit.node.test_modules import run
+from tests.support.run_module import run
 
 INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
 

@@ -1,5 +1,5 @@
 """What tests of pages share."""
 
-from tests.unit.actions.test_verbs import ansible
+from tests.support.fake_ansible import ansible
 
 __all__ = ["ansible"]

@@ -16,7 +16,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.pages.call import call, call_of
 from gpuadmin.pages.guide import Gpus, Node
 from gpuadmin.pages.render import page
-from tests.unit.actions.test_verbs import Ansible, Cli
+from tests.support.fake_ansible import Ansible, Cli
 
 TODAY = date(2027, 3, 1)
 TERM = {"name": "2027-1", "deadline": "2027-06-30", "next": {"name": "2027-2", "deadline": "2027-12-31"}}

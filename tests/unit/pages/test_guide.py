@@ -20,9 +20,9 @@ from gpuadmin.pages.gpus import IMAGES, Gpus, cuda_values, seen
 from gpuadmin.pages.guide import Node, example, guide, nodes_of
 from gpuadmin.pages.render import escaped, page, slug
 from gpuadmin.results import HostResult, RunResult
-from tests.unit.actions.test_list_gpus import GPU, node
-from tests.unit.actions.test_verbs import Ansible, Cli
-from tests.unit.support import public_key
+from tests.support.fake_ansible import Ansible, Cli
+from tests.support.gpu_reports import GPU, node
+from tests.support.sites import public_key
 
 NODES = (Node("gpu1", "gpu1.example.org"), Node("gpu2", "10.1.0.12", 2222))
 

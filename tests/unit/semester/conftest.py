@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.node.storage import Storage, mounted
-from tests.unit.semester.cluster import Cluster, make_cluster
+from tests.support.semester_cluster import Cluster, make_cluster
+from tests.support.storage import Storage, mounted
 
 Cli = Callable[..., tuple[int, str, str]]
 

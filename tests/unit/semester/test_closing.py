@@ -15,7 +15,7 @@ import pytest
 from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.mail.transport import Answer, Folder
 from gpuadmin.semester.journal import Journal
-from tests.unit.semester.cluster import Cluster
+from tests.support.semester_cluster import Cluster
 
 pytestmark = pytest.mark.btrfs
 Cli = Callable[..., tuple[int, str, str]]

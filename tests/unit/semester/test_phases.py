@@ -22,8 +22,8 @@ from gpuadmin.errors import ExitCode, UnreachableError
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.names import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE
-from tests.unit.semester.cluster import Cluster
-from tests.unit.support import SETTINGS
+from tests.support.semester_cluster import Cluster
+from tests.support.sites import SETTINGS
 
 pytestmark = pytest.mark.btrfs
 Cli = Callable[..., tuple[int, str, str]]

@@ -9,7 +9,7 @@ import pytest
 
 from gpuadmin.errors import RefusedError
 from gpuadmin.semester.planner import decide, narrowed
-from tests.unit.semester.test_planner import BACKUP, MINJI, facts, home, registry, settings
+from tests.support.semester_facts import BACKUP, MINJI, facts, home, registry, settings
 
 JIHO = {"name": "jiho", "uid": 20002}
 FIRST = 2**31 + 65536  # of minji's subordinate ids

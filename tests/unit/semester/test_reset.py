@@ -18,7 +18,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.names import PHASES
-from tests.unit.semester.cluster import Cluster
+from tests.support.semester_cluster import Cluster
 
 pytestmark = pytest.mark.btrfs
 Cli = Callable[..., tuple[int, str, str]]

@@ -23,7 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin impor
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 KEY, OTHER = public_key("admin"), public_key("other")
 WANTED = Wanted("gpuadmin", 900, "/var/home/gpuadmin", KEY, "/home", 20000, 49999)

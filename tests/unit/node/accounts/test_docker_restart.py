@@ -11,7 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 from ansible_collections.gpuadmin.node.plugins.modules import docker_restart as module
 
-from tests.unit.node.test_modules import run
+from tests.support.run_module import run
 
 MANAGER = ("systemctl", "--user", "-M", "minji@")
 

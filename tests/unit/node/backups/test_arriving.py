@@ -34,7 +34,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.node.storage import mounted, run
+from tests.support.storage import mounted, run
 
 REAL, FALSE = "20261221T010203Z-reset-2026-2", "20261222T010203Z-daily"
 QUICK = Bounds(idle=2, total=20)

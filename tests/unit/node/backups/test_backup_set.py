@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import FIRST, MINJI, SECOND, Storage, run
+from tests.support.storage import FIRST, MINJI, SECOND, Storage, run
 
 
 @pytest.mark.btrfs

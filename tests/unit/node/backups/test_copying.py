@@ -24,9 +24,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.backups.contents import everything, rubbish
-from tests.unit.node.deep import bottom, descend, listing, plant
-from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
+from tests.support.backup_contents import everything, rubbish
+from tests.support.deep_tree import bottom, descend, listing, plant
+from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
 
 
 @pytest.mark.btrfs

@@ -24,8 +24,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.deep import plant
-from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, wanted
+from tests.support.deep_tree import plant
+from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, wanted
 
 
 @pytest.mark.btrfs

@@ -24,8 +24,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
-from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
-from tests.unit.node.wipe.test_homes import hostile
+from tests.support.hostile_home import hostile
+from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
 
 pytestmark = [pytest.mark.btrfs, pytest.mark.usefixtures("end_of_the_year")]
 

@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import snapshots
 
-from tests.hostile.person import SUBVOL_CREATE
-from tests.unit.node.deep import descend, plant
-from tests.unit.node.storage import JIHO, MINJI, Storage, run
+from tests.support.deep_tree import descend, plant
+from tests.support.hostile_person import SUBVOL_CREATE
+from tests.support.storage import JIHO, MINJI, Storage, run
 
 
 @pytest.mark.btrfs

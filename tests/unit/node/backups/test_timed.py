@@ -20,8 +20,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds, NoRoom
 
-from tests.unit.node.backups.keeper import keeper
-from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, mounted, wanted
+from tests.support.backup_keeper import keeper
+from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, mounted, wanted
 
 
 @pytest.mark.btrfs

@@ -29,10 +29,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import 
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import OverBudget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.backups.contents import everything, rubbish
-from tests.unit.node.backups.keeper import Keeper, keeper
-from tests.unit.node.deep import bottom, plant
-from tests.unit.node.storage import FIRST, JIHO, MINJI, SECOND, Storage, run, wanted
+from tests.support.backup_contents import everything, rubbish
+from tests.support.backup_keeper import Keeper, keeper
+from tests.support.deep_tree import bottom, plant
+from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, run, wanted
 
 pytestmark = pytest.mark.usefixtures("end_of_the_year")
 THIRD = "20261229T010203Z-daily"

@@ -18,9 +18,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.backups.contents import everything, rubbish
-from tests.unit.node.deep import plant
-from tests.unit.node.storage import JIHO, MINJI, Storage, run
+from tests.support.backup_contents import everything, rubbish
+from tests.support.deep_tree import plant
+from tests.support.storage import JIHO, MINJI, Storage, run
 
 
 @pytest.mark.btrfs

@@ -17,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from starlette.requests import Request
 
 from gpuadmin.monitoring import tokens
-from tests.unit.node.dashboard.doorway import (
+from tests.support.dashboard_service import (
     ACCESS,
     PROXY,
     PROXY_SECRET,

@@ -15,10 +15,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from starlette.testclient import TestClient
 
-from tests.unit.monitoring.server import free_port
-from tests.unit.node.dashboard.board import OpenAccess, board, settings
-from tests.unit.node.dashboard.conftest import Scene
-from tests.unit.node.dashboard.scene import HOSTILE, NODES, PEOPLE
+from tests.support.dashboard_app import OpenAccess, Scene, board, settings
+from tests.support.dashboard_scene import HOSTILE, NODES, PEOPLE
+from tests.support.prometheus import free_port
 
 pytestmark = pytest.mark.needs("prometheus", "promtool")
 PAGES = ("/", "/free", "/people", "/me", "/free?gpus=2&memory=40", *(f"/nodes/{name}" for name in (*NODES, "gpu07")))

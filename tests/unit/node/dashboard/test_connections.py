@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import connections, listener
 
-from tests.unit.node.dashboard.doorway import Running, connect, link, running
+from tests.support.dashboard_service import Running, connect, link, running
 
 
 @pytest.fixture

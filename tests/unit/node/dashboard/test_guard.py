@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import guard
 from starlette.staticfiles import StaticFiles
 
-from tests.unit.node.dashboard.doorway import Running, connect, link, running
+from tests.support.dashboard_service import Running, connect, link, running
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import pro
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.dashboard.answering import Server, answering
+from tests.support.fake_prometheus import Server, answering
 
 VECTOR = {"status": "success", "data": {"resultType": "vector", "result": [
     {"metric": {"__name__": "up", "instance": "gpu01"}, "value": [1, "1"]},

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import ent
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import running
 
-from tests.unit.node.dashboard.doorway import ACCESS, PROXY, free_port, written
+from tests.support.dashboard_service import ACCESS, PROXY, free_port, written
 
 
 def test_only_its_unit_starts_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

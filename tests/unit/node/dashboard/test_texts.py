@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import tex
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.texts import ALERTS, TEXTS, choose, problem
 
 from gpuadmin.monitoring import cluster, hints
-from tests.unit.node.dashboard.board import FILES
+from tests.support.dashboard_app import FILES
 
 RULES = FILES.parents[1] / "monitoring/files/rules"
 

@@ -13,8 +13,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus
 from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.turns import Turns
 from starlette.exceptions import HTTPException
 
-from tests.unit.node.dashboard.answering import Server, answering
-from tests.unit.node.dashboard.doorway import link, running
+from tests.support.dashboard_service import link, running
+from tests.support.fake_prometheus import Server, answering
 
 MATRIX = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
 

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import gpus
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 
-from tests.unit.diagnosis.broken import Broken, one
+from tests.support.broken_host import Broken, one
 
 pytestmark = pytest.mark.root
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import keys
 
-from tests.unit.support import public_key
+from tests.support.sites import public_key
 
 KEY = public_key("minji")
 

@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import create,
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import changes as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.changes import changed
 
-from tests.unit.node.storage import mounted
+from tests.support.storage import mounted
 
 PEOPLE = ("minji", "jiho", "sora")
 

@@ -17,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import N
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
 
-from tests.unit.node.metrics.read import values
+from tests.support.metrics_text import values
 
 NAMES = {20001: "minji", 20002: "jiho", 0: "root"}
 pytestmark = pytest.mark.root

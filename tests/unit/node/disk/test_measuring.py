@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import p
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.storage import Storage, mounted
+from tests.support.storage import Storage, mounted
 
 DAY = 86400.0
 

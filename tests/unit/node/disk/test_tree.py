@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk import tree as 
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import Shares
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.tree import ALL, Tree, measure
 
-from tests.unit.node.storage import mounted
+from tests.support.storage import mounted
 
 
 def measured(at: Path, entries: float = 1e6, shares: Shares | None = None) -> Tree:

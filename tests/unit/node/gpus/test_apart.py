@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import apart as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import HungError, apart
 
-from tests.unit.node.storage import Storage
+from tests.support.storage import Storage
 
 
 @pytest.fixture

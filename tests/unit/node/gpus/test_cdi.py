@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 
-from tests import fake_nvml
+from tests.support import fake_nvml
 
 WRITTEN = fake_nvml.SPEC.read_bytes()
 FIRST, DIVIDED = "GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"

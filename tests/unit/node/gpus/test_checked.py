@@ -13,8 +13,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import checked,
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
 
-from tests.unit.node.gpus.conftest import DIRECTORY
-from tests.unit.node.gpus.test_kernels import NEW, OLD, VERSION, Root, read, whole
+from tests.support.gpu_kernels import NEW, OLD, VERSION, Root, read, whole
+from tests.support.gpu_node import DIRECTORY
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi, dev
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
 
-from tests import fake_nvml
-from tests.unit.node.gpus.conftest import Node
+from tests.support import fake_nvml
+from tests.support.gpu_node import Node
 
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
 TOOL = """#!/bin/sh

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import driver, pci
 
-from tests.unit.node.gpus.conftest import DIRECTORY, Node
+from tests.support.gpu_node import DIRECTORY, Node
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16)\n"
 KERNEL = "6.12.48+deb13-amd64"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
 
-from tests.unit.node.gpus.conftest import Node
+from tests.support.gpu_node import Node
 
 pytestmark = pytest.mark.needs("cc")
 

@@ -10,8 +10,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import nvml
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import apart
 
-from tests import fake_nvml
-from tests.unit.node.gpus.conftest import Node
+from tests.support import fake_nvml
+from tests.support.gpu_node import Node
 
 pytestmark = pytest.mark.needs("cc")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import pci
 
-from tests.unit.node.gpus.conftest import Node
+from tests.support.gpu_node import Node
 
 NAMES = """# a list
 10de  NVIDIA Corporation

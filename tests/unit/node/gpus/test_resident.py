@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import HungError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.resident import Resident
 
-from tests.unit.node.storage import Storage
+from tests.support.storage import Storage
 
 Make = Callable[[Callable[[], Callable[[], Mapping[str, Any]]]], Resident]
 

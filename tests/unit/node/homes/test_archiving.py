@@ -13,9 +13,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving, packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Entry, Request, compute
 
-from tests.machine import in_place
+from tests.support.machine import in_place
+from tests.support.storage import mounted, run
 from tests.unit.node.homes.conftest import Storage
-from tests.unit.node.storage import mounted, run
 
 
 @pytest.mark.parametrize("name", ["../other", "", ".", "a/b"])

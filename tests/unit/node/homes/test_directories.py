@@ -15,8 +15,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories im
     converge,
 )
 
+from tests.support.storage import mounted, run
 from tests.unit.node.homes.conftest import Storage
-from tests.unit.node.storage import mounted, run
 
 MINJI = {"name": "minji", "uid": 20001, "gid": 20001, "shell": "ignored"}
 root_only = pytest.mark.root  # gives files to other users

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing, tar_compare
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
-from tests.unit.node.storage import FIRST, Storage, mounted, run
+from tests.support.storage import FIRST, Storage, mounted, run
 
 root_only = pytest.mark.root  # mounts a tmpfs and makes devices
 SECONDS = 20.0  # what takes longer reads holes

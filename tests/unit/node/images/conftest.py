@@ -25,7 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
     write_json,
 )
 
-from tests.machine import cannot_mount
+from tests.support.machine import cannot_mount
 
 PASSWD = "root:x:0:0:root:/root:/bin/bash\ngpuadmin:x:900:900::/var/home/gpuadmin:/bin/bash\n"
 PERSON = "minji:x:20000:20000::/home/minji:/bin/bash\n"

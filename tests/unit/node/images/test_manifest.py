@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import manifest
 
-from tests.unit.images.facts import A, B, C
+from tests.support.image_facts import A, B, C
 
 STREAMS = (
     manifest.Stream("full.btrfs.zst", None, 500, 900, "0" * 64),

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
-from tests.unit.node.storage import run
+from tests.support.storage import run
 
 
 def test_a_job_that_is_still_there_is_a_way_in(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import announcements
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins.announcements import Announcement, converge, parse
 
-from tests.unit.node.test_modules import run
+from tests.support.run_module import run
 
 POWER = Announcement("a1", 100, 200, "No power.\n정전입니다.")
 DISK = Announcement("b2", 150, 300, "A new disk.")

@@ -9,8 +9,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject im
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import hints, overview
 from ansible_collections.gpuadmin.node.plugins.module_utils.monitoring.samples import Sample, of_text
 
-from tests.unit.monitoring.cluster import node
-from tests.unit.node.me.test_overview import FOUND
+from tests.support.me_overview import FOUND
+from tests.support.metrics_cluster import node
 
 NOW = 1_800_000_000.0
 HELD = {0: ("minji", "train"), 1: ("junho", "secret-project")}

@@ -9,6 +9,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject im
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import overview
 
+from tests.support.me_overview import FOUND
+
 CHAGE = """Last password change : Nov 22, 2026
 Password expires : never
 Account expires : {0}
@@ -34,20 +36,6 @@ def test_links_are_not_followed_and_counting_ends(tmp_path: Path) -> None:
     assert whole
     assert 100_000 <= counted < 1_000_000
     assert not overview.counted_bytes(str(tmp_path), -1)[1]
-
-
-FOUND = {
-    "expires": "2027-02-28",
-    "home": {"path": "/home/minji", "used": 5 * 10**9, "whole": False, "free": 10**12, "bytes": 4 * 10**12},
-    "docker": None,
-    "gpus": {
-        "gpus": [
-            {"index": 0, "name": "H100", "holders": ["minji", "others"]},
-            {"index": 1, "name": "H100", "holders": ["others"]},
-            {"index": 2, "name": "H100", "holders": []},
-        ]
-    },
-}
 
 
 def test_what_is_printed() -> None:

@@ -1,5 +1,5 @@
 """A node with GPUs that are described in a file, as for the looks at them."""
 
-from tests.unit.node.gpus.conftest import node
+from tests.support.gpu_node import node
 
 __all__ = ["node"]

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices impo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.node.metrics.host import Host, user_cgroup
+from tests.support.metrics_host import Host, user_cgroup
 
 #: It opens what it is told to, says so, and waits.
 HOLDER = (

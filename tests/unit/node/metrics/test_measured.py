@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.measured import MOST, measured
 
-from tests.unit.node.metrics.read import values
+from tests.support.metrics_text import values
 
 
 def directories(at: Path) -> tuple[str, str]:

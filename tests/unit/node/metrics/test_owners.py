@@ -17,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.node.metrics.host import NAMES, Host, user_cgroup
+from tests.support.metrics_host import NAMES, Host, user_cgroup
 
 SUBUID_WORDS = [
     b"root", b"alice", b":", b":", b"\n", b"100000", b"65536", b"1001", b"\0", b"\xff", b"\r", b"#", b"9" * 5000,

@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import roots
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.exposition import Samples
 
-from tests.unit.node.metrics.read import values
+from tests.support.metrics_text import values
 
 PENDING = {"stage": "pending", "image": "term2", "root": "term2", "time": 1000.5, "boot_id": "a"}
 SINCE = "gpuadmin_image_pending_since_timestamp_seconds"

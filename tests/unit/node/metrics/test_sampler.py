@@ -16,8 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import sampl
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import RECORD
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import TEXT, Places, Sampler
 
-from tests.unit.node.gpus.conftest import Node
-from tests.unit.node.metrics.read import values
+from tests.support.gpu_node import Node
+from tests.support.metrics_text import values
 
 pytestmark = pytest.mark.needs("cc")
 FIRST, SECOND = "GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"

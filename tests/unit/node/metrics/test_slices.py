@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import slices
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.exposition import Samples
 
-from tests.unit.node.metrics.read import values
+from tests.support.metrics_text import values
 
 
 def test_everybody_who_runs_something(tmp_path: Path) -> None:

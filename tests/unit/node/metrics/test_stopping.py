@@ -23,7 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
-from tests.unit.node.metrics.test_mapper import FIRST, NAMES, SECOND, Cluster, cluster
+from tests.support.gpu_sampling import FIRST, NAMES, SECOND, Cluster, cluster
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]

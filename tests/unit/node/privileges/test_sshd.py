@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sshd
 
+from tests.support.sites import public_key
 from tests.unit.node.privileges.conftest import Host
-from tests.unit.support import public_key
 
 BOTH = "authorizedkeysfile /var/lib/gpuadmin/keys/%u .ssh/authorized_keys\n"
 SERVE = "/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py serve-backups /srv/copies True"

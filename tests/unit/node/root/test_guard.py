@@ -20,8 +20,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 
-from tests.machine import cannot_mount
-from tests.unit.node.holding import held
+from tests.support.lock_holder import held
+from tests.support.machine import cannot_mount
 
 PROGRAM = Path(guard.__file__)
 

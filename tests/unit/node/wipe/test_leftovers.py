@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
-from tests.unit.node.storage import FIRST, MINJI, Storage, leftover, run
+from tests.support.storage import FIRST, MINJI, Storage, leftover, run
 
 pytestmark = pytest.mark.btrfs
 SECOND = "20261228T010203Z-manual"

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 
-from tests.unit.node.storage import run
+from tests.support.storage import run
 
 
 @pytest.mark.root

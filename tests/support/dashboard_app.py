@@ -1,0 +1,94 @@
+"""The dashboard as a test has it: the real application, access that let in whom the test says, a Prometheus."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.app import application
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Prometheus
+from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Settings, Viewer, settings_of
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from tests.support.dashboard_scene import NODES, before, now
+from tests.support.prometheus import blocks, prometheus
+
+FILES = Path(__file__).parents[2] / "roles/dashboard/files"
+NODES_OF_SITE = (*NODES, "gpu07")  # which was never measured
+
+
+class OpenAccess:
+    """Whoever asks is the person in the header `test-viewer`: name, or name and `admin`."""
+
+    def __init__(self, sees: str) -> None:
+        self.sees = sees
+
+    def viewer(self, request: Request) -> Viewer | None:
+        name, _, admin = request.headers.get("test-viewer", "").partition(" ")
+        return Viewer(name, admin == "admin", self.sees) if name else None  # type: ignore[arg-type]  # a text of the test
+
+    def routes(self) -> list[Any]:
+        return []
+
+
+class OneViewer(OpenAccess):
+    """Everybody is the same person: for a browser."""
+
+    def __init__(self, name: str, sees: str) -> None:
+        super().__init__(sees)
+        self._name = name
+
+    def viewer(self, request: Request) -> Viewer | None:
+        return Viewer(self._name, False, self.sees)  # type: ignore[arg-type]  # a text of the test
+
+
+def settings(directory: Path, now: float, **more: Any) -> Settings:
+    """What the role would write, with one announcement that holds and one that does not yet."""
+    entries = [
+        {"id": "a1", "begin": int(now) - 60, "end": int(now) + 86400 * 3, "text":
+         "*** the lab: Power is cut on Friday\nSave your work by 18:00.\n\n*** the lab: 금요일에 정전이 있습니다\n"
+         "18시까지 작업을 저장하세요. <b>&</b>"},
+        {"id": "a2", "begin": int(now) + 86400, "end": int(now) + 86400 * 3, "text": "Not yet"},
+    ]  # fmt: skip
+    path = directory / "announcements.json"
+    path.write_text(json.dumps(entries))
+    document = {
+        "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "announcements": str(path),
+        "cookie_name": "of the access",
+    }  # fmt: skip
+    return replace(settings_of(document), **more)
+
+
+def board(port: int, access: Any, site: Settings) -> Any:
+    return application(prometheus=Prometheus(port), access=access, settings=site, files=str(FILES))
+
+
+class Scene(NamedTuple):
+    """Where the Prometheus answers, of when the scene is, and a directory for files."""
+
+    port: int
+    when: float
+    directory: Path
+
+    def client(self, sees: str = "all", **more: Any) -> TestClient:
+        """A browser without cookies of its own; who it is says the header `test-viewer`."""
+        site = settings(self.directory, self.when, sees=sees, **more)
+        return TestClient(
+            board(self.port, OpenAccess(sees), site), base_url="https://monitor", raise_server_exceptions=False
+        )
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    directory = tmp_path_factory.mktemp("scene")
+    when = time.time()
+    # the same holds some minutes later, so that a slow machine does not make it stale
+    lines = [*before(when, hours=10), *now(when), *now(when + 240), *now(when + 480)]
+    with prometheus(directory, blocks(directory, lines)) as port:
+        yield Scene(port, when, directory)

@@ -1,0 +1,197 @@
+"""A lab with its site, and the commands that an admin and a person would type."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
+#: Another name lets a second checkout run its tests beside this one.
+LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
+#: Seconds that a command may take; a machine that does other things needs more.
+PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
+KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
+EMPTY_REGISTRY = "users: []\nretired: []\n"
+
+
+class Cluster:
+    """A lab with its site."""
+
+    def __init__(self, site: Path, name: str = LAB, *, light: bool = False) -> None:
+        self.site = site
+        self.name = name
+        #: The type of what homes are mounted with. Light hosts have no NFS: mergerfs stands in.
+        self.nfs = "fuse.mergerfs" if light else "nfs4"
+        self.keys = site.parent / "keys"
+        self._commands: list[subprocess.Popen[str]] = []
+
+    def saved_states(self) -> list[str]:
+        """The names of the states that the lab has; none where there is no lab."""
+        done = subprocess.run(
+            [GPUADMIN, "lab", "status", "--name", self.name, "--json"], check=False, capture_output=True, text=True
+        )
+        return sorted(json.loads(done.stdout)["snapshots"]) if done.returncode == 0 else []
+
+    def hosts(self) -> list[str]:
+        """The names of the lab's hosts."""
+        return [str(host["name"]) for host in json.loads(self.lab("status", "--json"))["hosts"]]
+
+    def lab(self, *arguments: str) -> str:
+        """Run `gpuadmin lab …`, which must succeed."""
+        verb, *rest = arguments
+        return subprocess.run(
+            [GPUADMIN, "lab", verb, "--name", self.name, *rest],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            timeout=PATIENCE,
+        ).stdout
+
+    def process(self, host: str) -> int:
+        """The id of the process that a host is."""
+        hosts = json.loads(self.lab("status", "--json"))["hosts"]
+        return next(int(entry["pid"]) for entry in hosts if entry["name"] == host)
+
+    def command(self, verb: str, *arguments: str) -> list[str]:
+        """The command that runs a verb on the site."""
+        return [GPUADMIN, verb, "--site", str(self.site), *arguments]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start gpuadmin on the site, with no terminal."""
+        process = subprocess.Popen(
+            self.command(*arguments),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._commands.append(process)
+        return process
+
+    def end_commands(self) -> None:
+        """End what a test that failed has left running; it would hold the site."""
+        for process in self._commands:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=300)
+        self._commands.clear()
+
+    def restore(self, state: str) -> None:
+        """Put the lab back to a saved state; the site remembers nobody who came since."""
+        self.end_commands()
+        self.lab("restore", state)
+        (self.site / "runs" / "uids.json").unlink(missing_ok=True)
+
+    def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
+        process = self.start(*arguments, "--json")
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, f"{arguments} ended with {process.returncode}\n{out[-2000:]}\n{err[-2000:]}"
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+    def ssh_command(self, login: str, host: str) -> list[str]:
+        """The command that logs in to a host, as the admin or a person; what to run there follows."""
+        options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
+        return [GPUADMIN, "lab", "ssh", "--name", self.name, *options, host]
+
+    def settle(self, host: str) -> None:
+        """Wait until a host has come up whole."""
+        # it fails where a unit has failed, too; tests look at those by themselves
+        self.admin(host, "systemctl is-system-running --wait || true")
+
+    def ssh(self, login: str, host: str, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host, in a login shell, as the admin or a person."""
+        quoted = "bash -lc '" + command.replace("'", "'\\''") + "'"
+        return subprocess.run(
+            [*self.ssh_command(login, host), quoted],
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+
+    @contextmanager
+    def session(self, name: str, host: str) -> Iterator[subprocess.Popen[str]]:
+        """A session of a person on a host, which has begun; it ends with the block."""
+        process = subprocess.Popen(
+            [*self.ssh_command(name, host), "echo here; sleep 1000"],
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "here\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def admin(self, host: str, command: str) -> str:
+        """Run a command as root on a host; it must succeed."""
+        quoted = command.replace("'", "'\\''")
+        done = self.ssh("admin", host, f"sudo bash -c '{quoted}'")
+        assert done.returncode == 0, f"{host}: {command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def person(self, name: str, host: str, command: str) -> str:
+        """Run a command as a person; it must succeed."""
+        done = self.ssh(name, host, command)
+        assert done.returncode == 0, f"{name}@{host}: {command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def key(self, name: str) -> str:
+        """A person's public key; the pair is made when it is first asked for."""
+        self.keys.mkdir(exist_ok=True)
+        path = self.keys / name
+        if not path.exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(path)], check=True)
+        return path.with_suffix(".pub").read_text().strip()
+
+    def add(self, name: str, *options: str, code: int = 0) -> dict[str, Any]:
+        return self.gpuadmin("add-user", name, "--key", self.key(name), "--yes", *options, code=code)
+
+    def empty(self) -> None:
+        """Say that nobody is on the site."""
+        (self.site / "users.yml").write_text(EMPTY_REGISTRY)
+
+    def root_is_read_only(self, host: str) -> bool:
+        return self.admin(host, "btrfs property get -ts / ro").strip() == "ro=true"
+
+    def reboot(self, host: str) -> None:
+        """Reboot a host as an admin would, and wait until it is back with another boot id."""
+        before = self.admin(host, "cat /proc/sys/kernel/random/boot_id")
+        self.ssh("admin", host, "sudo systemctl reboot")
+        self.wait(lambda: self.ssh("admin", host, "cat /proc/sys/kernel/random/boot_id"), differs=before)
+
+    def wait(
+        self, probe: Callable[[], subprocess.CompletedProcess[str]], *, differs: str = "", seconds: float = 300
+    ) -> str:
+        """Wait until a command succeeds and prints something else than `differs`."""
+        end = time.monotonic() + seconds
+        while True:
+            done = probe()
+            if done.returncode == 0 and done.stdout != differs:
+                return done.stdout
+            assert time.monotonic() < end, f"waited {seconds} s in vain: {done.stdout}{done.stderr}"
+            time.sleep(1)  # between two logins of the probe
+
+
+# A container image out of what the node has; nothing is fetched.
+MAKE_IMAGE = (
+    "tar --dereference -cf - /bin/sh /bin/id /bin/cat /bin/sleep "
+    "$(ldd /bin/sh /bin/id /bin/cat /bin/sleep | grep -o '/[^ ]*' | grep -v : | sort -u) 2>/dev/null "
+    "| docker import - tiny >/dev/null"
+)
+
+#: A node's root is read-only; whoever breaks something in it has opened it before.
+OPEN = "btrfs property set -ts / ro false"

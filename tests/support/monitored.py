@@ -1,0 +1,86 @@
+"""The cluster with a monitor host, for the tests that need one. Set up once for each of their sets of settings."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.lab_cluster import Cluster
+
+MONITOR = "monitor: {hosts: {storage1: {}}}\n"
+
+
+@contextmanager
+def monitor_host(cluster: Cluster) -> Iterator[None]:
+    """storage1 is in the group monitor, and nothing is set up for it."""
+    path = cluster.site / "inventory/monitor.yml"
+    path.write_text(MONITOR)
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+@contextmanager
+def monitored(cluster: Cluster, state: str, more: str = "") -> Iterator[None]:
+    """storage1 is the monitor host, set up. `state`: what the lab's snapshot of that is called; `more`: settings."""
+    settings = cluster.site / "gpuadmin.yml"
+    before = settings.read_text()
+    for key in ("mail", "metrics"):  # a session that was killed may have left them
+        before = before.partition(f"\n{key}: ")[0]
+    settings.write_text(f"{before}\n{more.lstrip()}" if more else before)
+    try:
+        with monitor_host(cluster):
+            if state in cluster.saved_states():
+                cluster.restore(state)
+            else:
+                cluster.gpuadmin("provision", "--yes")
+                cluster.lab("save", state)
+            yield
+    finally:
+        settings.write_text(before)
+
+
+STATE = "watched"
+
+INTERVAL = 10  # seconds between two looks at a host
+
+SETTINGS = f"""
+mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
+metrics: {{interval: {INTERVAL}, mail_to: [admins@example.org]}}
+"""
+
+QUERY = (
+    "import json, sys, urllib.parse, urllib.request as u; "
+    'print(json.dumps(json.load(u.urlopen("http://127.0.0.1:9090/api/v1/query?query=" '
+    '+ urllib.parse.quote(sys.argv[1]), timeout=20))["data"]))'
+)
+
+
+def asked(cluster: Cluster, query: str) -> list[dict[str, Any]]:
+    """What Prometheus on the monitor host answers: labels and value of each sample."""
+    data = json.loads(cluster.admin("storage1", shlex.join(["python3", "-c", QUERY, query])))
+    return [{**one["metric"], "value": float(one["value"][1])} for one in data["result"]]
+
+
+def within(seconds: float, look: Callable[[], Any]) -> Any:
+    """Look again until there is something; what there is then."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"{look} waited {seconds} s in vain"
+        time.sleep(2)  # between two looks at what changes every ten seconds
+    return found
+
+
+@pytest.fixture
+def watched(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
+    with monitored(cluster, STATE, SETTINGS):
+        cluster.add("minji")
+        yield cluster

@@ -1,0 +1,123 @@
+"""Where a test on the lab runs: on light hosts, unless its mark says what it needs virtual machines for.
+
+    @pytest.mark.virtual(NFS)                      on virtual machines alone
+    @pytest.mark.story("lock-user", "extend-user") the whole story of these verbs: on light hosts, and, as a slow test,
+                                                   on virtual machines as well
+    (neither)                                      on light hosts
+
+A molecule scenario says it in its molecule.yml: `ansible.env.GPUADMIN_TEST_VIRTUAL` is the reason. Set by whoever runs
+the tests, the same variable asks for virtual machines everywhere. Light hosts need root and cgroup v2; on a machine
+without, everything runs on virtual machines. `python -m tests.support.where` prints what holds here: `light` or
+`virtual`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = ROOT / "molecule"
+VARIABLE = "GPUADMIN_TEST_VIRTUAL"
+LIGHT, VIRTUAL, BOTH = "light", "virtual", "both"
+
+BOOT = "a boot, by a boot loader and a kernel of its own"
+IMAGE = "images are built, sent and booted"
+POWER = "a power cut, which loses what was not on disk"
+NFS = "what NFS itself does"
+MACHINES = "the virtual machines themselves"
+#: What may need a virtual machine. Whoever adds one: can a light host learn it?
+REASONS = (BOOT, IMAGE, POWER, NFS, MACHINES)
+
+
+def why_virtual() -> str:
+    """Return why no light hosts are made here, in words; nothing where they are."""
+    if os.environ.get(VARIABLE):
+        return f"{VARIABLE} asks for it"
+    if os.geteuid() != 0:
+        return "light hosts, which are quicker, need root"
+    mounts = Path("/proc/self/mountinfo")
+    if not mounts.exists() or " - cgroup2 " not in mounts.read_text(encoding="utf-8", errors="replace"):
+        return "light hosts need cgroup v2, which this machine does not have"
+    return ""
+
+
+def places(marks: Iterable[pytest.Mark], light: bool) -> list[Any]:
+    """Given a test's marks and whether there are light hosts, return what the fixture `hosts` gives it in turn."""
+    where = place({mark.name: mark for mark in marks})
+    if not light or where == VIRTUAL:
+        return [pytest.param(VIRTUAL)]
+    if where == LIGHT:
+        return [pytest.param(LIGHT)]
+    return [pytest.param(LIGHT), pytest.param(VIRTUAL, marks=(pytest.mark.virtual(BOTH), pytest.mark.slow))]
+
+
+def place(marks: Mapping[str, pytest.Mark]) -> str:
+    """Given the marks of a test by their names, return where it runs: LIGHT, VIRTUAL or BOTH."""
+    if "virtual" in marks:
+        return VIRTUAL
+    return BOTH if "story" in marks else LIGHT
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One test, or scenario of molecule: where it runs and why, and whether `make test` leaves it out."""
+
+    name: str
+    where: str
+    why: str
+    slow: bool
+
+
+def reason_of(scenario: str) -> str:
+    """Given a scenario of molecule, return what it needs virtual machines for; nothing where it needs none."""
+    text = (SCENARIOS / scenario / "molecule.yml").read_text(encoding="utf-8")
+    settings = yaml.safe_load(text).get("ansible") or {}
+    return str((settings.get("env") or {}).get(VARIABLE) or "")
+
+
+def scenarios() -> list[str]:
+    """Return the scenarios of molecule that test roles, those on light hosts first: each lab is made once."""
+    names = sorted(path.parent.name for path in SCENARIOS.glob("*/converge.yml"))
+    return sorted(names, key=lambda name: bool(reason_of(name)))
+
+
+#: The scenarios that `make test` has time for; `make molecule` has them all.
+QUICK_SCENARIOS = ("node_state", "accounts")
+
+
+def everything() -> Iterator[Entry]:
+    """Yield every test on the lab, as its marks have it (one that has parameters once), and every scenario."""
+    for name in scenarios():
+        reason = reason_of(name)
+        yield Entry(f"molecule: {name}", VIRTUAL if reason else LIGHT, reason, name not in QUICK_SCENARIOS)
+    for path in sorted((ROOT / "tests/e2e").glob("test_*.py")):
+        if path.name == "test_roles.py":
+            continue  # its parameters are the scenarios
+        module = importlib.import_module(f"tests.e2e.{path.stem}")
+        whole = getattr(module, "pytestmark", [])
+        shared = whole if isinstance(whole, list) else [whole]
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("test_") and function.__module__ == module.__name__:
+                own = [*shared, *getattr(function, "pytestmark", [])]
+                yield _entry(f"{path.stem}::{name}", {mark.name: getattr(mark, "mark", mark) for mark in own})
+
+
+def _entry(name: str, marks: Mapping[str, pytest.Mark]) -> Entry:
+    where = place(marks)
+    if where == VIRTUAL:
+        return Entry(name, where, str(marks["virtual"].args[0]), "slow" in marks)
+    verbs = ", ".join(marks["story"].args) if where == BOTH else ""
+    return Entry(name, where, verbs and f"the whole story of {verbs}", "slow" in marks)
+
+
+if __name__ == "__main__":
+    print(VIRTUAL if why_virtual() else LIGHT)
