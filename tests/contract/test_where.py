@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
-from tests.e2e.conftest import pytest_collection_modifyitems
 from tests.support import where
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,6 +163,6 @@ def test_the_virtual_cluster_has_a_process_of_its_own(
 
     hook = SimpleNamespace(pytest_deselected=pytest_deselected)
     config: Any = SimpleNamespace(getoption=lambda _name: lane, hook=hook)
-    pytest_collection_modifyitems(config, items)
+    where.pytest_collection_modifyitems(config, items)
     assert [one.name for one in items] == here
     assert sorted(one.name for one in [*items, *left]) == ALL

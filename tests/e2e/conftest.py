@@ -9,6 +9,9 @@ import pytest
 from tests.support import imaging, where
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
 from tests.support.labs import provisioned_lab, remembered_lab
+from tests.support.where import pytest_collection_modifyitems
+
+__all__ = ["pytest_collection_modifyitems"]
 
 
 def pytest_report_header() -> str:
@@ -27,32 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=lanes, help="only what uses the virtual cluster, or only what does not")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Light hosts first; of two processes side by side, each has its lane."""
-    items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
-    wanted = config.getoption("lane")
-    other = [item for item in items if wanted and lane(item) != wanted]
-    if other:
-        config.hook.pytest_deselected(items=other)
-        items[:] = [item for item in items if lane(item) == wanted]
-
-
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Where everything runs on virtual machines the other lane is empty, which is no failure."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("lane") and where.why_virtual():
         session.exitstatus = pytest.ExitCode.OK
-
-
-def lane(item: pytest.Item) -> str:
-    """Which of the two processes has a test. Those that share a lab go to one."""
-    return where.VIRTUAL if where.why_virtual() or on_virtual_cluster(item) else where.LIGHT
-
-
-def on_virtual_cluster(item: pytest.Item) -> bool:
-    """Whether a test has the fixtures below on virtual machines, and not a lab of its own."""
-    call = getattr(item, "callspec", None)
-    return call is not None and call.params.get("hosts") == where.VIRTUAL
 
 
 @pytest.fixture(scope="session")

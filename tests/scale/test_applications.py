@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.mail.ledger import fold
+from tests.support.mail_server import SERVER
 from tests.support.scale_hosts import Cluster, cluster
 from tests.support.scale_people import gpuadmin, public_key, site
 
-SERVER = Path(__file__).resolve().parents[1] / "unit" / "smtp_server.py"
 DEADLINE = date.today() + timedelta(days=60)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-SERVER = Path(__file__).resolve().parents[1] / "smtp_server.py"
+SERVER = Path(__file__).with_name("smtp_server.py")
 
 
 @dataclass

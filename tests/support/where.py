@@ -119,5 +119,27 @@ def _entry(name: str, marks: Mapping[str, pytest.Mark]) -> Entry:
     return Entry(name, where, verbs and f"the whole story of {verbs}", "slow" in marks)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Light hosts first; of two processes side by side, each has its lane."""
+    items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
+    wanted = config.getoption("lane")
+    other = [item for item in items if wanted and lane(item) != wanted]
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if lane(item) == wanted]
+
+
+def lane(item: pytest.Item) -> str:
+    """Which of the two processes has a test. Those that share a lab go to one."""
+    return VIRTUAL if why_virtual() or on_virtual_cluster(item) else LIGHT
+
+
+def on_virtual_cluster(item: pytest.Item) -> bool:
+    """Whether a test has the shared cluster on virtual machines, and not a lab of its own."""
+    call = getattr(item, "callspec", None)
+    return call is not None and call.params.get("hosts") == VIRTUAL
+
+
 if __name__ == "__main__":
     print(VIRTUAL if why_virtual() else LIGHT)

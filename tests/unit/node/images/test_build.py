@@ -26,7 +26,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     jobs as image_jobs,
 )
 
-from .conftest import Node, World, confirm, run, sign
+from tests.unit.node.images.conftest import Node, World, confirm, run, sign
 
 pytestmark = pytest.mark.btrfs
 

@@ -10,7 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import identity, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
 
-from .conftest import fill
+from tests.unit.node.images.conftest import fill
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import layout, records
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Running, write_json
 
-from .conftest import Node
+from tests.unit.node.images.conftest import Node
 
 GRUB = (
     "load_env\nsave_env trial\n"

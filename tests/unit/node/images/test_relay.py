@@ -42,8 +42,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 from ansible_collections.gpuadmin.node.plugins.modules import image_relay
 
 from gpuadmin.images.chain_key import make_key
-
-from .conftest import Node, World
+from tests.unit.node.images.conftest import Node, World
 
 needs_root = pytest.mark.root  # acts as another user, and from ports of root's
 COLLECTIONS = Path(relay.__file__).resolve().parents[6]

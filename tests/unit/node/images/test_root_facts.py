@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import root_facts
 
-from .conftest import fill
+from tests.unit.node.images.conftest import fill
 
 STATUS = """Package: rsync
 Status: {status}

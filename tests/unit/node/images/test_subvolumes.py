@@ -10,7 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import subvolumes
 
-from .conftest import Node, run
+from tests.unit.node.images.conftest import Node, run
 
 pytestmark = pytest.mark.btrfs
 

@@ -32,7 +32,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
-from .conftest import PASSWD, PERSON, Node, World, confirm, run, sign
+from tests.unit.node.images.conftest import PASSWD, PERSON, Node, World, confirm, run, sign
 
 pytestmark = pytest.mark.btrfs
 

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import gruben
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
-from .conftest import fill
+from tests.unit.node.images.conftest import fill
 
 BEFORE = {"failed_units": ["old.service"], "gpus": ["GPU-1", "GPU-2"]}
 
