@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -362,7 +361,7 @@ def dashboard() -> None:
             else:
                 print("A machine with chromium would have a picture of the page here.")
         finally:
-            opened.send_signal(signal.SIGINT)
+            opened.terminate()  # Ctrl-C does not reach what a script left in the background
 
 
 #: What shows each part, given whether there are light hosts.
