@@ -48,6 +48,10 @@ test-all: $(READY) system-test lint test-fast test-mutants e2e ## all of it: wit
 test-fast: $(READY) system-fast ## what needs no lab
 	@$(FAST)
 
+.PHONY: test-changed
+test-changed: $(READY) system-fast ## what a change touches, since these passed; the first time all of test-fast
+	@$(BIN)/python scripts/changed.py "not lab$(NOT_ROOT)" $(ARGS)
+
 .PHONY: test-root
 test-root: $(READY) system-test ## what needs root: btrfs on loop devices, many cheap ssh hosts
 	@$(AS_ROOT) $(PYTEST) -v -m root tests
@@ -117,5 +121,5 @@ system-fast system-demo system-test: system-%: $(READY)
 
 .PHONY: clean
 clean: ## delete what was made here (the lab's image in ~/.cache stays)
-	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis .testmondata* build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

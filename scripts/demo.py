@@ -242,9 +242,8 @@ def announce(parts: list[str], light: bool) -> None:
         print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
     elif not fast and os.geteuid() != 0:
         print("As root, accounts and semester would run on light hosts, in minutes: sudo make demo")
-    labs = [LAB, MACHINES_LAB] if light and "images" in parts else [LAB]
-    away = " and ".join(f"gpuadmin lab down --name {lab} --purge" for lab in labs)
-    print(f"Ctrl-C stops it; {away} removes what is there.", flush=True)
+    labs = sorted({MACHINES_LAB if light and name not in ON_LIGHT else LAB for name in parts})
+    print("Ctrl-C stops it. What is there then goes by", " and ".join(map(purge, labs)), flush=True)
 
 
 def finished(part: str, light: bool, seconds: float, rest: list[str]) -> None:
@@ -368,16 +367,21 @@ def dashboard() -> None:
 SHOWS: Mapping[str, Callable[[bool], None]] = {"accounts": accounts, "semester": semester, "images": images}
 
 
+def purge(lab: str) -> str:
+    """The command that removes a lab."""
+    return f"gpuadmin lab down --name {lab} --purge"
+
+
 def removing() -> list[str]:
     """The commands that remove the labs of the demo that are there."""
-    return [f"gpuadmin lab down --name {lab} --purge" for lab in (LAB, MACHINES_LAB) if state.load(lab)]
+    return [purge(lab) for lab in (LAB, MACHINES_LAB) if state.load(lab)]
 
 
 def farewell(seconds: float) -> None:
     """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
     if not SITE.exists():  # only images were shown
-        print(f"\n{BOLD}Done in {seconds:.0f} seconds.{RESET} {'; '.join(removing())} removes what is there.")
+        print(f"\n{BOLD}Done in {seconds:.0f} seconds.{RESET} What is there goes by {' and '.join(removing())}")
         return
     os.chdir(SITE)
     measured = MONITOR_FILE.exists()
@@ -409,4 +413,4 @@ if __name__ == "__main__":
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"the demo stopped: that command ended with {error.returncode}") from None
     except KeyboardInterrupt:
-        raise SystemExit(f"\nstopped; {' and '.join(removing())} removes what is there") from None
+        raise SystemExit("\nstopped" + "".join(f"\n{line} removes what is there" for line in removing())) from None

@@ -1,27 +1,115 @@
-"""The end of `make demo` names what one can try on its site, and nothing that the site has not."""
+"""`make demo`: where its parts run, what it says of them, and that its end names nothing that its site has not."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.support.scripts import load
 
 
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script, with a site below a temporary directory and no lab on this machine."""
+    script = load("demo")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(script, "SITE", tmp_path / "demo-site")
+    monkeypatch.setattr(script, "TIMES", tmp_path / "times.json")
+    monkeypatch.setattr(script.state, "load", lambda _lab: None)
+    return script
+
+
 @pytest.mark.parametrize("measured", [True, False])
 def test_its_end_says_how_to_open_the_dashboard(
-    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    demo: Any, measured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    demo, called = load("demo"), []
-    monkeypatch.chdir(tmp_path)
+    called: list[tuple[str, ...]] = []
     monkeypatch.setattr(demo, "run", lambda *words: called.append(words[1:]))
     monkeypatch.setattr(demo, "all_measured", lambda: True)
+    (demo.SITE / "inventory").mkdir(parents=True)
     if measured:
-        (tmp_path / "inventory").mkdir()
-        (tmp_path / demo.MONITOR_FILE).write_text(demo.MONITOR)
+        (demo.SITE / demo.MONITOR_FILE).write_text(demo.MONITOR)
     demo.farewell(60.0)
     said = capsys.readouterr().out
     assert called == ([("top", "--once")] if measured else [])
     assert ("  gpuadmin dashboard" in said) is measured
     assert ("no web page" in said) is not measured
+
+
+def test_its_end_after_images_alone_names_no_cluster_that_is_not_there(
+    demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo.state, "load", lambda lab: lab == demo.MACHINES_LAB or None)
+    demo.farewell(60.0)
+    said = capsys.readouterr().out
+    assert "gpuadmin lab down --name demo-images --purge" in said
+    assert "--name demo " not in said
+
+
+@pytest.mark.parametrize(
+    ("uid", "fast", "begun", "light"),
+    [
+        (0, False, None, True),
+        (0, True, None, False),
+        (1000, False, None, False),
+        (0, False, False, False),  # virtual machines are there
+        (0, True, True, True),
+    ],
+)
+def test_light_hosts_are_for_root_where_virtual_machines_are_slow(
+    demo: Any, uid: int, fast: bool, begun: bool | None, light: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(demo, "fast_machines", lambda: fast)
+    monkeypatch.setattr(demo.Path, "read_text", lambda *_, **__: "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    monkeypatch.setattr(demo.state, "load", lambda _lab: None if begun is None else SimpleNamespace(light=begun))
+    assert demo.light_hosts() is light
+
+
+@pytest.mark.parametrize("light", [True, False])
+def test_it_says_where_each_part_runs(
+    demo: Any, light: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "fast_machines", lambda: False)
+    demo.announce(list(demo.PARTS), light)
+    demo.finished("accounts", light, 130.0, [])
+    demo.announce(["accounts"], light)
+    lines = capsys.readouterr().out.splitlines()
+    places = [line.split(" on ")[1].split(":")[0] for line in lines if line.startswith("  ")]
+    rest = "light hosts" if light else "virtual machines"
+    assert places == [rest, rest, "virtual machines", rest]
+    assert ["2 min the last time" in line for line in lines if line.startswith("  ")] == [False, False, False, True]
+    assert any("demo-images" in line for line in lines) is light
+    # what was measured there says nothing of elsewhere
+    assert demo.known_times() == {f"accounts on {rest}": 130}
+
+
+def test_parts_are_chosen_by_name(demo: Any) -> None:
+    assert demo.chosen([]) == ["accounts", "semester", "images"] == list(demo.PARTS) == list(demo.SHOWS)
+    assert demo.chosen(["images,accounts"]) == ["accounts", "images"]
+    with pytest.raises(SystemExit, match="there is no image; there is accounts, semester, images"):
+        demo.chosen(["image"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "light", "begins"), [("images", True, True), ("images", False, False), ("semester", True, False)]
+)
+def test_what_needs_accounts_says_so(
+    demo: Any, parts: str, light: bool, begins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py", parts])
+    monkeypatch.setattr(demo, "light_hosts", lambda: light)
+    monkeypatch.setattr(demo, "fast_machines", lambda: False)
+    monkeypatch.setattr(demo, "SHOWS", {part: lambda _light, part=part: shown.append(part) for part in demo.PARTS})
+    if begins:
+        demo.main()
+        assert shown == [parts]
+    else:
+        with pytest.raises(SystemExit, match="needs what the part accounts makes"):
+            demo.main()
+        assert shown == []
