@@ -39,7 +39,7 @@ def image_key(mirror_uri: str | None) -> str:
 
 
 def ensure_root(progress: Progress) -> Path:
-    """Return the root file system, with its kernel, that all disks begin with, making it if the cache does not have it."""
+    """Return the root that all disks begin with, and its kernel, making it if the cache does not have it."""
     uri = mirror()
     directory = cache_directory() / "images" / image_key(uri)
     root = directory / "root"
