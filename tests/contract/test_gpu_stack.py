@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
-from ansible_collections.gpuadmin.node.plugins.modules import gpu_driver
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_driver
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "6.12.57+deb13-cloud-amd64"

@@ -114,7 +114,7 @@ def test_node_side_code_needs_python_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((NODE_CODE.parent / "modules").glob("*.py")), ids=lambda path: path.name)
-def test_modules_run_on_python_3_9(path: Path) -> None:
+def test_the_module_runs_on_python_3_9(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 9))
 
 

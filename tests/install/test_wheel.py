@@ -112,7 +112,7 @@ def test_a_site_from_nothing_to_a_run(bin_directory: Path, tmp_path: Path) -> No
     assert "sync-users" in run(bin_directory, site, "runs")
 
 
-def test_modules_of_the_collection_are_found(bin_directory: Path, tmp_path: Path) -> None:
+def test_the_collection_is_found(bin_directory: Path, tmp_path: Path) -> None:
     code = (
         "from gpuadmin.content import collections_path, content_path; print(collections_path(), content_path('roles'))"
     )
@@ -120,7 +120,7 @@ def test_modules_of_the_collection_are_found(bin_directory: Path, tmp_path: Path
         [str(bin_directory / "python"), "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     collections, roles = map(Path, done.stdout.split())
-    assert (collections / "ansible_collections/gpuadmin/node/plugins/modules/accounts.py").exists()
+    assert (collections / "ansible_collections/gpuadmin/node/plugins/modules/operation.py").exists()
     assert (roles / "accounts/tasks/main.yml").exists()
     assert roles.parent.name == "_content"
     assert os.access(collections.parent / "libexec/ansible-playbook", os.X_OK)

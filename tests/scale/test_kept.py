@@ -1,4 +1,4 @@
-"""On real ssh hosts: modules run from the code that a host keeps, and only from that."""
+"""On real ssh hosts: operations run from the code that a host keeps, and only from that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
 from tests.support.scale_hosts import Cluster, SshHost, cluster
 from tests.support.scale_people import gpuadmin, site
 
-MODULE = "ansible_collections/gpuadmin/node/plugins/modules/accounts.py"
+MODULE = "ansible_collections/gpuadmin/node/plugins/module_utils/operations/accounts.py"
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpuadmin.node.plugins.module_utils import people
+from ansible_collections.gpuadmin.node.plugins.module_utils import documents, people
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge, plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import settings_from
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import wipe_homes, wipe_scratch
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
-from ansible_collections.gpuadmin.node.plugins.modules import wipe_homes, wipe_scratch
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_settings
@@ -195,7 +194,7 @@ class Cluster:
         if host == "storage1":
             if not term.get("wipe"):
                 return [], {}, []
-            given = as_module(
+            given = as_document(
                 wipe_homes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
             )
             request = homes.Request(
@@ -206,7 +205,7 @@ class Cluster:
             if not check:
                 report["deleted"] = {name: one.as_dict() for name, one in homes.empty_trash(request).items()}
             return plan.operations, report, plan.conflicts
-        given = as_module(
+        given = as_document(
             wipe_scratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
             directories=[str(self.docker(host))],
         )  # fmt: skip
@@ -244,12 +243,9 @@ class Cluster:
         }  # fmt: skip
 
 
-def as_module(module: Any, **arguments: Any) -> dict[str, Any]:
-    """Given what a role hands to a module, return what the module gets; it refuses what it does not know."""
-    checked = ArgumentSpecValidator(module.ARGUMENTS).validate(arguments)
-    if checked.error_messages:
-        raise NodeError("; ".join(checked.error_messages))
-    return dict(checked.validated_parameters)
+def as_document(operation: Any, **given: Any) -> dict[str, Any]:
+    """Given what a role hands to an operation, return what the operation gets; it refuses what it does not know."""
+    return asdict(documents.parse(operation.Document, given, operation.__name__))
 
 
 def make_root(root: Path) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 
+from tests.support.operations import ask
 from tests.support.sites import public_key
 from tests.support.storage import FIRST, MINJI, Storage, leftover
 
@@ -24,13 +22,9 @@ SECOND = "20261222T010203Z-daily"
 REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "known_hosts": "/h"}
 
 
-def module(name: str, arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What a module answers in check mode."""
-    found = importlib.import_module(f"ansible_collections.gpuadmin.node.plugins.modules.{name}")
-    with patch_module_args({**arguments, "_ansible_check_mode": True}), pytest.raises(SystemExit):
-        found.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return result
+def look(name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """What an operation answers in check mode."""
+    return ask(name, document, check=True)
 
 
 @pytest.fixture
@@ -47,9 +41,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.btrfs
-def test_check_mode_begins_no_work_on_homes_and_backups(
-    storage: Storage, begun: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_mode_begins_no_work_on_homes_and_backups(storage: Storage, begun: list[str]) -> None:
     storage.home(*MINJI)
     storage.backup()
     late = leftover(storage)
@@ -64,7 +56,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(
         ("backup", {**sets, "action": "verify"}, "read 1 home"),
         ("backup", {**sets, "action": "copy", "remote": REMOTE}, "copy to other"),
     ):
-        result = module(name, arguments, capsys)
+        result = look(name, arguments)
         assert words in " ".join(result["operations"]), result
     assert begun == []
     assert storage.names == before
@@ -72,13 +64,11 @@ def test_check_mode_begins_no_work_on_homes_and_backups(
     assert backup_set.names(str(storage.directory)) == [FIRST]
 
 
-def test_check_mode_prunes_and_wipes_nothing(
-    tmp_path: Path, begun: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
-    pruned = module("backup", {"action": "prune", "directory": str(tmp_path)}, capsys)
+    pruned = look("backup", {"action": "prune", "directory": str(tmp_path)})
     assert pruned["operations"] == [f"delete the backup {FIRST}"]
-    module("wipe_scratch", {"people": [], "items": [], "directories": []}, capsys)
+    look("wipe_scratch", {"people": [], "items": [], "directories": []})
     assert begun == []
 
 
@@ -93,25 +83,21 @@ def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["only"] for one in given] == [[FIRST]]
 
 
-def test_sessions_and_login_access_know_check_mode(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sessions_and_login_access_know_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
 
-    def look(*_: object, check: bool, **__: object) -> sessions.Plan:
+    def converge(*_: object, check: bool, **__: object) -> sessions.Plan:
         told.append(check)
         return sessions.Plan()
 
-    monkeypatch.setattr(sessions, "converge", look)
-    monkeypatch.setattr(access, "converge", look)
+    monkeypatch.setattr(sessions, "converge", converge)
+    monkeypatch.setattr(access, "converge", converge)
     for name in ("sessions", "login_access"):
-        module(name, {"people": []}, capsys)
+        look(name, {"people": []})
     assert told == [True, True]
 
 
-def test_check_mode_tells_nobody_and_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     looked: list[bool] = []
 
@@ -122,36 +108,30 @@ def test_check_mode_tells_nobody_and_ends_nothing(
     monkeypatch.setattr(terminals, "tell", lambda *given, **_more: told.append(given) or 1)
     monkeypatch.setattr(stopping, "report", report)
     stop = {"user": "minji", "uid": 20001, "uuid": "GPU-1", "since": 1, "notified": 2}
-    answer = module("idle", {"tell": [{"uid": 20001, "message": "hello"}], "stop": [stop]}, capsys)
+    answer = look("idle", {"tell": [{"uid": 20001, "message": "hello"}], "stop": [stop]})
     assert answer["report"]["idle"] == {"stopped": [], "terminals": 0}
     assert (told, looked) == ([], [True])
 
 
-def test_check_mode_makes_no_admin_account(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made: list[object] = []
-    code = "ansible_collections.gpuadmin.node.plugins.modules.admin_account"
+    code = "ansible_collections.gpuadmin.node.plugins.module_utils.operations.admin_account"
     monkeypatch.setattr(f"{code}.execute", lambda *given: made.append(given))
     monkeypatch.setattr(f"{code}.observe", lambda wanted: Observed())
     wanted = {"name": "gpuadmin", "uid": 900, "home": "/var/home/gpuadmin", "key": public_key("admin"),
               "homes": "/home", "uid_first": 20000, "uid_last": 49999}  # fmt: skip
-    answer = module("admin_account", wanted, capsys)
+    answer = look("admin_account", wanted)
     assert answer["operations"][0].startswith("make the account gpuadmin")
     assert made == []
 
 
-def test_check_mode_runs_no_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    answer = module("command", {"line": f"touch {tmp_path}/made"}, capsys)
+def test_check_mode_runs_no_command(tmp_path: Path) -> None:
+    answer = look("command", {"line": f"touch {tmp_path}/made"})
     assert answer["operations"] == [f"run: touch {tmp_path}/made"]
     assert answer["report"] == {}
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_command_that_failed_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    code = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.command")
-    with patch_module_args({"line": "echo no; exit 4"}), pytest.raises(SystemExit) as ended:
-        code.main()
-    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert ended.value.code == 1
+def test_a_command_that_failed_has_failed() -> None:
+    answer = ask("command", {"line": "echo no; exit 4"})
     assert (answer["failed"], answer["report"]["command"]["status"]) == (True, 4)

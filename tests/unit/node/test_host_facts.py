@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
-from ansible_collections.gpuadmin.node.plugins.modules.host_facts import look_at
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.host_facts import look_at
 
 MOUNTS = """\
 22 1 0:20 / / rw - btrfs /dev/vda2 rw

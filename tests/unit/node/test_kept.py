@@ -20,14 +20,12 @@ import pytest
 from ansible.executor import module_common
 from ansible_collections.gpuadmin.node.plugins.module_utils import kept
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.modules import run_kept
+from ansible_collections.gpuadmin.node.plugins.modules import operation
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
 
-from tests.support.run_module import run
+from tests.support.operations import ask
 
 pytestmark = pytest.mark.root  # what is kept is root's
-
-MODULES = "ansible_collections.gpuadmin.node.plugins.modules."
 
 
 def small(word: str) -> tuple[str, str]:
@@ -197,19 +195,17 @@ def test_old_code_without_its_lock_stays_and_the_rest_goes(state: Path, keep: Ca
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_units_get_no_code_that_is_not_there(
-    state: Path, keep: Callable[[str], Path], capsys: pytest.CaptureFixture[str], check: bool
-) -> None:
+def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], Path], check: bool) -> None:
     """A link to nothing would be a host whose units end with an error at the next boot."""
     keep("a")
     before, after = small("a")[0], small("b")[0]
     kept.link(before, str(state), str(state.parent / "run"))
-    arguments = {"link": True, "state_directory": str(state), "_ansible_check_mode": check}
-    answer = run("code", {**arguments, "digest": after}, capsys)
+    arguments = {"link": True, "state_directory": str(state)}
+    answer = ask("code", {**arguments, "digest": after}, check=check)
     assert (answer["missing"], answer["changed"]) == (True, True)
     assert kept.linked(before, str(state)), "they run what they ran"
     keep("b")
-    there = run("code", {**arguments, "digest": after}, capsys)
+    there = ask("code", {**arguments, "digest": after}, check=check)
     assert (there["missing"], there["operations"]) == (False, [f"install the node code {after[:12]}"])
     assert kept.linked(before if check else after, str(state)), "a look changes no link"
 
@@ -222,13 +218,16 @@ def called(
     cwd: str | Path = "/",
     *,
     check: bool = True,
+    carried: bool = False,
 ) -> dict[str, Any]:
-    """What a host answers to run_kept: as Ansible sends it, on the standard input."""
+    """What a host answers: the module as Ansible sends it, on the standard input."""
     given = {
-        "digest": digest or code().digest, "library": str(library), "name": MODULES + name,
-        "arguments": packed(json.dumps(arguments)), "_ansible_check_mode": check, "_ansible_module_name": "run_kept",
+        "digest": digest or code().digest, "library": str(library), "operation": name,
+        "document": packed(json.dumps(arguments)), "_ansible_check_mode": check, "_ansible_module_name": "operation",
     }  # fmt: skip
-    source = Path(run_kept.__file__).read_bytes()
+    if carried:
+        given["code"] = packed(code().text)
+    source = Path(operation.__file__).read_bytes()
     text = json.dumps(given).encode()
     source = source.replace(module_common.REPLACER_COMPLEX, repr(text).encode())
     source = source.replace(module_common.REPLACER_JSONARGS, text)
@@ -260,7 +259,7 @@ def library(whole: Path, state: Path) -> Path:
     return state / "lib"
 
 
-def test_a_module_runs_from_it_alone(library: Path, tmp_path: Path) -> None:
+def test_an_operation_runs_from_it_alone(library: Path, tmp_path: Path) -> None:
     target = tmp_path / 'x\' """ \\ \u2028 {{ 1 }}'
     wanted = {"directories": [{"path": str(target)}]}
     answer = called("files", library, wanted)
@@ -279,8 +278,9 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
     ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / kept._OURS
     compiling(ours / "compiling")
     names = {path.name.partition(".")[0] for path in ours.glob("__pycache__/*.pyc")}
-    assert {"files", "compiled"} <= names
-    assert "kept" in names
+    assert {"operation", "documents", "compiled", "kept"} <= names
+    ran = {path.name.partition(".")[0] for path in ours.glob("operations/__pycache__/*.pyc")}
+    assert ran == {"__init__", "files"}
     assert not names & {"background", "btrfs"}, "what was not loaded is not compiled"
     before = {path: path.stat().st_mtime_ns for path in library.rglob("*.pyc")}
     assert called("files", library, wanted, check=False)["operations"] == []
@@ -303,6 +303,17 @@ def compiling(lock: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
+def test_code_that_comes_with_a_call_leaves_nothing(state: Path, tmp_path: Path) -> None:
+    """A host that gpuadmin only looks at keeps no code; a job there still takes along what it needs."""
+    wanted = {"directories": [{"path": str(tmp_path / "made")}]}
+    answer = called("files", state / "lib", wanted, carried=True)
+    assert answer["operations"] == [f"make directory {tmp_path / 'made'}"]
+    assert list(state.iterdir()) == []
+    assert called("files", state / "lib", wanted, check=False, carried=True)["changed"]
+    assert (tmp_path / "made").is_dir()
+    assert list(state.iterdir()) == []
+
+
 def test_only_the_code_of_that_digest_is_run(library: Path, state: Path) -> None:
     assert called("host_facts", library, {}, "0" * 64) == nothing("absent")
     assert called("host_facts", state.parent / "nowhere/lib", {}) == nothing("new")
@@ -321,9 +332,9 @@ def test_a_directory_that_anybody_may_write_into_is_not_run(keep: Callable[[str]
     """As /tmp: nobody can exchange what is in it, so it may be above; but anybody can add to it."""
     place = keep("a")
     place.parent.chmod(0o1777)
-    assert run_kept.unsafe(str(place)) is None
+    assert operation.unsafe(str(place)) is None
     place.chmod(0o1777)
-    assert run_kept.unsafe(str(place)) == f"{place} can be written by others than root"
+    assert operation.unsafe(str(place)) == f"{place} can be written by others than root"
 
 
 @pytest.mark.parametrize("above", range(4))
@@ -346,8 +357,8 @@ def test_what_others_could_have_written_is_not_run(keep: Callable[[str], Path], 
 
 def test_what_is_run_is_locked(keep: Callable[[str], Path]) -> None:
     place = keep("a")
-    assert kept.LOCK == run_kept.LOCK
-    assert run_kept.refusal(str(place)) is None
+    assert kept.LOCK == operation.LOCK
+    assert operation.refusal(str(place)) is None
     handle = os.open(place / kept.LOCK, os.O_RDONLY)
     with pytest.raises(BlockingIOError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -370,8 +381,8 @@ def test_what_went_right_before_is_not_run(keep: Callable[[str], Path], monkeypa
         place.rename(place.with_name(".part-going"))  # between its lock being opened and locked
         lock(handle, how)
 
-    monkeypatch.setattr(run_kept.fcntl, "flock", late)
-    assert run_kept.refusal(str(place)) == "absent"
+    monkeypatch.setattr(operation.fcntl, "flock", late)
+    assert operation.refusal(str(place)) == "absent"
 
 
 def test_a_unit_holds_what_it_runs_from(library: Path, state: Path) -> None:
@@ -406,5 +417,5 @@ def test_a_job_takes_its_own_copy_along(library: Path, tmp_path: Path) -> None:
 def test_what_goes_with_a_call_is_small(tmp_path: Path) -> None:
     archive = tmp_path / "code.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packing:
-        packing.writestr("run_kept.py", Path(run_kept.__file__).read_text())
+        packing.writestr("operation.py", Path(operation.__file__).read_text())
     assert archive.stat().st_size < 4000

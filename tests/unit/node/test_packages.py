@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import packages
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.packages import last_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
-from ansible_collections.gpuadmin.node.plugins.modules import packages
-from ansible_collections.gpuadmin.node.plugins.modules.packages import last_words
 
 
 class Unit:

@@ -8,10 +8,10 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_restart
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.docker_restart import restart
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import docker_restart as operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
-from ansible_collections.gpuadmin.node.plugins.modules import docker_restart as module
 
-from tests.support.run_module import run
+from tests.support.operations import ask
 
 MANAGER = ("systemctl", "--user", "-M", "minji@")
 
@@ -93,14 +93,14 @@ def test_a_manager_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     assert waits == [docker_restart.SECONDS] * 3
 
 
-def test_the_module_in_check_mode(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_operation_in_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
     def looked(_name: str, _uid: int | None, *, check: bool) -> dict[str, object]:
         asked.append(check)
         return {"changed": True, "words": "the socket is made again"}
 
-    monkeypatch.setattr(module, "restart", looked)
+    monkeypatch.setattr(operation, "restart", looked)
     for check in (True, False):
-        run("docker_restart", {"name": "minji", "uid": 20000, "_ansible_check_mode": check}, capsys)
+        ask("docker_restart", {"name": "minji", "uid": 20000}, check=check)
     assert asked == [True, False]

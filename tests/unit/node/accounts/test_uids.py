@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories as homes_utils
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import homes as operation
+
+from tests.support.operations import ask
 
 MINJI = {"name": "minji", "uid": 20000, "gid": 20000, "locked": True}
 JIHO = {"name": "jiho", "uid": "20001"}
@@ -89,28 +90,23 @@ def test_a_link_in_its_place_is_not_followed(place: tuple[str, str, str]) -> Non
     assert file.is_symlink()
 
 
-def test_a_uid_that_was_given_twice_gets_one_home(
-    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two admins with a copy of the site each: both asked before either was done, and both were told 20005."""
     root, archive, state = place
-    module = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.homes")
     plans = []
 
     def converge(request: homes_utils.Request, check: bool) -> homes_utils.Plan:
         plans.append(homes_utils.compute(request, {}, lambda name, uid: False))
         return plans[-1]
 
-    monkeypatch.setattr(module, "converge", converge)
+    monkeypatch.setattr(operation, "converge", converge)
     for name, forget, check in (
         ("alice", [], False), ("bob", [], True), ("bob", [], False), ("alice", [], False), ("bob", ["alice"], False),
     ):  # fmt: skip
         users = [{"name": name, "uid": 20005}, {"name": f"{name}2", "uid": None}]
         arguments = {"root": root, "archive_directory": archive, "users": users, "remember": users[:1],
-                     "forget": forget, "_ansible_check_mode": check}  # fmt: skip
-        with patch_module_args(arguments), pytest.raises(SystemExit):
-            module.main(state=state)
-        said = json.loads(capsys.readouterr().out)["report"]["refused"]
+                     "forget": forget}  # fmt: skip
+        said = ask("homes", arguments, check=check, state=state)["report"]["refused"]
         assert said == ({"bob": said.get("bob")} if (name, forget) == ("bob", []) else {})
     assert [bool(plan.create) for plan in plans] == [True, False, False, True, True]
     for plan in plans[1:3]:
@@ -119,23 +115,20 @@ def test_a_uid_that_was_given_twice_gets_one_home(
 
 
 def test_nothing_is_made_anywhere_for_whom_the_storage_host_refuses(
-    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who is locked is asked no home for, and can have another's uid all the same."""
     root, archive, state = place
-    module = importlib.import_module("ansible_collections.gpuadmin.node.plugins.modules.homes")
     entries = {"seo": homes_utils.Entry("directory", 20009)}
     monkeypatch.setattr(
-        module, "converge", lambda request, check: homes_utils.compute(request, entries, lambda *_: False)
+        operation, "converge", lambda request, check: homes_utils.compute(request, entries, lambda *_: False)
     )
     uids.keep(root, archive, [MINJI], [], check=False, state=state)
     locked = {"name": "bob", "uid": 20000, "locked": True}
     users = [JIHO, {"name": "seo", "uid": 20002}, locked]
     # as the inventory gives it
     arguments = {"root": root, "archive_directory": archive, "users": json.dumps(users), "remember": json.dumps(users)}
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        module.main(state=state)
-    said = json.loads(capsys.readouterr().out)
+    said = ask("homes", arguments, state=state)
     assert set(json.loads(said["each"]["homes"])) == {"jiho", "seo"}, "who is locked is asked no home for"
     assert said["report"]["refused"] == {
         "bob": "uid 20000 was given to minji, as this host remembers: nothing made",

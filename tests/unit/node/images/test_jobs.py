@@ -1,28 +1,27 @@
-"""The steps on images: one table, from which module and unit take what they need."""
+"""The steps on images: one table, from which operation and unit take what they need."""
 
 from __future__ import annotations
 
-import json
+import typing
 from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
-from ansible_collections.gpuadmin.node.plugins.module_utils import background
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, documents
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
-from ansible_collections.gpuadmin.node.plugins.modules import image_job
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import image_job
+
+from tests.support.operations import ask
 
 
-def ask(capsys: pytest.CaptureFixture[str], **more: object) -> dict[str, Any]:
-    arguments = {"action": "push", "name": "one", "options": {"full": True}, "run_id": "5b1f", **more}
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        image_job.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return result
+def push(*, check: bool = False, **more: object) -> dict[str, Any]:
+    document = {"action": "push", "name": "one", "options": {"full": True}, "run_id": "5b1f", **more}
+    return ask("image_job", document, check=check)
 
 
-def test_the_module_knows_the_table() -> None:
-    assert image_job.ARGUMENTS["action"]["choices"] == list(jobs.STEPS)
+def test_the_operation_knows_the_table() -> None:
+    (kind, _optional, _needed) = documents._fields(image_job.Document)["action"]
+    assert list(typing.get_args(kind)) == list(jobs.STEPS)
 
 
 @pytest.mark.parametrize("action", jobs.STEPS)
@@ -43,15 +42,13 @@ def test_the_store_is_written_to_by_two_steps_alone() -> None:
     }  # fmt: skip
 
 
-def test_check_mode_begins_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_mode_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "attend", lambda *_: pytest.fail("it was begun"))
-    result = ask(capsys, _ansible_check_mode=True)
+    result = push(check=True)
     assert (result["changed"], result["finished"], result["operations"]) == (True, True, ["push one"])
 
 
-def test_the_module_says_how_far_it_is_and_what_was_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_module_says_how_far_it_is_and_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, object]] = []
     found: list[background.Result | None] = [
         None, background.Result({"operations": ["received it"], "report": {"switch": {}}}),
@@ -64,7 +61,7 @@ def test_the_module_says_how_far_it_is_and_what_was_done(
 
     monkeypatch.setattr(background, "attend", attend)
     monkeypatch.setattr(background, "progress", lambda _: "fetching")
-    working, done, again, failed = ask(capsys), ask(capsys), ask(capsys), ask(capsys)
+    working, done, again, failed = push(), push(), push(), push()
     assert (working["changed"], working["finished"], working["progress"]) == (False, False, "fetching")
     assert (done["changed"], done["finished"], done["operations"]) == (True, True, ["received it"])
     assert done["report"] == {"switch": {}}
@@ -73,23 +70,21 @@ def test_the_module_says_how_far_it_is_and_what_was_done(
     assert set(asked) == {("5b1f push", True)}
 
 
-def test_a_push_has_the_place_in_the_chain_that_it_was_given(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_push_has_the_place_in_the_chain_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
         background, "attend", lambda job, *_: asked.append(job.arguments) or background.Result({"operations": []})
     )
-    ask(capsys, link={"port": 7370, "previous": "10.0.0.11"})
-    ask(capsys)
+    push(link={"port": 7370, "previous": "10.0.0.11"})
+    push()
     assert asked[0]["link"] == {"port": 7370, "previous": "10.0.0.11", "next": None}
     assert asked[1] == {"action": "push", "name": "one", "full": True}
 
 
-def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def attend(*_: object) -> None:
         raise NodeError("other work")
 
     monkeypatch.setattr(background, "attend", attend)
-    result = ask(capsys)
+    result = push()
     assert (result["failed"], result["msg"]) == (True, "other work")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -16,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     chain_door,
@@ -39,9 +40,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.chain_key imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.follower import Follower
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Manifest, Stream
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
-from ansible_collections.gpuadmin.node.plugins.modules import image_relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import image_relay
 
 from gpuadmin.images.chain_key import make_key
+from tests.support.operations import ask
 from tests.unit.node.images.conftest import Node, World
 
 needs_root = pytest.mark.root  # acts as another user, and from ports of root's
@@ -540,24 +542,18 @@ def test_a_link_from_what_the_controller_says() -> None:
     assert relay.link_from({"port": 7370, "previous": "", "next": "10.0.0.2"}) == relay.Link(7370, None, "10.0.0.2")
 
 
-def call_module(monkeypatch: pytest.MonkeyPatch, run: Path, pem: str, *, check: bool) -> None:
+def call(monkeypatch: pytest.MonkeyPatch, run: Path, pem: str, *, check: bool) -> dict[str, Any]:
     monkeypatch.setattr(image_relay, "Places", lambda: Places(run=str(run)))
     arguments = {"name": "one", "link": {"port": 7370, "previous": "", "next": "10.0.0.2"}, "key": pem}
-    if check:
-        arguments["_ansible_check_mode"] = True
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        image_relay.main()
+    return ask("image_relay", arguments, check=check)
 
 
-def test_check_mode_writes_no_key(
-    tmp_path: Path, pem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_mode_writes_no_key(tmp_path: Path, pem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a real run shows none."""
-    call_module(monkeypatch, tmp_path / "run", pem, check=True)
+    call(monkeypatch, tmp_path / "run", pem, check=True)
     assert not (tmp_path / "run").exists()
-    call_module(monkeypatch, tmp_path / "run", pem, check=False)
+    shown = json.dumps(call(monkeypatch, tmp_path / "run", pem, check=False))
     assert (tmp_path / "run" / chain_key.FILE).read_text() == pem
-    shown = capsys.readouterr().out
     assert '"remarks": []' in shown
     assert "PRIVATE" not in shown
     assert pem.splitlines()[2] not in shown

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     Directory,
@@ -23,7 +22,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     run_after,
     validate,
 )
-from ansible_collections.gpuadmin.node.plugins.modules import files as module
+
+from tests.support.operations import ask
 
 
 def request(root: Path) -> Request:
@@ -106,14 +106,11 @@ def test_what_follows_fails_in_words() -> None:
         run_after([["sh", "-c", "echo oh; false"]])
 
 
-def run(arguments: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        module.main()
-    result: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return result
+def run(document: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+    return ask("files", document, check=check)
 
 
-def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path) -> None:
     arguments = {
         "files": [
             {"path": f"{tmp_path}/a", "content": "shown\n"},
@@ -121,9 +118,9 @@ def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path, capsys: pyt
         ],
         "after": [["touch", f"{tmp_path}/followed"]],
     }
-    check = run({**arguments, "_ansible_check_mode": True}, capsys)
+    check = run(arguments, check=True)
     assert list(tmp_path.iterdir()) == []
-    real = run(arguments, capsys)
+    real = run(arguments)
     assert {key: check[key] for key in ("changed", "operations", "diff")} == {
         key: real[key] for key in ("changed", "operations", "diff")
     }
@@ -131,7 +128,7 @@ def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path, capsys: pyt
     assert "hidden" not in json.dumps(real["diff"])
     assert (tmp_path / "followed").exists()
     (tmp_path / "followed").unlink()
-    again = run(arguments, capsys)
+    again = run(arguments)
     assert (again["changed"], again["operations"]) == (False, [])
     assert not (tmp_path / "followed").exists()
 
@@ -161,16 +158,16 @@ def test_masking() -> None:
             masked([name])
 
 
-def test_module_enables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_enables(tmp_path: Path) -> None:
     unit = f"{tmp_path}/x.service"
     arguments = {"files": [{"path": unit, "content": UNIT}], "enable": [unit]}
-    check = run({**arguments, "_ansible_check_mode": True}, capsys)
+    check = run(arguments, check=True)
     assert check["operations"][1] == f"link {tmp_path}/a.target.wants/x.service to {unit}"
-    assert run(arguments, capsys) == check
+    assert run(arguments) == check
     assert (tmp_path / "c.target.requires/x.service").read_text() == UNIT
-    assert run(arguments, capsys)["changed"] is False
+    assert run(arguments)["changed"] is False
 
 
-def test_module_without_its_action_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = run({"source": [{"path": str(tmp_path), "target": "/x"}]}, capsys)
-    assert "expanded on the controller" in result["msg"]
+def test_a_source_is_expanded_on_the_controller(tmp_path: Path) -> None:
+    result = run({"source": [{"path": str(tmp_path), "target": "/x"}]})
+    assert "'source', which is none of" in result["msg"]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.action import kept
+from ansible_collections.gpuadmin.node.plugins.action import operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
 
 
-class ActionModule(kept.ActionModule):
-    """Gives the module the digest, and the code to a host on which there is nothing of gpuadmin's yet."""
+class ActionModule(operation.ActionModule):
+    """Gives the operation the digest, and the code to a host on which there is nothing of gpuadmin's yet."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         variables = task_vars or {}
-        done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
+        done: dict[str, Any] = super(operation.ActionModule, self).run(tmp, variables)
         given = {**self._task.args, "digest": code().digest}
         found = self.call("gpuadmin.node.code", dict(given), variables)
         if found.get("missing") and not self._task.check_mode:

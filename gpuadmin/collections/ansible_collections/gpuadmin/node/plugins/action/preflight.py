@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gpuadmin.node.plugins.action import kept
+from ansible_collections.gpuadmin.node.plugins.action import operation
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.roles import Called, called_by
 
 _MODULES = "gpuadmin.node."
@@ -39,14 +39,14 @@ def _sentence(text: object) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
-class ActionModule(kept.ActionModule):
+class ActionModule(operation.ActionModule):
     """Reads ``meta/preflight.yml`` of the roles, looks where they say, and fails with all obstacles at once."""
 
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         variables = task_vars or {}
-        done: dict[str, Any] = super(kept.ActionModule, self).run(tmp, variables)
+        done: dict[str, Any] = super(operation.ActionModule, self).run(tmp, variables)
         _, given = self.validate_argument_spec({"playbook": {"type": "bool", "default": False}})
         path = Path(variables["role_path"])
         # this task's own role gathers the facts that the others need

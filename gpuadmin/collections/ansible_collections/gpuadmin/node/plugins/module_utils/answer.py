@@ -1,20 +1,11 @@
-"""How a module ends: with what it did, and fails for what it could not do after the rest was done."""
+"""What an operation answers: what it did, and what it could not do after the rest was done."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-from .errors import NodeError, in_words
-
-
-class Module(Protocol):
-    """What is asked of ansible.module_utils.basic.AnsibleModule."""
-
-    def exit_json(self, **kwargs: Any) -> Any: ...
-    def fail_json(self, msg: str, **kwargs: Any) -> Any: ...
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 
 class Plan(Protocol):
@@ -31,48 +22,41 @@ class Plan(Protocol):
 class Answer:
     """``operations``: what was done, a sentence each. ``conflicts``: what was left alone, and why.
 
-    ``changed``: None where it says no more than that there were operations.
+    ``changed``: None where it says no more than that there were operations. ``problem``: why the whole of it failed.
+    ``more``: keys of the result that Ansible or the playbook reads (`ansible_facts`, `finished`, …).
     """
 
-    operations: Sequence[str]
-    report: Mapping[str, object]
+    operations: Sequence[str] = ()
+    report: Mapping[str, object] = field(default_factory=dict)
     conflicts: Sequence[str] = ()
     changed: bool | None = None
-    diff: Mapping[str, object] | None = None
+    diff: Mapping[str, object] | Sequence[Mapping[str, str]] | None = None
+    problem: str | None = None
+    more: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, **more: object) -> Answer:
         """What a plan says, and ``more`` in its report."""
         return cls(plan.operations, {**plan.report(), **more}, plan.conflicts)
 
+    def result(self, each: str | None = None) -> dict[str, object]:
+        """The result that Ansible gets. ``each``: what a report always has, empty where nothing was begun.
 
-def give(module: Module, answer: Callable[[], Answer], *, key: str | None = None) -> None:
-    """Compute the answer and end the module. ``key``: what a report always has, empty where nothing was begun.
-
-    What is below ``key`` has an entry for each person: it goes as one text, in ``each``. Ansible walks a structure
-    several times for each host, the arguments too, which a module sends back unless it says otherwise.
-    """
-    try:
-        done = answer()
-    except (NodeError, OSError) as error:
-        report: dict[str, object] = {"problems": [in_words(error)]}
-        module.fail_json(msg=in_words(error), operations=[], report=report, **_each(key, {}), invocation={})
-        return
-    changed = bool(done.operations) if done.changed is None else done.changed
-    result: dict[str, object] = {
-        "changed": changed,
-        "operations": done.operations,
-        "report": {name: value for name, value in done.report.items() if name != key},
-        **_each(key, done.report),
-        "invocation": {},
-    }
-    if done.diff is not None:
-        result["diff"] = done.diff
-    if done.conflicts:
-        module.fail_json(msg="; ".join(done.conflicts), conflicts=list(done.conflicts), **result)
-        return
-    module.exit_json(**result)
-
-
-def _each(key: str | None, report: Mapping[str, object]) -> dict[str, object]:
-    return {} if key is None else {"each": {key: json.dumps(report.get(key) or {})}}
+        What is below ``each`` has an entry for each person: it goes as one text. Ansible walks a structure several
+        times for each host.
+        """
+        found: dict[str, object] = {
+            "changed": bool(self.operations) if self.changed is None else self.changed,
+            "operations": list(self.operations),
+            "report": {name: value for name, value in self.report.items() if name != each},
+            **({} if each is None else {"each": {each: json.dumps(self.report.get(each) or {})}}),
+            **self.more,
+        }
+        if self.diff is not None:
+            found["diff"] = self.diff
+        if self.problem is not None or self.conflicts:
+            found["failed"] = True
+            found["msg"] = "; ".join(self.conflicts) if self.problem is None else self.problem
+        if self.conflicts:
+            found["conflicts"] = list(self.conflicts)
+        return found

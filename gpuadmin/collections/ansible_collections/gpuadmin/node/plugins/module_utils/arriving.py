@@ -1,7 +1,8 @@
 """Node code that comes with a call: it writes itself to the host, before any of it is a file there.
 
 It is run by itself, from the standard input (plugin_utils/kept.py): to have Python read it as a program would take
-longer than all else that a call does. It imports nothing of gpuadmin's but what it was given.
+longer than all else that a call does. A host that is not to keep it runs it from memory (modules/operation.py). It
+imports nothing of gpuadmin's but what it was given.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class Arrived:
 
     def create_module(self, spec: ModuleSpec) -> None:
         """As importlib.abc.Loader has it: the usual one."""
+
+    def get_source(self, name: str) -> str:
+        """As importlib.abc.InspectLoader has it: what is shipped from here to a job (ship.py)."""
+        at = name.replace(".", "/")
+        return self.files.get(f"{at}.py", self.files.get(f"{at}/__init__.py", ""))
 
     def exec_module(self, module: ModuleType) -> None:
         """As importlib.abc.Loader has it."""

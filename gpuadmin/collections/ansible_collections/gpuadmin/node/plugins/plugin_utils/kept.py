@@ -1,7 +1,4 @@
-"""All code that a module of this collection needs on a host, as one text whose digest names it there.
-
-Ansible's own part is its module_utils, without `facts`, which no module of ours has (tests/contract/test_kept.py).
-"""
+"""All code that an operation needs on a host, as one text whose digest names it there."""
 
 from __future__ import annotations
 
@@ -14,11 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from ansible import module_utils as ansible_utils
-
 _PLUGINS = Path(__file__).parents[1]
 _PACKAGE = PurePosixPath("ansible_collections/gpuadmin/node/plugins")
-_LEFT_OUT = ("facts",)
 #: What a host runs that is sent the text of a Code, deflated, as its input. Arguments: digest, state directory.
 ARRIVE = f"""import json, sys, zlib
 text = zlib.decompress(sys.stdin.buffer.read()).decode()
@@ -50,14 +44,7 @@ def packed(text: str) -> str:
 
 
 def _sources() -> Iterator[tuple[str, str]]:
-    for top in map(Path, ansible_utils.__path__):
-        for path in _modules(top):
-            if path.relative_to(top).parts[0] not in _LEFT_OUT:
-                yield str(PurePosixPath("ansible/module_utils", *path.relative_to(top).parts)), path.read_text("utf-8")
-    for folder in ("modules", "module_utils"):
-        for path in _modules(_PLUGINS / folder):
-            yield str(_PACKAGE.joinpath(*path.relative_to(_PLUGINS).parts)), path.read_text("utf-8")
-
-
-def _modules(top: Path) -> list[Path]:
-    return sorted(path for path in top.rglob("*.py") if not any(part.startswith(".") for part in path.parts[-4:]))
+    top = _PLUGINS / "module_utils"
+    for path in sorted(top.rglob("*.py")):
+        if not any(part.startswith(".") for part in path.relative_to(top).parts):
+            yield str(_PACKAGE.joinpath("module_utils", *path.relative_to(top).parts)), path.read_text("utf-8")

@@ -1,0 +1,61 @@
+"""How operations are called: from the code that a host keeps, or from code that comes with the call."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import zlib
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import ARRIVE, code, packed
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Sends digest and document; the code only to a host that has not got it (docs/decisions/0078)."""
+
+    _python = "/usr/bin/python3"  # until the host has said which one runs operations
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        done: dict[str, Any] = super().run(tmp, task_vars)
+        done.update(self.call(self._task.action, dict(self._task.args), task_vars or {}))
+        return done
+
+    def call(self, name: str, document: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Run an operation of this collection on the host, and return what it answers."""
+        result = self._ask(name, document, variables)
+        if result.get("kept") == "absent" and not self._task.check_mode:
+            reason = self.send(STATE)
+            result = {"kept": reason} if reason else self._ask(name, document, variables)
+        if "kept" not in result:
+            return result
+        answer = self._ask(name, document, variables, carried=packed(code().text))
+        if result["kept"] not in {"new", "absent"}:
+            answer["remarks"] = [*(answer.get("remarks") or []), f"the node code there is not run: {result['kept']}"]
+        return answer
+
+    def _ask(
+        self, name: str, document: dict[str, Any], variables: dict[str, Any], carried: str | None = None
+    ) -> dict[str, Any]:
+        given = {
+            "operation": name.rpartition(".")[2],
+            # Ansible writes the arguments of such a module twice
+            "document": packed(json.dumps(document)),
+            "digest": code().digest,
+            "library": f"{STATE}/lib",
+            **({} if carried is None else {"code": carried}),
+        }
+        answer: dict[str, Any] = self._execute_module("gpuadmin.node.operation", given, task_vars=variables)
+        if "kept" in answer:
+            self._python = str(answer.get("python") or self._python)
+        return answer
+
+    def send(self, state: str) -> str:
+        """Send the code to the host, to stay. Returns why it is not kept there; nothing where it is."""
+        line = shlex.join((self._python, "-I", "-S", "-c", ARRIVE, code().digest, state))
+        answer = self._low_level_execute_command(line, in_data=zlib.compress(code().text.encode(), 1))
+        if answer["rc"] == 0:
+            return ""
+        return str(answer["stderr"].strip().rpartition("\n")[2][:300] or f"exit status {answer['rc']}")

@@ -1,0 +1,37 @@
+"""Running an operation: its document is parsed, it is done or only looked at, and what it answers becomes a result.
+
+An operation is a file of `operations/`: a dataclass `Document`, and `operate(document, check)` that returns an Answer.
+`EACH`, where there is one, names the part of its report with an entry for each person.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from typing import Any
+
+from .answer import Answer
+from .documents import parse
+from .errors import NodeError, in_words
+from .root.guard import RootError
+
+_NAME = re.compile(r"[a-z][a-z_]{0,40}\Z")
+
+
+def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, object]:
+    """Given an operation's name and its document, return the result for Ansible. ``more``: for tests.
+
+    What goes wrong in a way that somebody can do something about is in the result, in words.
+    """
+    place = f"{__package__}.operations.{name}"
+    if not _NAME.match(name) or importlib.util.find_spec(place) is None:
+        return Answer(problem=f"{name[:80]!r} is no operation").result()
+    operation = importlib.import_module(place)
+    each = getattr(operation, "EACH", None)
+    try:
+        answer: Answer = operation.operate(parse(operation.Document, given, name), check, **more)
+    except (NodeError, RootError, OSError) as error:
+        words = in_words(error)
+        answer = Answer(report={"problems": [words]}, problem=words)
+    return answer.result(each)

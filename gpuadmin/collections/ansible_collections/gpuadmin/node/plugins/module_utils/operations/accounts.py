@@ -1,0 +1,79 @@
+"""gpuadmin.node.accounts: all human accounts of a host in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from ..accounts.converge import Host, converge
+from ..accounts.desired import settings_from
+from ..accounts.plan import Request
+from ..answer import Answer
+from ..documents import entries
+
+
+@dataclass(frozen=True)
+class Refusal:
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """Converge all human accounts of a host in one pass.
+
+    Takes all users in one call, decides what differs, and rewrites passwd, shadow, group, gshadow, subuid and
+    subgid once each, under the lock that the shadow tools use.
+    Also writes ssh keys and Docker data directories, and records everything in ``accounts.json`` before the
+    root is touched, so that the next boot finishes what a power cut interrupted.
+    A read-only btrfs root is opened only if a database differs, and is read-only again afterwards.
+    Accounts below ``uid_first`` are never touched. Accounts that are not mentioned are kept.
+    Users in conflict are left alone and reported; the module fails at the end, after the others are done.
+    """
+
+    #: The accounts to have, a list of mappings or the same as JSON. ``name``, needed, of ``a-z``, ``0-9``,
+    #: ``_`` and ``-``, at most 32 characters. ``uid``, needed. With ``source=directory`` what the directory
+    #: says replaces it. ``gid`` of the group of the same name; without it the number of ``uid``. ``gecos``,
+    #: what passwd has in its fifth field; ``shell``, without it ``/bin/bash``. ``home``; without it the one
+    #: in ``/home``. ``expires``, days from 1970-01-01 to the day on which the account ends. ``locked``,
+    #: whether nobody can log in to it; without it false. ``keys``, public ssh keys, each with type, base64
+    #: text and comment, without options. ``docker``, whether the person has rootless Docker, where the host
+    #: has it; without it true.
+    users: Any = "[]"
+    #: The accounts to remove, if they have that uid; homes and Docker data stay.
+    absent: Any = "[]"
+    #: Whom the storage host made no home for. They get no new account, and are reported. An account that is
+    #: there is converged as anybody's, so that a lock or an end holds.
+    refused: Sequence[Refusal] = ()
+    #: ``registry`` makes accounts; ``directory`` takes them from NSS and adds subids and Docker only.
+    source: Literal["registry", "directory"] = "registry"
+    #: First uid that this module may touch.
+    uid_first: int = 20000
+    #: Last uid that this module may touch.
+    uid_last: int = 49999
+    #: Group that all users are in.
+    group: str = "gpuusers"
+    #: Id of ``group``.
+    gid: int = 19999
+    #: False on hosts where nobody logs in. Accounts then have no shell, no keys and no Docker.
+    login: bool = True
+    #: First subordinate id of the user with the uid ``uid_first``.
+    subid_base: int = 2147483648
+    #: Number of subordinate ids for each user.
+    subid_size: int = 65536
+    #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
+    docker_data: str | None = None
+    #: Directory of this node's own state.
+    state_directory: str = "/var/lib/gpuadmin"
+
+
+EACH = "users"
+
+
+def operate(document: Document, check: bool, root: str = "/") -> Answer:
+    refused = {one.name: one.reason for one in document.refused}
+    users, absent = entries("users", document.users), entries("absent", document.absent)
+    request = Request(settings_from(asdict(document)), users, absent, refused=refused)
+    done = converge(request, Host(root=root, state=document.state_directory), check=check)
+    return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)

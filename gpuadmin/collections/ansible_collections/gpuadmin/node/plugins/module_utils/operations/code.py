@@ -1,0 +1,41 @@
+"""gpuadmin.node.code: the node code on a host, as this controller has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import compiled, kept
+from ..answer import Answer
+
+
+@dataclass(frozen=True)
+class Document:
+    """The node code on a host, as this controller has it.
+
+    All code of this collection, and what it needs of Ansible's, is in a directory that bears the code's digest.
+    It has its name when all of it is on disk, and no source is written again.
+    What units run is compiled, and nobody waits for that.
+    Modules are run from it (gpuadmin.node.run_kept), and so is what units start, through a link.
+    An action plugin gives ``digest``, and sends the code where it is missing.
+    To have the directory is no change of the host: the call of any module may have brought it. To run it at
+    boot is.
+    """
+
+    #: sha256 of the code, in hex.
+    digest: str | None = None
+    #: Whether units run this code from now on.
+    link: bool = False
+    #: Directory of this node's own state.
+    state_directory: str = "/var/lib/gpuadmin"
+
+
+def operate(document: Document, check: bool) -> Answer:
+    digest, state = str(document.digest), document.state_directory
+    missing = not kept.has(digest, state)
+    linking = document.link and not kept.linked(digest, state)
+    if document.link and not missing and not check:
+        kept.link(digest, state)
+        place = kept.place(digest, state)
+        compiled.later(place, lambda: compiled.every(place))
+    operations = [f"install the node code {digest[:12]}"] if linking else []
+    return Answer(operations, more={"missing": missing})

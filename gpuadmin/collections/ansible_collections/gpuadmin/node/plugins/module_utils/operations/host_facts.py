@@ -1,0 +1,112 @@
+"""gpuadmin.node.host_facts: what the roles have to know of a host before they touch it, in one call."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..answer import Answer
+from ..gpus import kernels, pci
+from ..mounts import (
+    Mount,
+    nearest,
+    parse_mountinfo,
+    read_mountinfo,
+)
+from ..root import guard
+from ..system import family, installed_packages, os_release, units
+
+
+@dataclass(frozen=True)
+class Document:
+    """What the roles of gpuadmin have to know of a host.
+
+    Looks once, so that the preflight of every role is decided on the controller.
+    Sets the fact ``gpuadmin``. It changes nothing, and waits for no file server that is away.
+    """
+
+    #: Paths to look at.
+    paths: Sequence[str] = ()
+
+
+MOST_ENTRIES = 10
+
+
+def docker_members() -> list[str]:
+    """Who is in the group docker; such people are as good as root where root's daemon runs."""
+    try:
+        return sorted(grp.getgrnam("docker").gr_mem)
+    except KeyError:
+        return []
+
+
+def sshd_reads_directory(path: str = "/etc/ssh/sshd_config") -> bool:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return bool(re.search(r"(?im)^\s*include\s+.*/etc/ssh/sshd_config\.d/", stream.read()))
+    except OSError:
+        return False
+
+
+def apparmor_profile_needed() -> bool:
+    try:
+        with open("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", encoding="ascii") as stream:
+            restricts = stream.read().strip() != "0"
+    except OSError:
+        return False
+    return restricts and not os.path.exists("/etc/apparmor.d/rootlesskit")
+
+
+def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
+    """One path, without looking into anything that is mounted on it."""
+    on_it = [mount for mount in mounts if mount.point == path]
+    under = nearest(path, mounts)
+    entries: list[str] = []
+    if not on_it and os.path.isdir(path):
+        entries = sorted(os.listdir(path))[:MOST_ENTRIES]
+    return {
+        "mounts": [{"source": mount.source, "fstype": mount.fstype} for mount in on_it],
+        "fstype": under.fstype if under else None,
+        "entries": entries,
+    }
+
+
+def facts(paths: Sequence[str]) -> dict[str, object]:
+    release = os_release()
+    kin = family(release)
+    systemd = os.path.isdir("/run/systemd/system")
+    listing = ("systemctl", "--no-legend", "--plain", "--no-pager", "--full")
+    files = (*listing, "list-unit-files", "--type=service,socket,automount,target")
+    mounts = parse_mountinfo(read_mountinfo())
+    return {
+        "distribution": release.get("ID", "unknown"),
+        "name": release.get("PRETTY_NAME", "an unknown system"),
+        "codename": release.get("VERSION_CODENAME", ""),
+        "family": kin,
+        "python": list(sys.version_info[:2]),
+        "systemd": systemd,
+        "packages": installed_packages(kin) if kin else [],
+        "active_units": units((*listing, "list-units", "--state=active")) if systemd else [],
+        "enabled_units": units((*files, "--state=enabled")) if systemd else [],
+        "masked_units": units((*files, "--state=masked")) if systemd else [],
+        "docker_members": docker_members(),
+        "kernels": kernels.kernels(),
+        "nvswitches": pci.switches(),
+        "read_only_root": guard.inspect("/").managed,
+        "serves_nfs": os.path.exists("/usr/sbin/exportfs"),
+        "sshd_directory": sshd_reads_directory(),
+        "apparmor_profile_needed": apparmor_profile_needed(),
+        "paths": {path: look_at(path, mounts) for path in paths},
+    }
+
+
+#: It looks, and changes nothing.
+LOOKS = True
+
+
+def operate(document: Document, check: bool) -> Answer:
+    return Answer(more={"ansible_facts": {"gpuadmin": facts(document.paths)}})

@@ -1,0 +1,57 @@
+"""gpuadmin.node.idle: what holds a GPU and has not used it is ended, or who holds it reads so on their terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..answer import Answer
+from ..errors import NodeError
+from ..logins import terminals
+from ..metrics import stopping
+
+
+@dataclass(frozen=True)
+class Message:
+    uid: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Held:
+    user: str
+    uid: int
+    uuid: str
+    since: int
+    notified: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """End what holds a GPU without using it, or tell who holds it.
+
+    Writes messages to the terminals of the people that are named.
+    Ends the processes and containers of the people that are named that hold the GPUs that are named. What was
+    decided is looked at again, process by process; where it is not so any more, or not known, it is left alone,
+    and the answer says why.
+    """
+
+    #: Who reads what on their own terminals.
+    tell: Sequence[Message] = ()
+    #: Whose hold on which GPU is to end.
+    stop: Sequence[Held] = ()
+
+
+def operate(document: Document, check: bool) -> Answer:
+    notified = 0
+    for one in [] if check else document.tell:
+        notified += terminals.tell(one.message, uid=one.uid)
+    found: dict[str, Any] = {"stopped": []}
+    if document.stop:
+        try:
+            found = stopping.report([asdict(one) for one in document.stop], check=check)
+        except ValueError as error:
+            raise NodeError(str(error)) from error
+    done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]
+    return Answer(report={"idle": {**found, "terminals": notified}}, changed=bool(done))

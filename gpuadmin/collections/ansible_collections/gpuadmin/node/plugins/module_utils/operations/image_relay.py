@@ -1,0 +1,45 @@
+"""gpuadmin.node.image_relay: a node is ready to pass an image on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from ..answer import Answer
+from ..documents import ChainLink
+from ..errors import NodeError, in_words
+from ..images import chain_key, relay
+from ..images.places import Places
+
+
+@dataclass(frozen=True)
+class Document:
+    """Be ready to pass an image on along a chain of nodes.
+
+    Keeps the key of this push for root, in ``/run/gpuadmin``, until the push is over.
+    Where there is a node before, starts the unit ``gpuadmin-relay.service``, which takes a full stream from it
+    and passes it to the next. Only who holds the key gets a byte or brings one.
+    Where that does not work it says so and does not fail, because every node gets what it lacks from the store.
+    """
+
+    #: The image.
+    name: str
+    link: ChainLink
+    #: The private key and the certificate of this push, in PEM.
+    key: str
+    #: Where the node-side code lies.
+    code: str = "/var/lib/gpuadmin/lib/gpuadmin_node"
+    #: What runs it.
+    python: str = "/usr/bin/python3"
+
+
+def operate(document: Document, check: bool) -> Answer:
+    link = relay.link_from(asdict(document.link))
+    places, remarks = Places(), []
+    if not check and link is not None:
+        try:
+            chain_key.store(places, document.key)
+            if link.previous is not None:
+                relay.start(document.name, link, places, document.code, document.python)
+        except (NodeError, OSError) as error:
+            remarks.append(f"the image comes from the store and not along the chain: {in_words(error)}")
+    return Answer(more={"remarks": remarks})

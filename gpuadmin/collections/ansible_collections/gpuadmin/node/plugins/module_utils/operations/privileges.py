@@ -1,0 +1,38 @@
+"""gpuadmin.node.privileges: who is root on a host, or could be, and what differs from what its packages brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from ..answer import Answer
+from ..privileges.collect import collect
+from ..privileges.place import parse
+
+
+@dataclass(frozen=True)
+class Document:
+    """Who is root on a host, or could be.
+
+    Looks at accounts, groups of privilege, sudo's rules, root's keys, setuid files, well-known modes, packaged
+    files and sshd's settings.
+    Each part is looked at by itself and has a deadline. One that does not answer is reported as unknown.
+    It changes nothing and reads nobody's home.
+    """
+
+    #: The account that gpuadmin logs in as.
+    admin: str
+    #: Further accounts that may be root by the site.
+    declared: Sequence[str] = ()
+    #: Directories of people's files, which are not walked.
+    aside: Sequence[str] = ()
+    #: Directory of this node's own state.
+    state_directory: str = "/var/lib/gpuadmin"
+
+
+#: It looks, and changes nothing.
+LOOKS = True
+
+
+def operate(document: Document, check: bool) -> Answer:
+    return Answer(report={"privileges": collect(parse(asdict(document)))})

@@ -1,0 +1,43 @@
+"""gpuadmin.node.shutdown_facts: whether a host can be switched off now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import power
+from ..answer import Answer
+
+
+@dataclass(frozen=True)
+class Document:
+    """Report what keeps a host from being switched off.
+
+    Reports who is on the host, which hosts mount from it over NFS, and which jobs of gpuadmin's run on it.
+    With ``require`` it fails where one of these keeps the host from being switched off.
+    """
+
+    #: First uid of people.
+    uid_first: int
+    #: Last uid of people.
+    uid_last: int
+    #: Whether people log in here.
+    node: bool = False
+    #: Whether other hosts may mount from it.
+    serves: bool = False
+    #: Whether people are no reason.
+    force: bool = False
+    #: Whether to fail where there is a reason, or something is not known.
+    require: bool = False
+
+
+#: It looks, and changes nothing.
+LOOKS = True
+
+
+def operate(document: Document, check: bool) -> Answer:
+    found = power.collect(node=document.node, uid_first=document.uid_first, uid_last=document.uid_last)
+    reasons = power.problems(found, force=document.force, serves=document.serves)
+    report = {"power": {**found, "problems": reasons}}
+    if document.require and reasons:
+        return Answer(report=report, problem=f"{'; '.join(reasons)}; it was left as it is")
+    return Answer(report=report, more={"progress": f"waits: {'; '.join(reasons)}" if reasons else ""})

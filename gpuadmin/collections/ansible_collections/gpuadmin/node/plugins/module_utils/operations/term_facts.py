@@ -1,0 +1,51 @@
+"""gpuadmin.node.term_facts: what a semester's end has to know of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from .. import people
+from ..answer import Answer
+from ..documents import PersonEntry
+from ..wipe import term_facts
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a semester's end has to know of a host.
+
+    Looks at homes, backups, scratch directories and processes, as far as the arguments name them.
+    It changes nothing, and counts no files one by one.
+    """
+
+    people: Sequence[PersonEntry] = ()
+    #: Directory of homes, on the storage host.
+    home_root: str | None = None
+    #: Mount point that must be mounted.
+    mountpoint: str | None = None
+    #: Directory of backups.
+    backup_directory: str | None = None
+    #: Scratch directories to look into.
+    directories: Sequence[str] = ()
+    #: Directory of everybody's Docker data.
+    docker_data: str | None = None
+    #: Names whose uid is asked for on this host.
+    names: Sequence[str] = ()
+
+
+#: It looks, and changes nothing.
+LOOKS = True
+
+
+def operate(document: Document, check: bool) -> Answer:
+    facts = term_facts.collect(
+        people.parse(map(asdict, document.people)),
+        home_root=document.home_root,
+        mountpoint=document.mountpoint,
+        backup_directory=document.backup_directory,
+        directories=document.directories,
+        docker=document.docker_data,
+        names=document.names,
+    )
+    return Answer(report={"facts": facts, "problems": []})

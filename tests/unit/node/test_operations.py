@@ -1,0 +1,94 @@
+"""Operations: documents, check mode, results; and the files as a package on a node."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
+
+from tests.support.operations import ask
+
+PLUGINS = Path(session.__file__).resolve().parents[2]
+
+
+@pytest.mark.root  # gives files to other users
+def test_accounts(host: Host) -> None:
+    arguments = {
+        "users": [{"name": "minji", "uid": 20001, "locked": False}, {"name": "-rf", "uid": 20002}],
+        "uid_first": 20000,
+    }
+    check = ask("accounts", arguments, check=True, root=host.root)
+    real = ask("accounts", arguments, root=host.root)
+    again = ask("accounts", arguments, root=host.root)
+    assert check == real
+    assert (real["changed"], real["failed"]) == (True, True)
+    assert "-rf" in real["msg"]
+    assert "user minji: create uid 20001" in real["operations"]
+    assert json.loads(real["each"]["users"])["minji"]["status"] == "missing"
+    assert "/etc/passwd: minji:x:20001" in real["diff"]["after"]
+    assert (again["changed"], again["operations"]) == (False, [])
+    assert json.loads(again["each"]["users"])["minji"] == {"status": "ok", "operations": [], "problem": None}
+
+
+def test_accounts_with_wrong_settings(tmp_path: Path) -> None:
+    result = ask("accounts", {"uid_first": 5}, root=str(tmp_path))
+    assert "not a human range" in result["msg"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["no JSON", '{"name": "minji"}', "[1]"])
+def test_what_is_no_list_of_people_is_refused(given: str, tmp_path: Path) -> None:
+    for result in (
+        ask("accounts", {"users": given}, root=str(tmp_path)),
+        ask("homes", {"root": "/", "users": given}, state=str(tmp_path)),
+    ):
+        assert (result["failed"], result["operations"]) == (True, [])
+        assert result["msg"].startswith("users is no")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_homes_reports_an_unmounted_disk(tmp_path: Path) -> None:
+    arguments = {"root": str(tmp_path), "mountpoint": str(tmp_path)}
+    assert "nothing is mounted" in ask("homes", arguments, check=True)["msg"]
+
+
+def test_root_session_does_nothing_in_check_mode() -> None:
+    result = ask("root_session", {"state": "open"}, check=True)
+    assert (result["changed"], result["session"]["needed"]) == (False, False)
+
+
+def test_node_code_is_plain_standard_library() -> None:
+    paths = sorted((PLUGINS / "module_utils").rglob("*.py"))
+    assert len(paths) > 50, "this is where it lies"
+    for path in paths:
+        # the role dashboard installs what its pages need beside it, on the monitor host alone (decision 112)
+        there = {"jinja2", "starlette", "uvicorn"} if path.parent.name == "dashboard" else set()
+        tree = ast.parse(path.read_text(), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            assert all(name.split(".")[0] in there | sys.stdlib_module_names for name in names), path
+
+
+def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
+    package = tmp_path / "lib/gpuadmin_node"
+    shutil.copytree(PLUGINS / "module_utils", package, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-I", str(package / "cli.py")]
+    usage = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (usage.returncode, usage.stderr[:6]) == (2, "usage:")
+    refused = subprocess.run([*command, "docker-self", "x"], capture_output=True, text=True, check=False)
+    assert "takes no arguments" in refused.stderr
+    shutil.copy(package / "root/guard.py", tmp_path / "root.py")  # stands alone
+    helped = subprocess.run([sys.executable, "-I", tmp_path / "root.py", "--help"], capture_output=True, check=False)
+    assert helped.returncode == 0
