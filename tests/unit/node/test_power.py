@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import power
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
-from tests.support.run_module import run
+from tests.support.operations import ask
 
 INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
 
@@ -180,7 +180,7 @@ def test_what_keeps_a_host(report: dict[str, Any], options: dict[str, bool], rea
     assert power.problems(FREE | report, **{"force": False, "serves": False, **options}) == reasons
 
 
-def test_the_modules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object) -> list[str]:
         raise NodeError("there is no logind")
 
@@ -188,19 +188,19 @@ def test_the_modules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setattr(power, "jobs", lambda run: [])
     monkeypatch.setattr(power, "clients", lambda nfsd: [])
     arguments = {"node": True, "uid_first": 20000, "uid_last": 49999}
-    found = run("shutdown_facts", arguments, capsys)
+    found = ask("shutdown_facts", arguments)
     assert found["report"]["power"]["people"] is None
     assert found["progress"] == "waits: nobody knows who is on it: there is no logind"
-    assert run("shutdown_facts", {**arguments, "require": True}, capsys)["failed"] is True
-    assert run("shutdown_facts", {**arguments, "node": False, "require": True}, capsys)["changed"] is False
+    assert ask("shutdown_facts", {**arguments, "require": True})["failed"] is True
+    assert ask("shutdown_facts", {**arguments, "node": False, "require": True})["changed"] is False
     monkeypatch.setattr(occupants, "people", lambda *_: [])
     monkeypatch.setattr(occupants, "gpu_users", lambda *_: ["minji"])
-    found = run("shutdown_facts", {**arguments, "require": True}, capsys)
+    found = ask("shutdown_facts", {**arguments, "require": True})
     assert found["msg"] == "in use by minji; it was left as it is", "who holds a GPU and has no session is there, too"
     monkeypatch.setattr(power, "clients", lambda nfsd: ["10.0.0.3"])
     storage = {**arguments, "node": False, "require": True, "serves": True, "force": True}
-    found = run("shutdown_facts", storage, capsys)
+    found = ask("shutdown_facts", storage)
     assert (found["failed"], found["msg"]) == (True, "mounted by 10.0.0.3; it was left as it is")
     monkeypatch.setattr(power, "release", lambda path, **more: [f"unmount {path}"] if more["check"] else [])
-    given = {"path": "/home", "uid_first": 20000, "uid_last": 49999, "_ansible_check_mode": True}
-    assert run("homes_release", given, capsys)["operations"] == ["unmount /home"]
+    given = {"path": "/home", "uid_first": 20000, "uid_last": 49999}
+    assert ask("homes_release", given, check=True)["operations"] == ["unmount /home"]

@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import announcements
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins.announcements import Announcement, converge, parse
 
-from tests.support.run_module import run
+from tests.support.operations import ask
 
 POWER = Announcement("a1", 100, 200, "No power.\n정전입니다.")
 DISK = Announcement("b2", 150, 300, "A new disk.")
@@ -103,19 +103,19 @@ def test_the_command(node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert commands.main(["announcements", "x"]) == 2
 
 
-def test_the_module(node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_operation(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announcements.show, "__kwdefaults__", {"motd": str(node.motd), "now": None})
     monkeypatch.setattr(
         announcements.converge, "__kwdefaults__", {"directory": "/nowhere", "motd": str(node.motd), "now": None}
     )
     entry = {"id": "a1", "begin": 0, "end": 2**40, "text": "No power."}
     arguments = {"entries": [entry], "state_directory": node.directory}
-    check = run("announcements", {**arguments, "_ansible_check_mode": True}, capsys)
+    check = ask("announcements", arguments, check=True)
     assert (check["changed"], check["operations"], node.text) == (True, ["announce a1"], None)
-    assert run("announcements", arguments, capsys)["operations"] == ["announce a1"]
+    assert ask("announcements", arguments)["operations"] == ["announce a1"]
     assert node.text == "\nNo power.\n"
-    assert run("announcements", arguments, capsys)["changed"] is False
+    assert ask("announcements", arguments)["changed"] is False
     assert json.loads(node.file.read_text())[0]["id"] == "a1"
-    wrong = run("announcements", {**arguments, "entries": [{**entry, "text": "\x07"}]}, capsys)
+    wrong = ask("announcements", {**arguments, "entries": [{**entry, "text": "\x07"}]})
     assert wrong["failed"] is True
     assert "printable" in wrong["msg"]
