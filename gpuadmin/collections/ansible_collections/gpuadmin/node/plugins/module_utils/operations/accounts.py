@@ -11,6 +11,7 @@ from ..accounts.desired import settings_from
 from ..accounts.plan import Request
 from ..answer import Answer
 from ..documents import entries
+from ..paths import STATE
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Document:
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     docker_data: str | None = None
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 EACH = "users"

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from ..answer import Answer
 from ..logins import announcements
+from ..paths import STATE
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Document:
     #: All announcements that this host is to have; others are taken back.
     entries: Sequence[Announcement]
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 def operate(document: Document, check: bool) -> Answer:

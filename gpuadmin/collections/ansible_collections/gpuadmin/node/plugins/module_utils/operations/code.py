@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .. import compiled, kept
 from ..answer import Answer
+from ..paths import STATE
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Document:
     #: Whether units run this code from now on.
     link: bool = False
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 def operate(document: Document, check: bool) -> Answer:

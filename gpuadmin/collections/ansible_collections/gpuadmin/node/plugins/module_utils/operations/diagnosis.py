@@ -9,6 +9,7 @@ from ..answer import Answer
 from ..causes.judge import judge
 from ..diagnosis.collect import collect
 from ..diagnosis.subject import parse, person
+from ..paths import STATE
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Document:
     #: Whether a session of the person's is tried where people log in. It is begun by sshd's rules of PAM.
     trial: bool = False
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 #: It looks, and changes nothing.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..answer import Answer
 from ..disk.command import report
 from ..disk.records import in_state
+from ..paths import STATE
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Document:
     #: Only these people; empty for everybody.
     names: Sequence[str] = ()
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 #: It looks, and changes nothing.

@@ -9,6 +9,8 @@ from ..documents import ChainLink
 from ..errors import NodeError, in_words
 from ..images import chain_key, relay
 from ..images.places import Places
+from ..paths import STATE
+from ..ship import PACKAGE
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Document:
     #: The private key and the certificate of this push, in PEM.
     key: str
     #: Where the node-side code lies.
-    code: str = "/var/lib/gpuadmin/lib/gpuadmin_node"
+    code: str = f"{STATE}/lib/{PACKAGE}"
     #: What runs it.
     python: str = "/usr/bin/python3"
 

@@ -10,6 +10,7 @@ from .. import people
 from ..answer import Answer
 from ..documents import PersonEntry
 from ..logins import access
+from ..paths import STATE
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Document:
     #: Where accounts come from a directory, the group whose members may log in.
     group: str | None = None
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 EACH = "login_access"

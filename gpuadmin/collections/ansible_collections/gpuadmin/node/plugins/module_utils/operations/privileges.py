@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from ..answer import Answer
+from ..paths import STATE
 from ..privileges.collect import collect
 from ..privileges.place import parse
 
@@ -27,7 +28,7 @@ class Document:
     #: Directories of people's files, which are not walked.
     aside: Sequence[str] = ()
     #: Directory of this node's own state.
-    state_directory: str = "/var/lib/gpuadmin"
+    state_directory: str = STATE
 
 
 #: It looks, and changes nothing.
