@@ -14,6 +14,13 @@ from gpuadmin.accounts.requests import Request
 from gpuadmin.errors import ConfigError
 from tests.unit.support import public_key
 
+pytestmark = pytest.mark.holds(
+    "a file is read to a bound",
+    "aliases stand for a bounded number of values",
+    "an alias does not stand in what it stands for",
+)
+
+
 KEY = public_key("minji")
 
 

@@ -18,6 +18,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopp
 from tests.unit.node.storage import FIRST, MINJI, Storage, leftover
 from tests.unit.support import public_key
 
+pytestmark = pytest.mark.holds(
+    "a check makes no admin account", "a check runs no command", "a command that failed has failed"
+)
+
+
 SECOND = "20261222T010203Z-daily"
 
 
@@ -46,6 +51,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.holds(
+    "check mode clears no leftovers",
+    "check mode empties no trash",
+    "check mode makes no backup",
+    "check mode moves no home",
+    "check mode restores nothing",
+)
 @pytest.mark.btrfs
 def test_check_mode_begins_no_work_on_homes_and_backups(
     storage: Storage, begun: list[str], capsys: pytest.CaptureFixture[str]
@@ -72,6 +84,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(
     assert backup_set.names(str(storage.directory)) == [FIRST]
 
 
+@pytest.mark.holds("check mode wipes no scratch")
 def test_check_mode_prunes_and_wipes_nothing(
     tmp_path: Path, begun: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +106,7 @@ def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["only"] for one in given] == [[FIRST]]
 
 
+@pytest.mark.holds("check mode closes no login access", "check mode ends no sessions")
 def test_sessions_and_login_access_know_check_mode(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +123,7 @@ def test_sessions_and_login_access_know_check_mode(
     assert told == [True, True]
 
 
+@pytest.mark.holds("in check mode nobody is told that something is ended", "in check mode nothing idle is ended")
 def test_check_mode_tells_nobody_and_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

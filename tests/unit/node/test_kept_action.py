@@ -58,6 +58,7 @@ NEW, ABSENT, UNSAFE = (
 SENT, FULL = {"rc": 0, "stderr": ""}, {"rc": 1, "stderr": "a warning\n/var/lib: No space left on device\n"}
 
 
+@pytest.mark.holds("check mode brings no code")
 @pytest.mark.parametrize(
     ("check", "answers", "expected"),
     [
@@ -111,6 +112,7 @@ def test_an_asynchronous_task_goes_ansibles_way(monkeypatch: pytest.MonkeyPatch)
 LINKED, MISSING = ({"missing": missing, "changed": True} for missing in (False, True))
 
 
+@pytest.mark.holds("a look leaves no code on the host")
 @pytest.mark.parametrize(
     ("check", "answers", "expected"),
     [

@@ -93,6 +93,7 @@ def test_a_manager_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     assert waits == [docker_restart.SECONDS] * 3
 
 
+@pytest.mark.holds("the module restarts no daemon in a check")
 def test_the_module_in_check_mode(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[bool] = []
 

@@ -16,6 +16,9 @@ from starlette.exceptions import HTTPException
 from tests.unit.node.dashboard.answering import Server, answering
 from tests.unit.node.dashboard.doorway import link, running
 
+pytestmark = pytest.mark.holds("how things are does not wait for how they were")
+
+
 MATRIX = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
 
 

@@ -33,7 +33,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if self._task.async_val:  # Ansible's wrapper of such tasks takes a file
             return self._shipped(name, arguments, variables, wrap_async=not self._connection.has_native_async)
         result = self._kept(name, arguments, variables)
-        if result.get("kept") == "absent" and not self._task.check_mode:
+        if (
+            result.get("kept") == "absent"
+            # guard: check mode brings no code
+            and not self._task.check_mode
+        ):
             reason = self.send(STATE)
             result = {"kept": reason} if reason else self._kept(name, arguments, variables)
         if "kept" not in result:

@@ -99,7 +99,7 @@ def main() -> None:
 
     def answer() -> Answer:
         missing = plan(wanted, observe(wanted))
-        if not module.check_mode:
+        if not module.check_mode:  # guard: a check makes no admin account -> True
             execute(missing, wanted)
         return Answer(missing.operations(wanted), {})
 

@@ -113,7 +113,10 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
 
     def act() -> Answer:
-        done = actions.act(module.params, check=module.check_mode)
+        done = actions.act(
+            module.params,
+            check=module.check_mode,  # guard: check mode makes no backup -> False
+        )
         return Answer(done.operations, done.report)
 
     give(module, act)

@@ -72,7 +72,11 @@ def main() -> None:
         missing = not kept.has(digest, state)
         if given["link"] and not kept.linked(digest, state):
             operations.append(f"install the node code {digest[:12]}")
-        if given["link"] and not missing and not module.check_mode:
+        if (
+            given["link"]
+            and not missing  # guard: units are not led to code that is not there
+            and not module.check_mode  # guard: a look lets units run what they ran
+        ):
             kept.link(digest, state)
             place = kept.place(digest, state)
             compiled.later(place, lambda: compiled.every(place))

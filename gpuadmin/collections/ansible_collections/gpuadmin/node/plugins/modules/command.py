@@ -57,7 +57,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     line = module.params["line"]
     operations = [f"run: {line}"]
-    if module.check_mode:
+    if module.check_mode:  # guard: a check runs no command
         module.exit_json(changed=True, operations=operations, report={})
         return
     try:
@@ -66,7 +66,7 @@ def main() -> None:
         module.fail_json(msg=in_words(error), operations=[], report={})
         return
     report = {"command": answered}
-    if answered["status"] != 0:
+    if answered["status"] != 0:  # guard: a command that failed has failed
         module.fail_json(msg=f"ended with {answered['status']}", operations=operations, report=report)
         return
     module.exit_json(changed=True, operations=operations, report=report)

@@ -55,7 +55,11 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
-        done = restart(module.params["name"], module.params["uid"], check=module.check_mode)
+        done = restart(
+            module.params["name"],
+            module.params["uid"],
+            check=module.check_mode,  # guard: the module restarts no daemon in a check -> False
+        )
     except (NodeError, OSError) as error:
         module.fail_json(msg=in_words(error), report={"problems": [in_words(error)]})
         return

@@ -105,12 +105,19 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     notified = 0
-    for one in [] if module.check_mode else module.params["tell"]:
+    for one in (
+        []
+        if module.check_mode  # guard: in check mode nobody is told that something is ended
+        else module.params["tell"]
+    ):
         notified += terminals.tell(one["message"], uid=one["uid"])
     found: dict[str, Any] = {"stopped": []}
     if module.params["stop"]:
         try:
-            found = stopping.report(module.params["stop"], check=module.check_mode)
+            found = stopping.report(
+                module.params["stop"],
+                check=module.check_mode,  # guard: in check mode nothing idle is ended -> False
+            )
         except (NodeError, OSError, ValueError) as error:
             module.fail_json(msg=in_words(error))
             return

@@ -61,7 +61,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 ARGUMENTS = {
     "name": {"type": "str", "required": True},
     "link": {**LINK["link"], "required": True},
-    "key": {"type": "str", "required": True, "no_log": True},
+    "key": {
+        "type": "str",
+        "required": True,
+        "no_log": True,  # guard: the module does not show the key -> False
+    },
     **UNIT,
 }
 
@@ -70,7 +74,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     link = relay.link_from(module.params["link"])
     places, remarks = Places(), []
-    if not module.check_mode and link is not None:
+    if (
+        not module.check_mode and link is not None  # guard: check mode writes no key
+    ):
         try:
             chain_key.store(places, module.params["key"])
             if link.previous is not None:

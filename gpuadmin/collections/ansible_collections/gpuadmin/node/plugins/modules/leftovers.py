@@ -73,7 +73,11 @@ def main() -> None:
     def clear() -> Answer:
         found = leftovers.observe(leftovers.Request(**module.params))
         cleared: dict[str, Any] = {}
-        if found and not module.check_mode:
+        if (
+            found
+            # guard: check mode clears no leftovers
+            and not module.check_mode
+        ):
             arguments = {**module.params, "only": [one.name for one in found]}
             done: Any = background.perform("clear-leftovers", clear_leftovers, arguments)
             cleared = dict(done)

@@ -83,7 +83,7 @@ def main() -> None:
             people.parse(given["people"]),
             given["state"] == "closed",
             host,
-            check=module.check_mode,
+            check=module.check_mode,  # guard: check mode closes no login access -> False
             login=given["login"],
         )
         return Answer.of(plan)

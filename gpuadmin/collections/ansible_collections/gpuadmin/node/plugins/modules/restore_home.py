@@ -112,7 +112,7 @@ def main() -> None:
         if away:
             operations.insert(0, f"take it from the second copy {backup.name} on {given['remote']['host']}")
         restored: object = {"target": plan.target, "backup": backup.name}
-        if not module.check_mode:
+        if not module.check_mode:  # guard: check mode restores nothing -> True
             arguments = {**given, "backup": backup.name}
             restored = background.perform(f"restore-{given['user']}", restore_home, arguments)
         return Answer(operations, {"restored": restored, "problems": []})

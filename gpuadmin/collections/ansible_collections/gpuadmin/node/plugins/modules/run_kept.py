@@ -68,7 +68,7 @@ import sys
 
 if __name__ == "__main__":
     # where it is started is somebody's directory; Ansible's own wrapper leaves it out as well
-    sys.path[:] = sys.path[1:]
+    sys.path[:] = sys.path[1:]  # guard: root imports nothing from where somebody starts it
 
 import base64
 import fcntl
@@ -101,12 +101,17 @@ def unsafe(path: str) -> str | None:
     at = ""
     for part in path.split("/"):
         at = f"{at.rstrip('/')}/{part}"
-        facts = os.lstat(at)
+        facts = os.lstat(at)  # guard: code behind a link is not run -> os.stat(at)
         if not stat.S_ISDIR(facts.st_mode):
             return f"{at} is not a directory"
-        if facts.st_uid != 0:
+        if facts.st_uid != 0:  # guard: code that is not root's is not run
             return f"{at} is not root's"
-        if facts.st_mode & 0o022 and not (facts.st_mode & stat.S_ISVTX and at != path):
+        # guard: code that others can write is not run
+        if facts.st_mode & 0o022 and not (
+            facts.st_mode & stat.S_ISVTX
+            # guard: code to which anybody can add is not run
+            and at != path
+        ):
             return f"{at} can be written by others than root"
     return None
 
@@ -120,7 +125,8 @@ def refusal(path: str) -> str | None:
         if reason is None:
             # closed by nobody: what is locked is not pruned
             handle = os.open(os.path.join(path, LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # guard: what is run is locked
+            # guard: code that was pruned before it was locked is not run
             os.lstat(path)  # it may have been pruned right before
     except (FileNotFoundError, BlockingIOError):
         return "absent"
@@ -138,13 +144,14 @@ def main() -> None:
     arguments.update((key, value) for key, value in given.items() if key.startswith("_ansible_"))
     arguments["_ansible_module_name"] = given["name"]
     compiled: dict[str, bytes] = {}
-    checks = bool(given.get("_ansible_check_mode"))
+    checks = bool(given.get("_ansible_check_mode"))  # guard: a look compiles nothing -> False
 
     def collect(_loader: object, cache: str, data: bytes, **_more: object) -> None:
         if cache.startswith(f"{path}/"):
             compiled[cache] = bytes(data)
 
     # Python's own way of writing it is not safe from a power cut
+    # guard: Python writes no compiled code by itself where root's code is
     importlib.machinery.SourceFileLoader.set_data = collect  # type: ignore[assignment]
     sys.dont_write_bytecode = checks
     sys.path.insert(0, path)

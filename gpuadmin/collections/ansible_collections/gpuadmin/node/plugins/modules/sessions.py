@@ -74,7 +74,12 @@ def main() -> None:
 
     def answer() -> Answer:
         found = people.parse(given["people"])
-        plan = sessions.converge(found, message=given["message"], grace=given["grace"], check=module.check_mode)
+        plan = sessions.converge(
+            found,
+            message=given["message"],
+            grace=given["grace"],
+            check=module.check_mode,  # guard: check mode ends no sessions -> False
+        )
         return Answer.of(plan)
 
     give(module, answer, key="sessions")

@@ -74,7 +74,11 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
     found = power.collect(node=given["node"], uid_first=given["uid_first"], uid_last=given["uid_last"])
-    reasons = power.problems(found, force=given["force"], serves=given["serves"])
+    reasons = power.problems(
+        found,
+        force=given["force"],
+        serves=given["serves"],  # guard: a storage host that is mounted refuses when it is asked, too -> False
+    )
     report = {"power": {**found, "problems": reasons}}
     if given["require"] and reasons:
         module.fail_json(msg=f"{'; '.join(reasons)}; it was left as it is", report=report)

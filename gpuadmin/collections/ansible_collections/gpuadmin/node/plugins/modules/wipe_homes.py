@@ -88,8 +88,11 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
 
     def wipe_them() -> Answer:
-        plan = homes.converge(homes.Request(**module.params), check=module.check_mode)
-        if module.check_mode:
+        plan = homes.converge(
+            homes.Request(**module.params),
+            check=module.check_mode,  # guard: check mode moves no home -> False
+        )
+        if module.check_mode:  # guard: check mode empties no trash
             return Answer.of(plan)
         return Answer.of(plan, deleted=background.perform("wipe-homes", empty_trash, {**module.params, "users": []}))
 

@@ -125,7 +125,7 @@ def main() -> None:
     given = module.params
 
     def wipe_it() -> Answer:
-        if module.check_mode:
+        if module.check_mode:  # guard: check mode wipes no scratch
             request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
             return Answer.of(scratch.observe_and_compute(request), deleted={})
         done: Any = background.perform("wipe-scratch", wipe_scratch, given)
