@@ -1,6 +1,6 @@
 """Marks beside guards in the code, `# guard: NAME`: what each one marks, and the code without it.
 
-docs/decisions/0150-guards-are-marked-in-the-code.md says which part of the code a mark stands for.
+docs/decisions/0006-checks-have-mutants.md says which part of the code a mark stands for.
 """
 
 from __future__ import annotations

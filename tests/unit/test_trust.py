@@ -16,7 +16,6 @@ from gpuadmin.session import Session
 from gpuadmin.trust import HostKey, fetch_host_keys
 
 pytestmark = pytest.mark.holds(
-    "a comment pins nothing",
     "a host key is pinned when it was confirmed",
     "a host key that changed is not taken by itself",
     "a host that the admin's own ssh knows otherwise is not new",
