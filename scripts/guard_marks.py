@@ -25,7 +25,7 @@ class MarkError(Exception):
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in a file: ``line`` is the line of code that it is about, ``instead`` what stands there without it."""
+    """A mark in a file: ``line`` is the line of code that it is about, ``instead`` what is there without it."""
 
     name: str
     line: int

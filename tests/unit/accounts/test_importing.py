@@ -15,6 +15,7 @@ from gpuadmin.errors import ConfigError
 from tests.unit.support import public_key
 
 pytestmark = pytest.mark.holds(
+    "newcomers are not locked",
     "a file is read to a bound",
     "aliases stand for a bounded number of values",
     "an alias does not stand in what it stands for",

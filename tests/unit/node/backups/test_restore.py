@@ -437,7 +437,7 @@ def test_what_appears_meanwhile_is_not_replaced(storage: Storage, monkeypatch: p
     assert list((storage.root / restore.RESTORING).iterdir()) == []
 
 
-@pytest.mark.holds("backups lie where root alone can enter")
+@pytest.mark.holds("backups are where root alone can enter")
 def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()

@@ -521,7 +521,7 @@ def test_a_rollback_to_a_root_that_is_gone_is_refused(holding_one: Node) -> None
     assert holding_one.grub.get("trial", "") == ""
 
 
-@pytest.mark.holds("a manifest lies under its own name")
+@pytest.mark.holds("a manifest is under its own name")
 def test_a_manifest_of_another_image_is_refused(node: Node) -> None:
     """Signed, but of another image: an old one cannot be put in a new one's place."""
     store = Path(node.places.store)

@@ -198,7 +198,7 @@ class Applier:
 
     def _ahead(self, at: int, length: int) -> None:
         """A record writes inside the file, and behind what was written before: no byte is written twice."""
-        # guard: what is written lies in the file
+        # guard: what is written is in the file
         if at < self._done or at + length > self._size:
             raise Odd("a record writes outside of its place")
         self._done = at + length

@@ -113,7 +113,7 @@ def check_directory(path: str) -> None:
     if (
         not stat.S_ISDIR(facts.st_mode)
         or facts.st_uid != os.geteuid()
-        or facts.st_mode & 0o077  # guard: backups lie where root alone can enter
+        or facts.st_mode & 0o077  # guard: backups are where root alone can enter
     ):
         raise NodeError(f"{path} must be a directory that root alone can enter (mode 0700)")
 

@@ -88,7 +88,7 @@ def check(request: Request, mountinfo: str | None = None) -> str:
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
         raise NodeError(f"there is no {request.root}")
     check_directory(request.directory)  # guard: backups are made where root alone can enter
-    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):  # guard: backups do not lie in homes
+    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):  # guard: backups are not in homes
         raise NodeError(f"{request.directory} is inside of the homes; backups belong beside them")
     return btrfs.holder(request.root)
 

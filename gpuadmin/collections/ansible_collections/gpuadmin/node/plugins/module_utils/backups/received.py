@@ -70,7 +70,7 @@ def _text(value: object) -> str:
 
 def _problem(found: Backup) -> str | None:
     inside = found.inside
-    # guard: a set's homes lie below its snapshot
+    # guard: a set's homes are below its snapshot
     if not isinstance(inside, str) or not (inside == "." or _below(inside)):
         return f"inside {quoted(inside)[:100]}"
     if not isinstance(found.root, str) or not found.root.startswith("/") or len(found.root) > 4096:
@@ -106,7 +106,7 @@ def _wrong(home: Home) -> str | None:
         return "nested"
     for where, part in home.nested.items():
         if (
-            not (where == "" or _below(where))  # guard: places of nested subvolumes lie in the home
+            not (where == "" or _below(where))  # guard: places of nested subvolumes are in the home
             or not isinstance(part, str)
             or (not PART.match(part) or part == "homes")  # guard: a set's subvolumes are snapshots in it
         ):

@@ -205,7 +205,7 @@ def scope_of(path: str, uid: int) -> str | None:
     return (
         found.group(2)
         if found
-        # guard: only a scope of the person's own is killed
+        # guard: only a person's scope is killed
         and int(found.group(1)) == uid
         else None
     )

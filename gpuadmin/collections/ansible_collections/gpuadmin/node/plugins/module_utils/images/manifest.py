@@ -184,7 +184,7 @@ def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
             raise NodeError(f"image {name} is not signed; it is not used") from None
         verify(text, signature, signers)  # guard: a manifest's signature is checked
     manifest = parse(text, path)
-    if manifest.name != name:  # guard: a manifest lies under its own name
+    if manifest.name != name:  # guard: a manifest is under its own name
         raise NodeError(f"{path} is the manifest of {manifest.name}; the store was changed by hand")
     return manifest, text
 

@@ -80,7 +80,7 @@ class Counters:
         before, use.last = use.last, time.time()
         # where nobody looked, or nobody knows, it may have been used
         if (
-            # guard: a look that does not know begins the idle time anew -> active
+            # guard: a look that does not know begins the idle time again -> active
             active is not False or not use.last - GAP <= before <= use.last or use.used > use.last
         ):
             use.used = use.last

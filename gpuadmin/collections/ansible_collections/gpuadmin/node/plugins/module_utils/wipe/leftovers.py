@@ -66,7 +66,7 @@ def _path(request: Request, name: str) -> str:
 def observe(request: Request) -> list[Leftover]:
     """What is left, as far as it was asked for. Raises NodeError where the home root is not what it should be."""
     table = mounts.read_mountinfo()
-    # guard: leftovers lie below a mount that is there
+    # guard: leftovers are below a mount that is there
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
         raise NodeError(f"there is no {request.root}")
     found = []
