@@ -57,8 +57,8 @@ test-root: $(READY) system-test ## what needs root: btrfs on loop devices, many 
 	@$(AS_ROOT) $(PYTEST) -v -m root tests
 
 .PHONY: test-mutants
-test-mutants: $(READY) system-test ## take each check that guards data out, one at a time, and expect red tests (minutes)
-	@$(AS_ROOT) $(BIN)/python scripts/mutants.py $(ARGS)
+test-mutants: $(READY) system-test ## take each guard out of the code, one at a time, and expect red tests (ARGS=WORD for some)
+	@$(AS_ROOT) $(BIN)/python scripts/guards.py $(ARGS)
 
 .PHONY: molecule
 molecule: $(READY) system-test ## every role on the lab (ARGS="-k accounts" for one)

@@ -41,6 +41,7 @@ class Announcement:
     @property
     def mail(self) -> str:
         """What its mail is called in the ledger: whoever got these texts does not get them again for other nodes."""
+        # guard: the same texts are mailed once, for whichever nodes -> self.id
         return _name([dict(self.texts), str(self.until)])
 
     def over(self, today: date) -> bool:
@@ -82,11 +83,23 @@ def compose(
             f"--{missing[0]}: the text is missing", hint=f"people read it in {' and '.join(languages)} (mail.languages)"
         )
     first = begin or today
-    if until < first or until < today:
+    if (
+        until < first
+        # guard: an announcement that is over is refused
+        or until < today
+    ):
         wrong = "is past: today or a later day" if until < today else f"is before --from {first}"
         raise ConfigError(f"--until {until}: {wrong}")
     clean = {language: _clean(language, texts[language]) for language in languages}
-    name = _name([clean, None if begin is None else str(begin), str(until), sorted(hosts)])
+    name = _name(
+        [
+            clean,
+            # guard: an announcement is the same one after midnight -> str(first)
+            None if begin is None else str(begin),
+            str(until),
+            sorted(hosts),
+        ]
+    )
     return Announcement(name, clean, first, until, tuple(hosts))
 
 
@@ -106,7 +119,7 @@ def _clean(language: str, text: str) -> str:
         raise ConfigError(f"--{language}: has {len(lines)} lines; at most {_LINES} are read at login")
     for number, line in enumerate(lines, start=1):
         try:
-            fields.plain_text(line, longest=_LONGEST)
+            fields.plain_text(line, longest=_LONGEST)  # guard: an announcement is a template of nobody
         except ValueError as error:
             raise ConfigError(f"--{language}: line {number}: {error}") from None
     return "\n".join(lines)

@@ -29,7 +29,12 @@ class Answers:
             result = hosts.get(name)
             answer = None if result is None else result.reports.get(report)
             # a host can fail because of one person and still answer about all; one that could not begin answers {}
-            if result is not None and answer is not None and (not result.bad or (answer and result.status == "failed")):
+            if (
+                result is not None
+                and answer is not None
+                # guard: a host that could not begin has not said anything
+                and (not result.bad or (answer and result.status == "failed"))
+            ):
                 known[name] = answer
                 continue
             unknown[name] = "did not answer" if result is None else result.message or "did not say"

@@ -16,14 +16,16 @@ def append_synced(path: Path, line: str, *, whole: Callable[[bytes], bool] | Non
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
+        # guard: a torn line of the ledger is cut off before the next -> b''
         tail = os.pread(descriptor, size, 0).rpartition(b"\n")[2]
+        # guard: a torn line is cut off before the next -> tail and whole is not None and (not whole(tail))
         if tail and (whole is None or not whole(tail)):
             os.ftruncate(descriptor, size - len(tail))
             tail = b""
         content = (("\n" if tail else "") + line).encode()
         while content:
             content = content[os.write(descriptor, content) :]
-        os.fsync(descriptor)
+        os.fsync(descriptor)  # guard: a ledger's line is on the disk
     finally:
         os.close(descriptor)
     if new:

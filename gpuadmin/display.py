@@ -45,12 +45,22 @@ _MANY_ROWS = 200  # above them a table is laid out line by line
 
 def styled(*parts: str | tuple[str, str]) -> Text:
     """Given texts, or pairs of a text and its style, return one line of text: data in it stays data."""
-    return Text.assemble(*(one_line(part) if isinstance(part, str) else (one_line(part[0]), part[1]) for part in parts))
+    return Text.assemble(
+        *(
+            # guard: styled text is one line of output -> visible(part)
+            one_line(part) if isinstance(part, str) else (one_line(part[0]), part[1])
+            for part in parts
+        )
+    )
 
 
 def lines_of(lines: Iterable[str]) -> Text:
     """Given lines, return them as one text in which each stays a line, whatever is in it."""
-    return Text("\n".join(one_line(line) for line in lines))
+    return Text(
+        "\n".join
+        # guard: lines of a table are as many as there are -> (visible(line) for line in lines)
+        (one_line(line) for line in lines)
+    )
 
 
 class PlainTable(Table):

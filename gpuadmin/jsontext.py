@@ -13,6 +13,7 @@ _UNSEEN = re.compile(f"[{UNSEEN}]")
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
     """A JSON document that keeps Hangul as it is, and holds nothing that a terminal obeys or an encoder refuses."""
+    # guard: JSON holds nothing that a terminal obeys -> json.dumps(value, ensure_ascii=False, default=str)
     return _UNSEEN.sub(_json_escape, json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 

@@ -29,7 +29,7 @@ def site_lock(runs: Path, verb: str) -> Iterator[None]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise GpuadminError(f"{runs / '.lock'}: is no regular file", hint="delete it; gpuadmin makes its own")
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one run at a time changes a site
         except BlockingIOError:
             raise RefusedError(
                 f"the site is locked: {_holder(descriptor)}",

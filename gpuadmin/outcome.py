@@ -39,9 +39,12 @@ def report(
     `unknown`: what it was decided from; hosts that did not answer then are in the exit code. `advice`: what to do when
     hosts did not succeed, where it is not the same again.
     """
-    code = int((run.code if code is None else code) or code_of(unknown))
+    code = int(
+        (run.code if code is None else code)
+        or code_of(unknown)  # guard: hosts that did not answer are in the exit code
+    )
     body = session.settle(code, {**(result or {}), **({"error": run.error} if run.error else {})}, run)
-    if code == 0:
+    if code == 0:  # guard: what no host has taken is not remembered -> True
         session.remember()
     if show is None:
         whole = bool(session.options.verbose)

@@ -60,18 +60,34 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
     done: dict[tuple[str, ...], set[str]] = {}  # what succeeded later, and on which hosts; EVERYWHERE where as a whole
     for run, result in records:
         verb, status = str(run["verb"]), str(run["status"])
-        if run["check"] or verb in ELSEWHERE or status == "refused" or _began_nothing(run, result):
+        if (
+            # guard: a check leaves nothing behind
+            run["check"] or verb in ELSEWHERE or status == "refused" or _began_nothing(run, result)
+        ):
             continue
         hosts = (result or {}).get("hosts") or {}
         meant = _meant(run["arguments"])
-        key = (verb, *meant) if verb in OF_ACCOUNTS | EACH else (verb,)
+        key = (
+            (verb, *meant)
+            if verb
+            in OF_ACCOUNTS
+            # guard: another home's restore is not this one's
+            | EACH
+            else (verb,)
+        )
         healed = set(done.get(key, ()))
-        if verb in OF_ACCOUNTS and not ONCE & set(meant):
+        if (
+            verb in OF_ACCOUNTS
+            # guard: what users.yml does not say is not done by sync-users
+            and not ONCE & set(meant)
+        ):
             healed |= {host for converging in CONVERGING for host in done.get((converging,), ())}
         bad = {
             name: str(host["message"] or host["status"])
             for name, host in hosts.items()
-            if host["status"] in _BAD and name not in healed
+            if host["status"] in _BAD
+            # guard: what a run could not do on a host is left until it is done there -> not healed
+            and name not in healed
         }
         # a run that ended because of hosts says which; of any other nobody knows how far it came
         by_hosts = (ExitCode.HOST_FAILED, ExitCode.HOST_UNREACHABLE)
@@ -83,7 +99,11 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
         if not run.get("dismissed") and (bad or not (status == "ok" or named or EVERYWHERE in healed)):
             found.append(Pending(str(run["id"]), verb, tuple(run["arguments"]), str(run["started"]), status, bad))
         good = {name for name, host in hosts.items() if host["status"] in ("ok", "changed")}
-        if status == "ok" and not any(str(one).startswith("--limit") for one in run["arguments"]):
+        if (
+            status == "ok"
+            # guard: a run for some hosts is not one for all
+            and not any(str(one).startswith("--limit") for one in run["arguments"])
+        ):
             good.add(EVERYWHERE)
         for one in {key, (verb,)} if verb in CONVERGING else {key}:
             done.setdefault(one, set()).update(good)
@@ -95,7 +115,13 @@ def _began_nothing(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> 
     reached, slip = (result or {}).get("reached"), bool(run["exit_code"] == ExitCode.USAGE)
     if reached is None:  # the record of an earlier version, or of a run that was cut off
         return slip
-    return bool(reached == NOTHING or (reached == CONFIRMED and slip))
+    return bool(
+        reached == NOTHING
+        or (
+            reached == CONFIRMED  # guard: what was sent to hosts pends whatever the error
+            and slip
+        )
+    )
 
 
 def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -110,5 +136,11 @@ def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-_BAD = ("failed", "interrupted", "unreachable", "not run")
+_BAD = (
+    "failed",
+    "interrupted",
+    "unreachable",
+    # guard: what a run did not get to is left of it
+    "not run",
+)
 _MANNER = frozenset(("--yes", "-y", "--json", "-v", "-vv", "-vvv", "--verbose", "--ask-pass", "--ask-become-pass"))

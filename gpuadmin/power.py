@@ -67,7 +67,7 @@ def decide(
         if not one.serves or one.name in refused:
             continue
         staying = [client for client in reports[one.name]["clients"] if client not in addresses]
-        if staying:
+        if staying:  # guard: storage stays while somebody mounts it who stays up
             refused[one.name] = f"mounted by {', '.join(staying)}, which would stay up: name them, too"
         else:
             servers.append(one)
@@ -80,7 +80,7 @@ def _reason(one: Target, report: Mapping[str, Any] | None, *, waits: bool) -> st
     unknown = report["unknown"]
     if report["jobs"] is None or report["jobs"]:
         return f"busy with {', '.join(report['jobs'])}" if report["jobs"] else str(unknown.get("jobs"))
-    if one.serves and report["clients"] is None:
+    if one.serves and report["clients"] is None:  # guard: storage stays where nobody knows who mounts it
         return str(unknown.get("clients"))
     if one.people and not waits and report["people"] is None:
         return f"nobody knows who is on it: {unknown.get('people')}"

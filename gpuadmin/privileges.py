@@ -52,7 +52,12 @@ def findings(answers: Mapping[str, Answer], groups: Mapping[str, Collection[str]
 def ignored(found: Iterable[Finding], ignore: Collection[str]) -> tuple[list[Finding], int]:
     """Given findings and a site's `drift.ignore`, return the findings that it does not hide, and how many it hides."""
     found = list(found)
-    trees = tuple(one for one in ignore if one.startswith("/") and one.endswith("/") and one != "/")
+    trees = tuple(
+        one
+        for one in ignore
+        # guard: what a site ignores is named whole -> one.startswith('/') and one
+        if one.startswith("/") and one.endswith("/") and one != "/"
+    )
     left = [
         one
         for one in found

@@ -26,7 +26,13 @@ def open_regular(path: Path) -> int:
     """
     # O_NONBLOCK: to open a named pipe would wait for somebody who writes into it
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(
+            path,
+            os.O_RDONLY
+            | os.O_NONBLOCK  # guard: nobody waits at a named pipe
+            | os.O_NOCTTY
+            | os.O_CLOEXEC,
+        )
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device that is not there
             refuse_irregular(path.stat(), path)
@@ -41,7 +47,7 @@ def open_regular(path: Path) -> int:
 
 def refuse_irregular(facts: os.stat_result, path: Path) -> None:
     """Raise OSError, whose `strerror` is a sentence's end, where what was looked at is no regular file."""
-    if not stat.S_ISREG(facts.st_mode):
+    if not stat.S_ISREG(facts.st_mode):  # guard: what is read is a regular file
         kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "something else")
         raise OSError(errno.EINVAL, f"is {kind}, where a regular file has to be", str(path))
 
@@ -52,7 +58,7 @@ def read_limited(path: Path, most: int = LARGEST) -> bytes:
     """
     with os.fdopen(open_regular(path), "rb") as stream:
         raw = stream.read(most + 1)
-    if len(raw) > most:
+    if len(raw) > most:  # guard: a file is read to a bound
         raise ConfigError(f"{path}: is larger than {most // 1024 // 1024} MiB", hint="is it the right file?")
     return raw
 
@@ -112,8 +118,8 @@ def is_absent(path: Path) -> bool:
     """
     try:
         os.lstat(path)
-    except FileNotFoundError:
+    except FileNotFoundError:  # guard: what cannot be looked at is not absent -> OSError
         if path.parent.is_symlink():
-            path.parent.stat()
+            path.parent.stat()  # guard: what lies behind a link that leads nowhere is not absent
         return True
     return False

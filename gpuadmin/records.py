@@ -199,9 +199,18 @@ def prune_runs(runs: Path, keep: int) -> list[str]:
     deletes it, too: the next run tries again.
     """
     newest = sorted(_directories(runs), reverse=True)
-    often = [one for one in newest if one.name[_VERB].startswith(_OFTEN)][_OFTEN_KEPT:]
+    often = [
+        one
+        for one in newest
+        # guard: looks at the status do not push out the records of what was done -> False
+        if one.name[_VERB].startswith(_OFTEN)
+    ][_OFTEN_KEPT:]
     rest = [one for one in newest if one not in set(often)]
-    old = [one for one in (*often, *rest[keep:]) if not goes_on(one)]
+    old = [
+        one
+        for one in (*often, *rest[keep:])
+        if not goes_on(one)  # guard: the record of a run that goes on is not deleted
+    ]
     for directory in old:
         shutil.rmtree(directory, ignore_errors=True)
     return [directory.name for directory in old if not directory.exists()]
@@ -220,7 +229,11 @@ def goes_on(directory: Path) -> bool:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(
+        path,
+        flags,
+        0o600,  # guard: a run's log is its owner's alone -> 0o644
+    )
 
 
 def _directories(runs: Path) -> list[Path]:

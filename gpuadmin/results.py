@@ -82,4 +82,8 @@ def with_all(run: RunResult, asked: Sequence[str]) -> RunResult:
         if run.error:
             why = "nothing was done there: the run ended with an error"
     missing = {name: HostResult("not run", message=why) for name in asked if name not in heard}
-    return replace(run, hosts={**run.hosts, **missing}) if missing else run
+    return (
+        replace(run, hosts={**run.hosts, **missing})
+        if missing  # guard: a host whose turn did not come is in the result
+        else run
+    )

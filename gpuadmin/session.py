@@ -92,7 +92,7 @@ class Session:
             raise ConfigError("this site has no storage host", hint="put one into the group storage")
         return names
 
-    @cached_property
+    @cached_property  # guard: passwords are asked for once -> property
     def secrets(self) -> Secrets:
         """The passwords that the options name, asked for once. They stay in memory."""
         ssh = ask("ssh password", hidden=True) if self.options.ask_pass else None
@@ -104,7 +104,11 @@ class Session:
     @property
     def left_behind(self) -> str:
         """What a run that ends now leaves behind, in words: nothing, unless something was confirmed or sent before."""
-        return "nothing was changed" if self._reached == NOTHING else "what was done before that is done"
+        return (
+            "nothing was changed"
+            if self._reached == NOTHING  # guard: a no does not deny what was done before -> True
+            else "what was done before that is done"
+        )
 
     def plan(self, plan: Plan) -> bool:
         """Show what is about to be done, and record it. Returns whether there is anything to do."""
@@ -122,14 +126,17 @@ class Session:
         """Ask, unless --yes; a check changes nothing and asks nothing. Raises RefusedError."""
         if self.check:
             return
-        self.require_confirmation_possible()
+        self.require_confirmation_possible()  # guard: without a terminal the plan is shown and nothing is changed
+        # guard: passwords are asked for before anything is written
         self.secrets  # noqa: B018 - whoever leaves at that question has changed nothing
+        # guard: nothing is done that was not confirmed
         if not self.options.yes and not agree(question or (self._plan.question if self._plan else "Go ahead?")):
             raise RefusedError(f"not confirmed; {self.left_behind}")
         self._reached = SENT if self._reached == SENT else CONFIRMED
 
     def require_confirmation_possible(self) -> None:
         """Without a terminal and without --yes nothing is done; the plan is shown first."""
+        # guard: without a terminal and without --yes nothing is done
         if not (self.check or self.options.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
             raise RefusedError(
                 "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
@@ -141,7 +148,9 @@ class Session:
         `forget`: names whose uids may be given again.
         """
         self._saved = registry, forget
-        if not self.check and registry.file.text != self.site.registry.file.text:
+        if (
+            not self.check and registry.file.text != self.site.registry.file.text  # guard: check mode writes nothing
+        ):
             self._reached = SENT
             registry.save(forget=forget)
 
@@ -175,7 +184,7 @@ class Session:
         wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
         started.
         """
-        if hosts is not None and not hosts:
+        if hosts is not None and not hosts:  # guard: a run on no host is not one on all
             return RunResult({})
         asked = self.named(*groups_of(playbook)) if hosts is None else hosts
         if not check:
@@ -184,6 +193,7 @@ class Session:
         invocation = Invocation(
             playbook=playbook,
             inventory=self.site.inventory.sources,
+            # guard: a run is told the host keys of its site -> self.site.directory / 'x'
             known_hosts=self.site.known_hosts,
             hosts=len(self.hosts if hosts is None else hosts),
             variables={"gpuadmin_site": self.site.settings.model_dump(mode="json"), **variables},
@@ -218,6 +228,7 @@ class Session:
         found = self.run(playbook, hosts, given, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
+        # guard: a look that was interrupted is no plan
         self.whole(found, f"interrupted while looking; {self.left_behind}")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
@@ -226,7 +237,7 @@ class Session:
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
         if found.interrupted:
-            raise InterruptedRun(interrupted, hint=hint)
+            raise InterruptedRun(interrupted, hint=hint)  # guard: a look that was interrupted decides nothing
         if found.error:
             raise GpuadminError(found.error, hint=f"the whole output: gpuadmin runs {self.begun().id} --log")
         return found
@@ -274,7 +285,7 @@ def opened(
     with ExitStack() as stack:
         directory = find_site(options.site)
         if exclusive and not check:
-            stack.enter_context(site_lock(directory / "runs", verb))
+            stack.enter_context(site_lock(directory / "runs", verb))  # guard: a verb that changes things holds the lock
         with slow(f"reading the site {directory}"):
             site = load_site(str(directory))
             if exclusive and changes:
@@ -296,9 +307,10 @@ def opened(
 
 def _ended(session: Session, code: int, message: str) -> None:
     """Something was done, and then an error came: the record says so."""
-    if session.record is None:
+    if session.record is None:  # guard: what ends a verb in the middle is in its record -> True
         return
     try:
         session.settle(code, {**session.result, "error": message})
+    # guard: a full disk does not hide what ended a run
     except OSError as problem:  # a full disk is not to hide what the error was
         echo(f"Note: how this run ended could not be recorded: {problem.strerror}", err=True)

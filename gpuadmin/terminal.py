@@ -20,7 +20,15 @@ class SafeConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Before the layout, so that columns are as wide as what is shown. A string is one line: several are `Text`."""
-        return super().render_str(one_line(text), **options | {"markup": False, "emoji": False, "highlight": False})
+        return super().render_str(
+            one_line(text),  # guard: a string is one line of output -> visible(text)
+            **options
+            | {
+                "markup": False,  # guard: a text of the console is no markup -> True
+                "emoji": False,
+                "highlight": False,
+            },
+        )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """After it, whatever the text was wrapped in: the only segments with control codes are rich's own."""

@@ -21,7 +21,7 @@ def visible(text: str) -> str:
 
     Line feeds stay, a tab is four spaces.
     """
-    return _UNSEEN.sub(_escape, text)
+    return _UNSEEN.sub(_escape, text)  # guard: a text is shown without what a terminal obeys -> text
 
 
 def one_line(text: str) -> str:

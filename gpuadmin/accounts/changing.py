@@ -107,12 +107,12 @@ def _named(user: User, keys: Sequence[str], item: str) -> list[str]:
         found = [key for key in keys if _blob(key) in wanted]
     else:
         found = [key for key in keys if item and item in (key_fingerprint(_blob(key)), _comment(key))]
-        if len(found) > 1:
+        if len(found) > 1:  # guard: a key that two have is taken from neither
             raise ConfigError(
                 f"'{user.name}' has {len(found)} keys named {item[:60]!r}",
                 hint=f"name one by its fingerprint: {', '.join(key_fingerprint(_blob(key)) for key in found)}",
             )
-    if not found:
+    if not found:  # guard: a key that is not somebody's is not taken for removed
         has = "; ".join(describe_key(key) for key in keys) or "no key"
         raise ConfigError(
             f"--remove-key {item[:60]!r}: '{user.name}' has no such key in users.yml",

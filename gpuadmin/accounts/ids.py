@@ -21,7 +21,9 @@ def next_uid(registry: Registry, settings: Settings, taken: Iterable[int] = ()) 
     """
     first, last = settings.accounts.uid_first, settings.accounts.uid_last
     used = {user.uid for user in registry.users if user.uid is not None}
-    used |= {retired.uid for retired in registry.retired} | set(taken)
+    used |= (
+        {retired.uid for retired in registry.retired} | set(taken)  # guard: a uid that somebody had is not given again
+    )
     highest = max((uid for uid in used if first <= uid <= last), default=first - 1)
     if highest < last:
         return highest + 1

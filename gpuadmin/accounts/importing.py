@@ -91,7 +91,7 @@ def read_people(source: str) -> list[Request]:
             requests.append(request(fields))
         except ConfigError as error:
             problems.append(f"{where}: {error.message}")
-    if problems:
+    if problems:  # guard: a file with one mistake adds nobody
         raise ConfigError("\n  ".join(problems), hint="correct these lines; nothing was changed")
     if not requests:
         raise ConfigError(f"{source}: names nobody")
@@ -120,7 +120,7 @@ def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         header = [str(name).strip().lower() for name in reader.fieldnames or []]
         unknown = [name for name in header if name not in COLUMNS]
-        if unknown or "name" not in header:
+        if unknown or "name" not in header:  # guard: a column that is not known is refused
             what = f"unknown column {unknown[0]!r}" if unknown else "no column 'name'"
             raise ConfigError(f"{path.name}:1: {what}", hint=f"the columns are: {', '.join(COLUMNS)}")
         reader.fieldnames = header
@@ -128,7 +128,7 @@ def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
             where = f"{path.name}:{reader.line_num}"
             if len(rows) == MOST_ROWS:
                 raise ConfigError(f"{where}: holds more than {MOST_ROWS} people", hint="is it the right file?")
-            if None in row or any(value is None for value in row.values()):
+            if None in row or any(value is None for value in row.values()):  # guard: a row of another length is refused
                 raise ConfigError(f"{where}: has another number of columns than line 1")
             rows.append((where, _typed(where, {name: value.strip() for name, value in row.items()})))
     except csv.Error as error:
@@ -141,12 +141,13 @@ def _typed(where: str, row: dict[str, str]) -> dict[str, Any]:
     if "key" in fields:
         fields["keys"] = [fields.pop("key")]
     if "uid" in fields:
+        # guard: a uid is a number
         if not (fields["uid"].isdecimal() and fields["uid"].isascii() and len(fields["uid"]) <= 10):
             raise ConfigError(f"{where}: uid: {fields['uid'][:40]!r} is not a number")
         fields["uid"] = int(fields["uid"])
     if "docker" in fields:
         word = fields["docker"].lower()
-        if word not in YES + NO:
+        if word not in YES + NO:  # guard: docker is yes or no
             raise ConfigError(f"{where}: docker: {fields['docker']!r} is neither yes nor no")
         fields["docker"] = word in YES
     fields.setdefault("name", "")

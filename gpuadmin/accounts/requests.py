@@ -52,12 +52,15 @@ def add(
     be run again; with other fields it is an error. Somebody who comes back gets the uid they had. `elsewhere`: uids
     that something carries, and what; nobody new is given them. `arguments`: as in RegistryFile.changed.
     """
-    taken: set[int] = {request.uid for request in requests if request.uid is not None} | elsewhere.keys()
+    taken: set[int] = (
+        {request.uid for request in requests if request.uid is not None}
+        | elsewhere.keys()  # guard: a uid that something carries is given to nobody
+    )
     retired = {entry.name: entry.uid for entry in file.registry.retired}
     new: list[User] = []
     seen: set[str] = set()
     for request in requests:
-        if request.name in seen:
+        if request.name in seen:  # guard: a name stands once among newcomers
             raise ConfigError(f"'{request.name}' is named twice", hint="name each person once")
         seen.add(request.name)
         present = file.find(request.name)
@@ -69,7 +72,8 @@ def add(
             fields["uid"] = retired[request.name]
         elif "uid" not in fields and settings.accounts.source == "registry":
             fields["uid"] = next_uid(file.registry, settings, taken)
-            taken.add(fields["uid"])
+            taken.add(fields["uid"])  # guard: two newcomers get two uids
+        # guard: somebody who comes back has their uid
         elif retired.get(request.name, fields.get("uid")) != fields.get("uid"):
             raise RefusedError(
                 f"'{request.name}' had uid {retired[request.name]}; a home, a backup or Docker data may still carry it",
@@ -84,7 +88,7 @@ def add(
         new.append(make_user({"name": request.name, **fields}))
     for user in new:
         owner = next((entry for entry in file.registry.retired if entry.uid == user.uid), None)
-        if owner is not None and owner.name != user.name:
+        if owner is not None and owner.name != user.name:  # guard: a uid of somebody who left is not another's
             raise RefusedError(
                 f"uid {user.uid} was {owner.name}'s; a home, a backup or Docker data may still belong to it",
                 hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
@@ -104,7 +108,7 @@ def make_user(fields: Mapping[str, Any]) -> User:
 def request(fields: Mapping[str, Any]) -> Request:
     """Given a person's fields as somebody wrote them, return the request, validated. Raises ConfigError."""
     valid = make_user(fields)
-    if "locked" in fields:
+    if "locked" in fields:  # guard: newcomers are not locked
         raise ConfigError(f"{valid.name!r}: locked: is not for newcomers", hint="add them, then: gpuadmin lock-user")
     given = {field: getattr(valid, field) for field in fields if field != "name"}
     if "keys" in given:
@@ -114,7 +118,7 @@ def request(fields: Mapping[str, Any]) -> Request:
 
 def _same_or_error(present: User, request: Request) -> None:
     for field, value in request.fields().items():
-        if getattr(present, field) != value:
+        if getattr(present, field) != value:  # guard: who is registered is not changed by an add
             raise ConfigError(
                 f"'{request.name}' is registered already, with {'other' if field == 'keys' else 'another'} {field} "
                 f"({_in_words(getattr(present, field))})",
@@ -134,7 +138,7 @@ def _in_words(value: object) -> str:
 def known(file: RegistryFile, names: Sequence[str]) -> list[User]:
     """Given login names, return their entries; raise ConfigError naming those that are not registered."""
     unknown = [name for name in names if file.find(name) is None]
-    if unknown:
+    if unknown:  # guard: who is not registered is said
         everybody = [user.name for user in file.registry.users]
         close = difflib.get_close_matches(unknown[0], everybody, n=1)
         hint = f"did you mean '{close[0]}'?" if close else "gpuadmin list-users shows who is registered"
@@ -145,5 +149,5 @@ def known(file: RegistryFile, names: Sequence[str]) -> list[User]:
 def refuse_protected(settings: Settings, names: Iterable[str], verb: str) -> None:
     """Raise RefusedError if one of the names is protected."""
     for name in names:
-        if settings.is_protected(name):
+        if settings.is_protected(name):  # guard: protected people are refused
             raise RefusedError(f"'{name}' is protected; {verb} does not touch it", hint="`protected` in gpuadmin.yml")

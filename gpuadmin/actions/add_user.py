@@ -56,6 +56,7 @@ def add_user(
             # a check asks once: with uids that are free by what is known here, and again where a host knows better
             looked = session.look(session.verb, None, change.variables) if _asks_all(session) else None
             taken = uids_elsewhere(session, looked)
+            # guard: a check of new accounts uses no uid that a host knows as somebody's
             if taken.keys() & {user.uid for user in accounts.known(registry, new)}:
                 registry = accounts.add(site.registry, site.settings, requests, taken, arguments=options_of)
                 change, looked = changed(registry), None
@@ -111,9 +112,10 @@ def _perform(
     change = replace(change, plan=builder.build())
     if not session.plan(change.plan):
         return nothing(session)
-    session.confirm()
-    if not session.check:
+    session.confirm()  # guard: add-user with a mail asks before it does something
+    if not session.check:  # guard: a check owes nobody a mail -> True
         # owed before anybody is registered: a run that is cut off is not to forget them
+        # guard: who is to be welcomed is owed the mail before they are registered
         post.ledger.owe(list(found.letters.values()))
     session.save(change.registry, forget=change.forget)
     run = looked or session.run(session.verb, None, change.variables, check=session.check)

@@ -73,7 +73,13 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
         )
         _note_reached(session, record, run)
         # who stops it in the middle wants no mails sent; the same again goes on
-        mails, good = _send(session, None if run.interrupted else post, notices)
+        mails, good = _send(
+            session,
+            None
+            if run.interrupted  # guard: who interrupts an announcement sends no mail
+            else post,
+            notices,
+        )
         code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
         unknown = [] if there is None else [there]
         return report(session, run, {"id": one.id, **mails, **notices.document()}, code=code, unknown=unknown)
@@ -103,7 +109,11 @@ def take_back(options: Options, name: str) -> int:
         entries = record.entries(there, session.site.settings.name, date.today(), but=name, everything=dashboard)
         run = _run(session, entries)
         _note_reached(session, record, run)
-        if not session.check and not left and not run.code:
+        if (
+            not session.check
+            and not left  # guard: an announcement is not taken back where a node keeps it
+            and not run.code
+        ):
             record.take_back(name, who())
         return report(session, run, {"id": name})
 

@@ -26,7 +26,7 @@ def backup(options: Options, *, label: str, verify: bool) -> int:
         if not session.named("backup"):
             builder.warn("no host is in the group backup: there is no second copy")
         session.plan(builder.build())
-        session.confirm()
+        session.confirm()  # guard: backup asks before it does something
         wanted = {"name": name, **({} if verify else {"users": []})}
         run = session.run("backup", None, {"gpuadmin_backup": wanted}, check=session.check)
         return report(session, run, backup_result(run))

@@ -56,7 +56,11 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
             for name, key in keys.items()
             if not _usable(session, key)
         }
-        there = [host.name for host in hosts if host.name not in absent]
+        there = [
+            host.name
+            for host in hosts
+            if host.name not in absent  # guard: a host whose key is not pinned gets no password
+        ]
         entered = {**variables, **entrance.variables()}
         found = session.look("bootstrap", there, entered) if there else RunResult({})
         planned = session.plan(_plan(session, {**absent, **found.hosts}).build())
@@ -69,10 +73,14 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
             return report(session, RunResult(looked), advice=_advice(looked))
         done = RunResult({})
         if changing:
-            session.confirm()
+            session.confirm()  # guard: bootstrap asks before it makes something
             done = session.run("bootstrap", changing, entered, check=False)
         hosts_now = {**absent, **found.hosts, **done.hosts}
-        proven = done if done.interrupted or done.error else _prove(session, variables, hosts_now)
+        proven = (
+            done
+            if done.interrupted or done.error
+            else _prove(session, variables, hosts_now)  # guard: a machine is ready when the admin account has been in
+        )
         ended = {**hosts_now, **proven.hosts}
         return report(session, replace(proven, hosts=ended), advice=_advice(ended))
 
@@ -107,14 +115,14 @@ def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostRes
     if not well:
         return RunResult({})
     # a connection that is still open would prove nothing
-    connections.close(session.site.known_hosts)
+    connections.close(session.site.known_hosts)  # guard: the proof is of a new connection
     session.console.print("Logging in as the admin account…")
     proof = session.run(
         "bootstrap",
         well,
         variables,
         check=True,
-        secrets=Secrets(),
+        secrets=Secrets(),  # guard: the proof uses no password
         label="bootstrap (as the admin account)",
     )
     user = session.site.settings.admin.user

@@ -75,7 +75,7 @@ def build(session: Session, found: Facts, request: BuildRequest) -> int:
     }
     if not session.plan(build_plan(host.name, node, request, phases, parent, found.silent)):
         return nothing(session)
-    session.confirm()
+    session.confirm()  # guard: build-image asks before it does something
     result = {"image": request.name}
     by_hand = request.playbook is not None or request.shell
     if not (by_hand and "main" in phases):

@@ -65,7 +65,7 @@ def _write(session: Session, made: Change) -> int:
     """Change users.yml alone. Returns the exit code."""
     if not session.plan(made.plan):
         return nothing(session)
-    session.confirm()
+    session.confirm()  # guard: change-user asks before users.yml alone is written
     if not session.check:
         session.begun()
         session.save(made.registry)

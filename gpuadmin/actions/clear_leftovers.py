@@ -18,6 +18,6 @@ def clear_leftovers(options: Options) -> int:
         builder.add_all(session.storage(), [f"pack what wipes left into {archive}, compare, and then delete it"])
         session.plan(builder.build())
         session.predict("clear-leftovers", None, {})
-        session.confirm()
+        session.confirm()  # guard: clear-leftovers asks before it does something
         run = session.run("clear-leftovers", None, {}, check=session.check)
         return report(session, run, {"cleared": dict(run.reported("cleared"))})

@@ -87,7 +87,13 @@ def diagnose(
 
 def _no_trial(options: Options, trial: bool) -> str | None:
     """Why the admin wants no session tried, or None."""
-    return "--check begins none" if options.check else None if trial else "--no-trial"
+    return (
+        "--check begins none"
+        if options.check  # guard: a check begins no session
+        else None
+        if trial
+        else "--no-trial"
+    )
 
 
 def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str, Any]) -> int:
@@ -99,7 +105,7 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
         builder.add(host, action)
     if not session.plan(builder.build()):
         return nothing(session, [answers])
-    session.confirm()
+    session.confirm()  # guard: no daemon is restarted that was not confirmed
     run = session.run("restart-docker", list(wanted), {"gpuadmin_person": asked.person}, check=session.check)
     again, found = _result(session, run, list(wanted), replace(asked, no_trial="not tried again"))
     if not session.check and not session.options.json:
@@ -115,6 +121,7 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Finding]
     for file, text in files.items():
         session.console.print(f"  {file}  {size_words(len(text.encode()))}")
     if not session.options.check:
+        # guard: an archive is not written unasked
         if not session.options.yes and not (sys.stdin.isatty() and agree("Write it?")):
             raise RefusedError("not confirmed; no archive was written", hint="give --yes where there is no terminal")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:

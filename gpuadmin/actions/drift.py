@@ -34,14 +34,24 @@ def drift(options: Options) -> int:
             count = counted(len(differing), "host differs", "hosts differ")
             echo(f"{count}: {', '.join(differing)}", err=True)
         # of hosts that failed or did not answer nobody knows whether they differ
-        code = run.code or seen.code or (ExitCode.DIFFERS if differing else ExitCode.DONE)
+        code = (
+            run.code  # guard: a host that did not answer is not said not to differ
+            or seen.code  # guard: of a host whose answer is odd nobody knows whether it differs
+            or (ExitCode.DIFFERS if differing else ExitCode.DONE)
+        )
         return report(session, run, {"differing": differing, "privileges": seen.document()}, code=code)
 
 
 def declared(session: Session) -> dict[str, Any]:
     """Who may be root by the site: protected accounts that are not in users.yml. No person is meant to be root."""
     registry = session.site.registry
-    return {"gpuadmin_declared": [one for one in session.site.settings.protected if registry.find(one) is None]}
+    return {
+        "gpuadmin_declared": [
+            one
+            for one in session.site.settings.protected
+            if registry.find(one) is None  # guard: a person who is protected is not meant to be root
+        ]
+    }
 
 
 class Seen:

@@ -55,7 +55,13 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
 
         def notified(key: str) -> float | None:
             entry = None if post is None else post.ledger.entry(key)
-            return datetime.fromisoformat(entry.time).timestamp() if entry and entry.state is State.SENT else None
+            return (
+                datetime.fromisoformat(entry.time).timestamp()
+                if entry
+                # guard: a mail that nobody knows to have arrived ends nothing
+                and entry.state is State.SENT
+                else None
+            )
 
         found = steps(rows, rules, notified, time.time())
         notices = Notices() if post is None else plan_idle(found, registry, rules, post.ledger, mail.again)
@@ -107,7 +113,10 @@ def _rows(session: Session, hours: int) -> tuple[list[Idle], dict[str, str]]:
 def _rules(session: Session) -> Rules:
     settings, metrics = session.site.settings, session.site.settings.metrics
     people = {user.name for user in session.site.registry.registry.users}
-    exempt = {*metrics.idle_exempt, *(name for name in people if settings.is_protected(name))}
+    exempt = {
+        *metrics.idle_exempt,
+        *(name for name in people if settings.is_protected(name)),  # guard: protected people are left alone
+    }
     return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people)
 
 
@@ -160,10 +169,19 @@ def _agreed(stops: Items, answers: Answers) -> Items:
 def _messages(session: Session, found: Sequence[Step], rules: Rules, deliveries: Sequence[Delivery]) -> Items:
     """What each node shows on terminals, to those whose mail went out just now."""
     uids = _uids(session)
-    sent = {key for one in deliveries if one.good for key in one.letter.keys}
+    sent = {
+        key
+        for one in deliveries
+        if one.good  # guard: whose mail did not go out is not told by their terminal
+        for key in one.letter.keys
+    }
     mine: dict[tuple[str, str], list[Step]] = {}
     for step in found:
-        if step.what == "tell" and key_of(step.row, rules) in sent and step.row.user in uids:
+        if (
+            step.what == "tell"
+            and key_of(step.row, rules) in sent  # guard: who was not mailed at all is not told by their terminal
+            and step.row.user in uids
+        ):
             mine.setdefault((step.row.node, step.row.user), []).append(step)
     messages: Items = {}
     for (node, user), theirs in mine.items():

@@ -53,7 +53,14 @@ def import_applications(
             fresh = new_since(lists, last)
         if do and not mail.preview:
             show_lists(session.console, fresh)
-            return _apply(session, lists, fresh, mail, tell_unknown=tell_unknown, record=since_last)
+            return _apply(
+                session,
+                lists,  # guard: what is left to do is done although it is not new -> fresh
+                fresh,
+                mail,
+                tell_unknown=tell_unknown,
+                record=since_last,
+            )
         result = lists_document(fresh)
         if not options.json:
             show_lists(session.console, fresh)

@@ -25,7 +25,7 @@ def prepare_root(options: Options) -> int:
         )
         if not session.plan(builder.build()):
             return nothing(session)
-        session.confirm()
+        session.confirm()  # guard: prepare-root asks before it does something
         if not session.check:
             signing_key(site, make=True)
         run = session.run("prepare-root", None, variables(site), check=session.check)

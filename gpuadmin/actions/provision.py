@@ -17,7 +17,7 @@ def provision(options: Options) -> int:
         secret = secret_of(session.site)
         given = everybody(session) | metrics_variables(session.site, secret)
         session.predict("provision", None, given)
-        session.confirm()
+        session.confirm()  # guard: provision asks before it does something
         if "gpuadmin_metrics" in given and not session.check:
             keep_secret(session.site, secret)
         run = session.run("provision", None, given, check=session.check)

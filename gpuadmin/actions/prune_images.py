@@ -31,7 +31,7 @@ def prune_images(options: Options, keep: int | None) -> int:
         unknown = [found.store_known, found.nodes_known]
         if not session.plan(builder.build()):
             return nothing(session, unknown)
-        session.confirm()
+        session.confirm()  # guard: prune-images asks before it does something
         given = variables(session.site, gpuadmin_delete_images=names, gpuadmin_keep=wanted)
         run = session.run("prune-images", None, given, check=session.check)
         return report(session, run, unknown=unknown)

@@ -54,7 +54,7 @@ def push_image(options: Options, push: Push) -> int:
         unknown = [found.nodes_known.among(session.named("gpu"))]
         if not session.plan(builder.build()):
             return nothing(session, unknown)
-        session.confirm()
+        session.confirm()  # guard: push-image asks before it does something
         given: dict[str, Any] = {
             "gpuadmin_image": push.name,
             "gpuadmin_full": push.full,

@@ -40,7 +40,7 @@ def restore_home(
         session.plan(builder.build())
         advice = f"the table says why; which backups there are: gpuadmin list-backups {user}"
         session.predict("restore-home", None, given, advice)
-        session.confirm()
+        session.confirm()  # guard: restore-home asks before it does something
         run = session.run("restore-home", None, given, check=session.check)
         restored = next(iter(run.reported("restored").values()), None)
         return report(session, run, {} if restored is None else {"restored": restored}, advice=advice)
@@ -52,10 +52,10 @@ def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
     A backup may be older than what the site remembers; who names it has looked.
     """
     parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or "\0" in path:
+    if path.startswith("/") or ".." in parts or "\0" in path:  # guard: a restore is of what is in the home
         raise ConfigError(f"--path {path!r}: is not a path inside of the home", hint="such as --path thesis/chapter1")
     name = user.partition(".")[0]  # what a restore made beside a home is called NAME.restored-…
-    if not name or "/" in user:
+    if not name or "/" in user:  # guard: a restore is of a home
         raise ConfigError(f"{user!r} is not the name of a home", hint="gpuadmin list-backups shows whose there are")
     if backup is not None and not _BACKUP.fullmatch(backup):
         raise ConfigError(f"--from {backup[:80]!r}: is not the name of a backup", hint=f"gpuadmin list-backups {user}")

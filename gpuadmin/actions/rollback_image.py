@@ -33,7 +33,7 @@ def rollback_image(options: Options, *, canary: int, batch: str, force: bool) ->
         unknown = [found.nodes_known.among(session.named("gpu"))]
         if not session.plan(builder.build()):
             return nothing(session, unknown)
-        session.confirm()
+        session.confirm()  # guard: rollback-image asks before it does something
         given = variables(
             session.site,
             gpuadmin_switch_action="rollback",

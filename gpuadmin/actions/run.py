@@ -18,10 +18,21 @@ from gpuadmin.text import counted
 
 def run(options: Options, pattern: str, words: Sequence[str]) -> int:
     """Run a command as root on the hosts that a pattern names, and that --limit leaves. Returns the exit code."""
-    line = words[0] if len(words) == 1 else shlex.join(words)
+    line = (
+        words[0]
+        if len(words) == 1
+        # guard: run keeps words apart -> ' '.join(words)
+        else shlex.join(words)
+    )
     with opened("run", options, exclusive=False) as session:
         hosts = _hosts(session, pattern)
-        found = session.run("run", hosts, {"command_line": line}, check=session.check, quiet=True)
+        found = session.run(
+            "run",
+            hosts,
+            {"command_line": line},
+            check=session.check,  # guard: run does not run in check mode -> False
+            quiet=True,
+        )
         session.whole(found, "interrupted; what was begun on hosts may go on there")
         answers = dict(found.reported("command"))
         _show(session, found, answers)
@@ -35,7 +46,7 @@ def _hosts(session: Session, pattern: str) -> list[str]:
     if not hosts:
         raise ConfigError(f"--limit {session.options.limit}: leaves none of the hosts {pattern}")
     outside = [host.name for host in hosts if not set(GROUPS) & set(host.groups)]
-    if outside:
+    if outside:  # guard: run takes no host beside the groups
         raise ConfigError(
             f"{', '.join(outside)}: in none of the groups {', '.join(GROUPS)}", hint="put it into one in inventory/"
         )

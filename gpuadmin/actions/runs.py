@@ -49,7 +49,7 @@ def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
     where = find_site(site)
     directory = runs_of(where)
     identity = str(show_run(directory, run)[0]["id"])
-    if goes_on(directory / identity):
+    if goes_on(directory / identity):  # guard: a run that goes on is not dismissed
         raise RefusedError(f"{identity} is still going on", hint="dismiss it when it has ended")
     if identity not in {one.run for one in pending(history(directory))}:
         raise ConfigError(f"nothing of {identity} pends", hint="gpuadmin status lists what does, with the runs' names")

@@ -40,7 +40,7 @@ from gpuadmin.text import one_line
 def semester_reset(options: Options, mail: MailOptions, **given: Any) -> int:
     """Do the phases of a reset, or take it back. `given`: the fields of a Request. Returns the exit code."""
     request = Request(**given)
-    if options.limit:
+    if options.limit:  # guard: --limit is refused
         raise ConfigError(
             "--limit: a reset is of all hosts at once", hint="--leave-pending goes on without hosts that are away"
         )
@@ -65,13 +65,13 @@ def _go(reset: Reset, names: list[str]) -> int:
         head.warn(reason)
     reset.planned("decision", head.build())
     if not reset.check:
-        _refuse_first(reset, names)
+        _refuse_first(reset, names)  # guard: what is known to refuse a reset refuses it before anything is done
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
     asked = [code]
     for phase in [] if code and not reset.check else [phase(reset) for phase in PHASES if phase.name in names]:
-        if reset.check:
+        if reset.check:  # guard: a reset in check mode writes nothing
             asked.append(_check(reset, phase))
         elif code := _do(reset, phase):
             return code
@@ -110,6 +110,7 @@ def _of_check(reset: Reset, codes: Sequence[int]) -> int:
     """The exit code of a check, given those of its phases: what is shown is all that would be done, or it is not."""
     if ExitCode.HOST_FAILED in codes:
         return ExitCode.HOST_FAILED
+    # guard: a check of a reset in which a host failed does not end well -> ExitCode.DONE
     return max([*codes, ExitCode.HOST_UNREACHABLE if reset.facts.silent else ExitCode.DONE])
 
 
@@ -134,6 +135,7 @@ def _do(reset: Reset, phase: Phase) -> int:
     reset.planned(phase.name, plan)
     if not plan.empty:
         confirm_phase(reset, phase.name, plan)
+    # guard: a phase is in the journal before it begins
     reset.journal.write("begin", phase=phase.name, plan=plan.document())
     try:
         outcome = phase.run(check=False)
@@ -175,7 +177,7 @@ def _release(reset: Reset) -> int:
 
 def _abort(reset: Reset) -> int:
     """Take back what was done, as long as nothing was wiped. Returns the exit code."""
-    if WIPE in reset.state.begun:
+    if WIPE in reset.state.begun:  # guard: a wipe that was begun is not taken back
         raise RefusedError(
             "homes are being wiped; this cannot be taken back",
             hint="--resume goes on; gpuadmin restore-home brings single homes back",

@@ -78,6 +78,7 @@ def _without_unmounted(entry: dict[str, Any], settings: Settings) -> dict[str, A
     """Where the disk of the homes is not mounted, what is below its place says nothing of homes and backups."""
     disk = (entry["disks"] or {}).get("homes")
     wanted = settings.homes.mountpoint
+    # guard: a disk that is not mounted is not taken for one without backups -> True
     if disk is None or (f"{disk['mount']}/".startswith(f"{wanted}/") if wanted else disk["mount"] != "/"):
         return entry
     why = f"the disk of the homes is not mounted: {disk['path']} is on {disk['mount']}"
@@ -143,7 +144,7 @@ def _records(session: Session, asked: list[str]) -> dict[str, Any]:
         try:
             state = Journal(site.runs, path.name.removeprefix("term-")).state()
         except ConfigError as error:
-            unknown.append(error.message)
+            unknown.append(error.message)  # guard: a record that is damaged is said to be unknown
             continue
         if state.open and state.decision is not None:
             hosts = {phase: dict(found) for phase, found in state.pending.items() if found}
@@ -198,6 +199,7 @@ def _drift(records: list[tuple[dict[str, Any], dict[str, Any] | None]], hosts: S
                 for name, host in answers.items()
                 if name not in (*differing, *silent) and host["status"] in ("ok", "changed", "skipped")
             ]
+            # guard: a host that was not compared is not said to be as it should -> []
             unknown = [name for name in hosts if name not in (*differing, *same)]
             return {
                 "looked": run["started"], "differing": differing, "same": same, "unknown": unknown, "run": run["id"],

@@ -17,7 +17,7 @@ def sync_users(options: Options) -> int:
         session.plan(_plan(session))
         given = everybody(session)
         session.predict("sync-users", None, given)
-        session.confirm()
+        session.confirm()  # guard: sync-users asks before it does something
         run = session.run("sync-users", None, given, check=session.check)
         return report(session, run, account_result(run))
 

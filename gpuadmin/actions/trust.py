@@ -55,16 +55,17 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
             differing.append(key)
         if state != "pinned":
             new.append(key)
-    if differing and not replace:
+    if differing and not replace:  # guard: a host key that changed is not taken by itself
         raise RefusedError(
             f"another key is known for {', '.join(key.host for key in differing)}: reinstalled, or not your host",
             hint="find out which; after a reinstallation: gpuadmin trust --replace HOST",
         )
     if session.check:
-        return states
+        return states  # guard: a check pins no host key
     if new:
+        # guard: a host key is pinned when it was confirmed -> str(f"Pin {counted(len(new), 'host key')}?")
         session.confirm(f"Pin {counted(len(new), 'host key')}?")
-        if read_known_hosts(path) != text:
+        if read_known_hosts(path) != text:  # guard: what is pinned while somebody is asked stays
             raise RefusedError(f"{path}: was changed while you were asked; nothing was pinned", hint="run it again")
         try:
             write_atomically(path, with_lines(text, [key.line for key in new]))
@@ -83,7 +84,7 @@ def _unpinned(key: HostKey, pinned: dict[str, set[str]], own: str) -> str:
     """The state of a key that the site does not have: `new`, or `differs` from one that it has, or its admin has."""
     if not pinned:
         known = pinned_keys(own, key.pattern).get(key.kind)
-        if not known or key.blob in known:
+        if not known or key.blob in known:  # guard: a host that the admin's own ssh knows otherwise is not new -> True
             return "new"
         echo(f"{key.host}: ~/.ssh/known_hosts has another {key.kind} key", err=True)
     return "differs"

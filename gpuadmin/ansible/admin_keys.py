@@ -43,6 +43,7 @@ class AdminKeys:
         hosts = dict(found.hosts)
         for name, host in found.hosts.items():
             problem = self.problems.get(self.keys[name]) if name in self.keys else None
+            # guard: a key that ssh does not use is not the host's fault
             if problem is not None and host.status == "unreachable" and host.message == DENIED:
                 hosts[name] = replace(host, message=f"{BY_KEY} {problem.key} of this machine {problem.message}")
         return replace(found, hosts=hosts)

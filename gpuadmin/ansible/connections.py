@@ -36,7 +36,7 @@ def options(known_hosts: Path) -> tuple[str, ...]:
     """Given a site's known_hosts, return the options of every ssh to its hosts: keys are checked, and it gives up."""
     files = " ".join(file_word(path) for path in (known_hosts, _OWN.expanduser()))
     named = (
-        "StrictHostKeyChecking=yes",
+        "StrictHostKeyChecking=yes",  # guard: host keys are checked -> 'StrictHostKeyChecking=no'
         "ConnectTimeout=20",
         "ServerAliveInterval=15",
         "ServerAliveCountMax=4",
@@ -55,7 +55,7 @@ def file_word(path: Path) -> str:
 
 def literal(path: str) -> str:
     """Given a path, return it without what ssh would take for a token."""
-    return path.replace("%", "%%")
+    return path.replace("%", "%%")  # guard: a site below a path with a percent sign is reached -> path
 
 
 def quoted(word: str) -> str:
@@ -70,7 +70,12 @@ def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
     was opened when other host keys were known, or by another key, must not serve it; it is asked to end.
     """
     ours, site = _ours(), _site(known_hosts)
-    current = ours / f"{site}-{_trusted(known_hosts, keys)}"
+    current = (
+        ours
+        /
+        # guard: a connection that other keys opened serves no site -> f"{site}-{_trusted(known_hosts, ())}"
+        f"{site}-{_trusted(known_hosts, keys)}"
+    )
     current.mkdir(mode=0o700, exist_ok=True)
     for other in ours.glob(f"{site}-*"):
         if other != current:
@@ -98,6 +103,7 @@ def _ours() -> Path:
     except OSError as error:  # a file of somebody's has that name, or the directory above is not there
         raise GpuadminError(f"{ours}: {error.strerror}", hint="delete it, or set XDG_RUNTIME_DIR") from None
     status = ours.lstat()
+    # guard: sockets of connections are ours alone
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or ours.is_symlink():
         raise GpuadminError(
             f"{ours}: belongs to somebody else or is open to others",
@@ -115,6 +121,7 @@ def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
     total = hashlib.sha256()
     for path in (known_hosts, _OWN.expanduser()):
         try:
+            # guard: a connection that was opened when other host keys were known does not serve a site
             total.update(hashlib.sha256(read_limited(path)).digest())
         except (OSError, ConfigError):  # ssh passes over it as well
             total.update(b"none")
@@ -134,7 +141,17 @@ def _close(control: Path, *, at_once: bool) -> None:
         if socket.is_socket():
             with suppress(subprocess.TimeoutExpired):  # whoever does not listen ends by itself after five minutes
                 subprocess.run(
-                    ["ssh", "-o", f"ControlPath={socket}", "-O", "exit" if at_once else "stop", "gpuadmin"],
+                    [
+                        "ssh",
+                        "-o",
+                        f"ControlPath={socket}",
+                        "-O",
+                        "exit"
+                        if at_once
+                        # guard: a connection that another run uses is not cut
+                        else "stop",
+                        "gpuadmin",
+                    ],
                     check=False,
                     capture_output=True,
                     timeout=10,

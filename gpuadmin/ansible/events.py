@@ -108,7 +108,7 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
             found.append(f"{key} is no object")
     for name, parse, value in given:
         try:
-            report = parse(name, value)
+            report = parse(name, value)  # guard: a report is parsed before it is kept -> value
         except OddError as error:
             found.append(str(error))
             host.reports.pop(name, None)
@@ -122,7 +122,11 @@ def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]
     found = result.get(key)
     if found is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if (
+        not isinstance(found, list)
+        # guard: operations are texts
+        or not all(isinstance(one, str) for one in found)
+    ):
         odd.append(f"{key} is no list of texts")
         return []
     if len(found) > MOST_CHANGES:

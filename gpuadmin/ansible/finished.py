@@ -51,7 +51,7 @@ def _last(
 ) -> tuple[list[Task], Task | None]:
     task = tasks[-1]
     own = f"{file}:{task[_LINE]}"
-    if "block" in task:
+    if "block" in task:  # guard: of a block its last task is the end
         return _last(task.get("always") or task["block"], file, roles, variables)
     called = None
     for kind in _ROLES:
@@ -99,7 +99,7 @@ class Finished:
         return [
             host
             for host in hosts
-            if self._going_on.get(host)
+            if self._going_on.get(host)  # guard: a host in the middle of a task has not come to the end
             or not (leaf in self._ended.get(host, set()) or self._skipped.get(host, set()) & set(above))
         ]
 

@@ -35,6 +35,7 @@ def handed_on() -> Iterator[list[int]]:
 
     # what we were started to ignore (nohup, a job in the background) stays ignored
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # guard: a signal that was to be ignored ends no run -> list(names)
     heard = [name for name in names if signal.getsignal(name) is not signal.SIG_IGN]
     before = {name: signal.signal(name, handler) for name in heard}
     try:

@@ -60,7 +60,7 @@ def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
         "--extra-vars",
         f"@{variables_file}",
     ]
-    if invocation.check:
+    if invocation.check:  # guard: check mode is check mode on the hosts
         arguments.append("--check")
     if invocation.secrets.ssh is not None:
         arguments.append("--ask-pass")
@@ -77,21 +77,22 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
     if invocation.keys.ask and invocation.secrets.ssh is None:
         # for a passphrase ssh would ask a terminal that nobody sees, for minutes
         shared = (*shared, "-o", "BatchMode=yes")
+    # guard: a run's environment is ours alone -> {name: os.environ[name] for name in os.environ}
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return kept | {
         "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
-        "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),  # guard: a run's settings are ours alone
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
         "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{Path('~/.ansible/collections').expanduser()}",
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         # Ansible's ssh, and no host's answer ends the run of the others (docs/decisions/0144)
-        "ANSIBLE_TRANSPORT": "gpuadmin.node.ssh",
-        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_TRANSPORT": "gpuadmin.node.ssh",  # guard: what hosts answer goes through the vetting
+        "ANSIBLE_HOST_KEY_CHECKING": "True",  # guard: Ansible checks host keys -> 'False'
         "ANSIBLE_PIPELINING": "True",
         # a module would write its arguments into the host's journal: keys, a mail password, everybody's applications
-        "ANSIBLE_NO_TARGET_SYSLOG": "True",
+        "ANSIBLE_NO_TARGET_SYSLOG": "True",  # guard: what modules are given is not in hosts' journals
         "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.thrifty",
         "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
@@ -113,6 +114,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
 
 def extra_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Given a playbook's variables, return what its file has: nothing is a template, lists of people are text."""
+    # guard: people as one text are no template -> {name: json.dumps(value) for name, value in variables.items()}
     return {
         name: unsafe(json.dumps(value, ensure_ascii=False) if name in _AS_TEXT else value)
         for name, value in variables.items()
@@ -122,7 +124,7 @@ def extra_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
 def unsafe(value: Any) -> Any:
     """Given data, return it with every string marked so that Ansible never takes it for a template."""
     if isinstance(value, str):
-        return {"__ansible_unsafe": value}
+        return {"__ansible_unsafe": value}  # guard: user data is no template -> value
     if isinstance(value, Mapping):
         return {key: unsafe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -73,7 +73,7 @@ def parsed(name: str, value: object) -> Any:
     try:
         if REPORTS[name] is people.People:
             return _PEOPLE.validate_python(value)
-        too_much(value, name)
+        too_much(value, name)  # guard: a report has an end
         return _adapter(name).validate_python({name: value})[name]
     except ValidationError as error:
         raise _in_words(name, error) from None
@@ -81,7 +81,7 @@ def parsed(name: str, value: object) -> Any:
 
 def of_text(name: str, text: object) -> Any:
     """The same for a report that comes as JSON in a text."""
-    if not isinstance(text, str):
+    if not isinstance(text, str):  # guard: a report in a text is a text
         raise OddError(f"{name} is no text")
     try:
         if REPORTS[name] is people.People:

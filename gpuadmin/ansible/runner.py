@@ -72,7 +72,7 @@ def run(
                 cmdline=shlex.join(command_line(invocation, variables_file)),
                 limit=invocation.limit,
                 passwords=passwords or None,
-                suppress_env_files=True,
+                suppress_env_files=True,  # guard: passwords are in no file -> False
                 quiet=True,
                 event_handler=heard,
                 cancel_callback=lambda: False,
@@ -100,7 +100,7 @@ def _mark(hosts: Mapping[str, HostResult], unfinished: Sequence[str]) -> None:
     for name in unfinished:
         host = hosts[name]
         if not host.bad and host != HostResult():  # of one that had only begun nothing is known
-            host.status = "interrupted"
+            host.status = "interrupted"  # guard: whose end was not heard was interrupted
             host.message = "; ".join(filter(None, (host.message, "not finished: the run was interrupted")))
 
 

@@ -95,7 +95,7 @@ def sort_applications(
     matched: set[int] = set()
     if group is not None:
         entries, matched = _matched(entries, group)
-        entries = _without_shared_ids(entries)
+        entries = _without_shared_ids(entries)  # guard: two answers with one student id make no account
     entries = _without_shared_keys(entries, registry)
     entries = _with_names(entries, registry, settings, names)
     if group is not None:
@@ -199,7 +199,12 @@ def _matched(entries: Sequence[Entry], group: Group) -> tuple[list[Entry], set[i
     counts = Counter(member.line for _, member in found if member is not None)
     result = []
     for entry, member in found:
-        reason = "" if member is None else group.doubtful.get(member.line, "")
+        reason = (
+            ""
+            if member is None
+            # guard: one person under two addresses of the group's list gets no account
+            else group.doubtful.get(member.line, "")
+        )
         if member is not None and not reason and counts[member.line] > 1:
             reason = f"line {member.line} of the group's list fits {counts[member.line]} forms"
         result.append(replace(entry, reason=reason) if reason else entry)
@@ -226,7 +231,7 @@ def _with_own_key(entry: Entry, owners: Mapping[str, Mapping[str, str]]) -> Entr
     others = {
         words for key in entry.application.keys for who, words in owners[_blob(key)].items() if who != me
     }  # fmt: skip
-    if not others:
+    if not others:  # guard: one ssh key for two people makes no account -> True
         return entry
     return replace(entry, reason=f"the ssh key is that of {listed(others)}, too; one person, or ask for another key")
 

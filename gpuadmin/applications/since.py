@@ -76,7 +76,9 @@ def without_removed(lists: Lists, last: Last | None, registry: Registry) -> List
     gone = [
         entry
         for entry in lists.ready
-        if not entry.present and (entry.email or "").casefold() in removed and last.had_ready(entry)
+        if
+        # guard: a removed account is not given back by an old form -> False
+        not entry.present and (entry.email or "").casefold() in removed and last.had_ready(entry)
     ]
     notes = tuple(
         f"{entry.email}: the account was removed since; a new form, or an import without --since-last, gives it again"

@@ -67,6 +67,7 @@ def plain_text(value: str, *, longest: int = 200) -> str:
     for character in "" if value.isascii() and value.isprintable() else value:
         if unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
             raise ValueError(f"holds the control character {character!r}; use one line of plain text")
+        # guard: unseen characters are no data
         if _UNSEEN.match(character):  # it turns text around, or two values would look the same
             raise ValueError(f"holds the invisible character U+{ord(character):04X}; type the text again")
     for marker in TEMPLATE_MARKERS:

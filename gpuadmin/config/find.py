@@ -45,7 +45,7 @@ def runs_of(site: Path) -> Path:
     link to a disk that is not mounted is not a site without records.
     """
     runs = site / "runs"
-    if os.path.lexists(runs) and not runs.is_dir():
+    if os.path.lexists(runs) and not runs.is_dir():  # guard: records that are somewhere else are not none
         raise ConfigError(
             f"{runs}: is no directory, or a link to nowhere, so what ran before and whose uids were whose is not known",
             hint="mount or restore what it should be; for a site without records delete it",

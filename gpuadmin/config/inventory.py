@@ -128,6 +128,7 @@ class Inventory:
         more = [word for name in _MORE_ARGUMENTS for word in shlex.split(known[name])]
         key = known[KEY]
         address, port = known["ansible_host"] or host.name, known["ansible_port"] or "22"
+        # guard: an address that ssh takes for an option is refused
         if not _HOST.fullmatch(address) or not port.isdecimal():
             raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is no address of a host")
         return Login(
@@ -176,6 +177,7 @@ def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
     """Raise ConfigError for a name that ssh would take for an option or a path, a port that is none, and the like."""
     wrong = []
     for host in hosts:
+        # guard: what the inventory says of GPUs is checked
         wrong += [f"inventory: {host.name}: {problem}" for problem in problems(host.variables)]
         for what, value in (("name", host.name), ("ansible_host", host.address)):
             if "{{" not in value and not _HOST.fullmatch(value):

@@ -50,9 +50,19 @@ def with_lines(known_hosts: str, new: Sequence[str]) -> str:
     def replaced(line: str) -> bool:
         field = line.split(" ", 1)[0]
         known = not names.isdisjoint(field.split(","))
-        return known or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in names))
+        return (
+            known
+            # guard: a hashed line of a host goes with its new key
+            or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in names))
+        )
 
-    kept = [line for line in known_hosts.splitlines() if line in new or line.startswith("#") or not replaced(line)]
+    kept = [
+        line
+        for line in known_hosts.splitlines()
+        # guard: a new key replaces the host's own
+        # guard: keys of other hosts stay -> False
+        if line in new or line.startswith("#") or not replaced(line)
+    ]
     return "".join(f"{line}\n" for line in [*kept, *(line for line in new if line not in kept)])
 
 
@@ -81,7 +91,7 @@ def _names(field: str, name: str) -> bool:
     """Whether the first field of a line names a host, as ssh sees it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
     name = name.lower()
     if field.startswith("|"):
-        return is_hash_of(field, name)
+        return is_hash_of(field, name)  # guard: a hashed name in known_hosts is a host's -> False
     patterns = field.lower().split(",")
     if any(_matches(pattern[1:], name) for pattern in patterns if pattern.startswith("!")):
         return False

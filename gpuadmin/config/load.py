@@ -78,6 +78,7 @@ def load_parts(directory: Path) -> Parts:
     settings = tried(lambda: load_settings(directory))
     registry = tried(lambda: RegistryFile.load(directory / USERS_FILE, settings))
     inventory = tried(lambda: load_inventory(directory))
+    # guard: a site's known_hosts is looked at before ssh reads it
     tried(lambda: read_known_hosts(directory / KNOWN_HOSTS))  # ssh would wait for ever at a named pipe
     return Parts(directory, settings, registry, inventory, tuple(mistakes))
 

@@ -102,7 +102,7 @@ def remember(site: Path, registry: Registry, *, forget: Collection[str] = ()) ->
 
 def refuse_contradictions(found: Sequence[str], where: str) -> None:
     """Raise RefusedError where the registry contradicts what is remembered of it."""
-    if found:
+    if found:  # guard: a verb is refused where users.yml contradicts the memory
         lines = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
         raise RefusedError(f"{where}: " + "\n  ".join(lines), hint=WAY_OUT)
 

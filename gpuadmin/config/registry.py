@@ -42,7 +42,7 @@ class RegistryFile:
         `settings`: None where they could not be loaded; what they decide is not looked at.
         """
         file = YamlFile.load(path, missing=LOST)
-        if not file.data:
+        if not file.data:  # guard: a registry that is empty is not nobody
             raise ConfigError(f"{path}: is empty", hint=LOST)
         return replace(cls.of(file, settings), base=file.text)
 
@@ -102,6 +102,7 @@ class RegistryFile:
         )
         retired = Edit(
             drop=[index for index, entry in enumerate(self.registry.retired) if entry.name in free],
+            # guard: a removed account leaves its uid taken -> []
             add=[entry for index in gone if (entry := _tombstone(users[index], retire, today or date.today()))],
         )
         changed = RegistryFile.of(with_lists(self.file, {"users": people, "retired": retired}), settings)
@@ -131,6 +132,7 @@ class RegistryFile:
 
         Raises RefusedError where somebody has changed the file since it was read.
         """
+        # guard: what an admin wrote into users.yml meanwhile is not written over
         if self.base is not None and YamlFile.load(self.file.path, missing=LOST).text != self.base:
             raise RefusedError(
                 f"{self.file.path}: was changed meanwhile; nothing was written over it", hint="run it again"
@@ -192,37 +194,38 @@ def _conflicts(
     reserved = {"root"} if settings is None else {settings.admin.user, settings.accounts.group, "root"}
     for index, user in users:
         where: tuple[str | int, ...] = ("users", index)
-        if user.name in names:
+        if user.name in names:  # guard: a name stands once in users.yml
             yield (*where, "name"), f"'{user.name}' appears twice"
-        if user.name in reserved:
+        if user.name in reserved:  # guard: the admin account is nobody's name
             yield (*where, "name"), f"'{user.name}' is the cluster's own admin account or group"
         names[user.name] = user.name
         if user.uid is None:
             if accounts is not None and accounts.source == "registry":
                 yield where, f"'{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
         else:
+            # guard: uids in users.yml are people's
             if accounts is not None and not accounts.uid_first <= user.uid <= accounts.uid_last:
                 yield (
                     (*where, "uid"),
                     f"{user.uid} is outside the site's range "
                     f"{accounts.uid_first}-{accounts.uid_last} (accounts.uid_first, accounts.uid_last)",
                 )
-            if user.uid in uids:
+            if user.uid in uids:  # guard: a uid stands once in users.yml
                 yield (*where, "uid"), f"{user.uid} is taken by '{uids[user.uid]}'"
             uids.setdefault(user.uid, user.name)
         for position, key in enumerate(user.keys):
             blob = key.split()[1]
-            if blob in keys:
+            if blob in keys:  # guard: a key is one person's
                 owner = "the same person" if keys[blob] == user.name else f"'{keys[blob]}'"
                 yield (*where, "keys", position), f"this ssh key is already {owner}'s"
             keys[blob] = user.name
     for index, retired in retirees:
-        if retired.uid in uids:
+        if retired.uid in uids:  # guard: a retired uid is nobody else's
             yield (
                 ("retired", index, "uid"),
                 f"{retired.uid} is taken by '{uids[retired.uid]}'; "
                 f"a home, a backup or Docker data of '{retired.name}' may still belong to it",
             )
         uids.setdefault(retired.uid, retired.name)
-        if retired.name in names:
+        if retired.name in names:  # guard: a retired name is no user's
             yield ("retired", index, "name"), f"'{retired.name}' is also under users"

@@ -43,7 +43,10 @@ class Remembered:
         """Ansible is about to read the files, and keeps what it read of a directory for as long as the process lives:
         only its first answer is of files that are as they are.
         """
-        if self.folder not in _FIRST and self.names:
+        if (
+            # guard: what Ansible says of files that changed under it is not kept
+            self.folder not in _FIRST and self.names
+        ):
             _FIRST[self.folder] = digest(self.folder, self.names)
 
     def set_hosts(self, hosts: list[dict[str, Any]]) -> None:
@@ -64,7 +67,7 @@ class Remembered:
             return
         self.logins = {key: one for key, one in self.logins.items() if not key.startswith(f"{host} ")}
         self.logins[_login_key(host, settings)] = login
-        if _FIRST.get(self.folder) == self.digest:
+        if _FIRST.get(self.folder) == self.digest:  # guard: a login keeps no hosts of files that changed -> True
             self._write()
 
     def _write(self) -> None:
@@ -72,12 +75,18 @@ class Remembered:
         path = self.folder.parent / "runs" / FILE
         try:
             text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins})
+        # guard: what JSON cannot say of an inventory is no error
         except (TypeError, ValueError):  # a day: what JSON cannot say is not kept
             return
-        if not path.parent.is_dir() or json.loads(text)["hosts"] != self.hosts:
+        if (
+            not path.parent.is_dir()
+            or json.loads(text)["hosts"] != self.hosts  # guard: what JSON says otherwise of an inventory is not kept
+        ):
             return
         try:
+            # guard: a file that changes while Ansible reads it is read again -> True
             if digest(self.folder, self.names) == self.digest:  # a file that changed meanwhile: whose answer is it?
+                # guard: what others could read of an inventory is its owner's alone again
                 path.unlink(missing_ok=True)  # its mode, too, is decided here
                 write_atomically(path, text + "\n", mode=0o600)
         except OSError:
@@ -89,7 +98,10 @@ def remembered(folder: Path, names: Sequence[str]) -> Remembered:
     found = Remembered(folder, tuple(names), digest(folder, names))
     try:
         document = json.loads(_own(folder.parent / "runs" / FILE))
-        if found.digest is not None and document["digest"] == found.digest:
+        if (
+            found.digest is not None
+            and document["digest"] == found.digest  # guard: an inventory that changed is read again
+        ):
             hosts, logins = document["hosts"], document["logins"]
             if all(set(one) == {"name", "groups", "variables"} for one in hosts) and isinstance(logins, dict):
                 found.hosts, found.logins = hosts, logins
@@ -103,7 +115,11 @@ def _own(path: Path) -> bytes:
     descriptor = open_regular(path)
     with os.fdopen(descriptor, "rb") as stream:
         facts = os.fstat(descriptor)
-        if facts.st_uid != os.getuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        # guard: what somebody else may have written of an inventory is not believed
+        if (
+            # guard: what another account wrote of an inventory is not believed
+            facts.st_uid != os.getuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        ):
             raise PermissionError(path)
         return stream.read()
 
@@ -113,26 +129,46 @@ def digest(folder: Path, names: Sequence[str]) -> str | None:
     None where it may be another one tomorrow, or where a file cannot be read: then Ansible is to say so.
     """
     # Ansible reads these of the current directory as well
-    if any(Path(name).exists() for name in ("group_vars", "host_vars")):
+    if any(Path(name).exists() for name in ("group_vars", "host_vars")):  # guard: group_vars where somebody stands
         return None
     ansible = importlib.util.find_spec("ansible")
     if ansible is None or ansible.origin is None:
         return None
-    own = [Path(ansible.origin).with_name("release.py"), Path(__file__), Path(__file__).with_name("resolve.py")]
-    total = hashlib.sha256(json.dumps([__version__, list(names), sorted(_environment())]).encode())
+    own = [
+        Path(ansible.origin).with_name("release.py"),  # guard: an inventory is remembered for one version of Ansible
+        Path(__file__),  # guard: an inventory is remembered for one version of what keeps it
+        Path(__file__).with_name("resolve.py"),  # guard: an inventory is remembered for one version of what asks for it
+    ]
+    total = hashlib.sha256(
+        json.dumps(
+            [
+                __version__,  # guard: an inventory is remembered for one version of gpuadmin
+                list(names),  # guard: an inventory is remembered for what was asked
+                sorted(_environment()),  # guard: an inventory is remembered for one environment
+            ]
+        ).encode()
+    )
     try:
         for path in own:
             _add(total, str(path), read_limited(path))
         for path in _settings():
             _add(total, str(path), read_limited(path))
-        if _has_plugins():
+        if _has_plugins():  # guard: an inventory that a plugin of this machine adds to is asked each time
             return None
-        for base in (content_path("inventory"), folder):
+        for base in (
+            content_path("inventory"),  # guard: an inventory is remembered for gpuadmin's own groups
+            folder,
+        ):
             for path in _files(base):
                 raw = read_limited(path)
+                # guard: an inventory that a script or a plugin answers is asked each time
                 if os.access(path, os.X_OK) or b"plugin" in raw:
                     return None
-                _add(total, str(path.relative_to(base)), raw)
+                _add(
+                    total,
+                    str(path.relative_to(base)),  # guard: an inventory is remembered for files of these names -> ''
+                    raw,
+                )
     except (OSError, ConfigError):
         return None
     return total.hexdigest()
@@ -140,8 +176,13 @@ def digest(folder: Path, names: Sequence[str]) -> str | None:
 
 def _settings() -> list[Path]:
     """Ansible's own settings, wherever it may find some."""
+    # guard: an inventory is remembered for the settings that the environment names -> ''
     named = os.environ.get("ANSIBLE_CONFIG", "")
-    places = ("ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+    places = (
+        "ansible.cfg",  # guard: an inventory is remembered for the settings here
+        "~/.ansible.cfg",  # guard: an inventory is remembered for one's own settings
+        "/etc/ansible/ansible.cfg",
+    )
     found = [Path(one).expanduser() for one in (named, *places) if one]
     # it takes a directory, too
     return [one for one in (path / "ansible.cfg" if path.is_dir() else path for path in found) if one.is_file()]
@@ -166,8 +207,11 @@ def _environment() -> Iterator[tuple[str, str]]:
 
 
 def _add(total: Any, name: str, raw: bytes) -> None:
-    total.update(f"{len(name)} {name} {len(raw)}\n".encode("utf-8", "surrogateescape"))
-    total.update(raw)
+    total.update(
+        # guard: where one file of an inventory ends and the next begins -> name.encode('utf-8', 'surrogateescape')
+        f"{len(name)} {name} {len(raw)}\n".encode("utf-8", "surrogateescape")
+    )
+    total.update(raw)  # guard: an inventory is remembered for what its files say
 
 
 def _files(folder: Path, depth: int = 0) -> Iterator[Path]:

@@ -81,6 +81,7 @@ def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[
 
     def steady(name: str) -> bool:
         raw = str(variables.get(name) or "")
+        # guard: a login that a template of the site's own has a part in is asked each time -> True
         return "{" not in raw or raw == shipped.get(name)
 
     return {name: rendered(name) for name in names}, all(steady(name) for name in names)
@@ -92,7 +93,10 @@ def named(folder: Path, pattern: str, given: str) -> frozenset[str]:
     `given`: what the pattern was given as, for the error: an option or an argument.
     """
     # Ansible takes these for all hosts: an empty variable of a shell must not widen what a verb does
-    if not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]"):
+    if (
+        # guard: an empty limit is not taken for all hosts
+        not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]")
+    ):
         raise ConfigError(
             f"{given} {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
         )
@@ -128,7 +132,7 @@ def _load(folder: Path) -> Any:
     # Ansible only warns about a file that it cannot parse; for us that would be a cluster without hosts. What matters
     # of its warnings is checked below and in check.py.
     with _in_words(folder):
-        _refuse_irregular(folder)
+        _refuse_irregular(folder)  # guard: an inventory holds regular files
         sources = [one for one in sorted(folder.iterdir()) if one.suffix in (".yml", ".yaml")]
         for name in ("group_vars", "host_vars"):
             below = sorted((folder / name).rglob("*"))

@@ -54,7 +54,11 @@ def with_lists(file: YamlFile, edits: Mapping[str, Edit]) -> YamlFile:
     text = _spliced(file, edits)
     if text is not None:
         found = _read(file, text)
-        if found is not None and found.data == wanted:
+        if (
+            found is not None
+            # guard: entries that were replaced are read back, too
+            and found.data == wanted
+        ):
             return found
     return _whole(file, change, wanted)
 
@@ -76,7 +80,11 @@ def _plain(value: Any) -> Any:
 def _whole(file: YamlFile, change: Callable[[Any], None], wanted: Any) -> YamlFile:
     text = _round_trip(file.text, change)
     found = None if text is None else _read(file, text)
-    if found is None or found.data != wanted:
+    if (
+        found is None
+        # guard: a file that is rewritten is read back, and says what was meant
+        or found.data != wanted
+    ):
         raise ConfigError(
             f"{file.path.name}: cannot be written without changing more than what is meant",
             hint="an alias (*), a tag (!) or a merge (<<) may be the reason; write the values out, or edit it by hand",

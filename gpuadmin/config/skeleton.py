@@ -50,6 +50,7 @@ def write_site(
         HOSTS_FILE: lambda: _render("hosts.yml.j2", values),
         "known_hosts": lambda: known_hosts,
     }
+    # guard: what is in a directory stays when a site is written into it -> list(texts)
     written = [file for file in texts if not os.path.lexists(directory / file)]
     for file in written:
         write_atomically(directory / file, texts[file]())

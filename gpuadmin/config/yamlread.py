@@ -152,13 +152,13 @@ class _Reader:
         return fields
 
     def _alias(self, anchor: str, event: Any, line: int) -> Any:
-        if anchor in self._open:
+        if anchor in self._open:  # guard: an alias does not stand in what it stands for
             raise YamlMistake(f"the alias *{anchor} is in the value that it stands for", line)
         if anchor not in self._anchors:
             raise YamlMistake(f"the alias *{anchor} stands for nothing: no &{anchor} is before it", line)
         value, weight = self._anchors[anchor]
         self._by_alias += weight
-        if self._by_alias > MOST_BY_ALIAS:
+        if self._by_alias > MOST_BY_ALIAS:  # guard: aliases stand for a bounded number of values
             raise YamlMistake(f"its aliases (*) stand for more than {MOST_BY_ALIAS} values; write them out", line)
         self._count(weight, line)
         self._last = event.end_mark.line + 1

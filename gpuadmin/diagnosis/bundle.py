@@ -112,7 +112,9 @@ def _all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | N
     """Every text in a value, hidden, and every key that is no word of gpuadmin's. `part`: of the facts, or a key."""
     if isinstance(value, Mapping):
         return {
-            wording.hide(str(key)) if _own(key) else wording.hide(hide(str(key))): hide(inner)
+            wording.hide(str(key))
+            if _own(key)  # guard: an archive keeps its own words
+            else wording.hide(hide(str(key))): hide(inner)
             if isinstance(inner, str) and ((None, key) in FREE or (part, key) in FREE)
             else _all(inner, wording, hide, str(key) if top or part is None else part)
             for key, inner in value.items()
@@ -136,12 +138,18 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
     taken: dict[str, Any] = {}
     for part, keys in TAKEN.items():
         known = parts.get(part)
+        # guard: an archive has only what is named
         if part in parts and keys is not None and isinstance(known, Mapping):
             taken[part] = {key: known[key] for key in keys if key in known}
         elif part in parts:
             taken[part] = known
     if isinstance(parts.get("unknown"), Mapping):
-        taken["unknown"] = {part: "(left out)" if part in PERSONS else why for part, why in parts["unknown"].items()}
+        taken["unknown"] = {
+            part: "(left out)"
+            if part in PERSONS  # guard: why a person's part is not known stays out of the bundle
+            else why
+            for part, why in parts["unknown"].items()
+        }
     site = (parts.get("keys") or {}).get("site")
     if site:
         taken["keys"] = [{"kind": key["kind"], "problem": key["problem"]} for key in site["keys"]]
@@ -154,7 +162,7 @@ def redacted(text: str, name: str | None, others: re.Pattern[str] | None) -> str
         text = pattern.sub(word, text)
     own = _names([] if name is None else [name])
     for names, word in ((own, PERSON), (others, "SOMEBODY")):
-        text = text if names is None else names.sub(word, text)
+        text = text if names is None else names.sub(word, text)  # guard: an archive has no names of people
     return text
 
 
@@ -168,7 +176,7 @@ def _names(names: Iterable[str]) -> re.Pattern[str] | None:
     words = [re.escape(one) for one in listed if one not in _SMALL]
     small = [re.escape(one) for one in listed if one in _SMALL]
     parts = [rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])"] if words else []
-    if small:
+    if small:  # guard: an archive has no names of two letters
         one = f"(?:{'|'.join(small)})"
         parts += [rf"\A{one}\Z", rf"(?<=/){one}(?=[/:,]|\s|\Z)", rf"(?<![\w-]){one}(?='s\b| \(uid \d)"]
     return re.compile("|".join(parts)) if parts else None

@@ -38,7 +38,7 @@ class Asked:
         user = self.user
         if self.no_trial is not None or user is None:
             return self.no_trial or "users.yml does not have them"
-        if user.locked or (user.expires is not None and user.expires < self.today):
+        if user.locked or (user.expires is not None and user.expires < self.today):  # guard: who is locked is not tried
             return "the account is locked" if user.locked else "the account has expired"
         return None
 

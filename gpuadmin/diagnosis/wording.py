@@ -51,6 +51,7 @@ class Wording:
             part.lower() in vocabulary() or _NUMBER.fullmatch(part) or _PLACEHOLDER.fullmatch(part) for part in parts
         ):
             return token
+        # guard: an archive has no word that is neither gpuadmin's nor the system's -> token
         return self._hidden.setdefault(token, f"NAME{len(self._hidden) + 1}")
 
 

@@ -21,7 +21,10 @@ def choose_parent(golden: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]],
     common = {
         name: uuid
         for name, uuid in golden["held"].items()
-        if name not in refused and all(node["held"].get(name) == uuid for node in nodes)
+        if name not in refused  # guard: an image that a node refused is nobody's parent
+        and all
+        # guard: a parent is the very same on all nodes -> (name in node['held'] for node in nodes)
+        (node["held"].get(name) == uuid for node in nodes)
     }
     created = {name: float(manifest["created"]) for name, manifest in facts.complete.items()}
     return max(common, key=lambda name: (created.get(name, 0.0), name), default=None)
@@ -49,7 +52,7 @@ def build_phases(golden: Mapping[str, Any], name: str) -> list[str]:
     """What of a build is still to be done, by what the golden node has: a build that was cut off goes on."""
     if name in golden["held"] or (golden["running"] == name and golden["current"] == name):
         return ["seal"]
-    if name in golden.get("refused", {}):
+    if name in golden.get("refused", {}):  # guard: a root that failed is not built upon
         raise ConfigError(
             f"the root {name} was built, and {golden['refused'][name]}", hint="build again under another name"
         )

@@ -17,6 +17,7 @@ def batches(count: int, *, canary: int, batch: str) -> list[int]:
     `[1, 2, 2]` for five nodes, canary 1, batch 2.
     """
     match = re.fullmatch(r"(\d+)(%?)", batch)
+    # guard: a batch is a number of nodes -> match is None
     if match is None or int(match[1]) < 1 or (match[2] and int(match[1]) > 100):
         raise ConfigError(f"--batch {batch}: is neither a number of nodes nor a percentage")
     size = max(1, count * int(match[1]) // 100) if match[2] else int(match[1])
@@ -75,15 +76,20 @@ def plan_push(
 ) -> NodePlan:
     """Given a node's report and an image, return what a push would do there."""
     runs = f"runs {node['running']}" + ("" if node["current"] == node["running"] else ", which is not confirmed")
-    if node.get("problem"):
+    if node.get("problem"):  # guard: a node that cannot take an image is left
         return NodePlan("refuse", (f"{runs}; {node['problem']}",))
     if node["image"] == name and node["current"] == node["running"] and node["receives"]["held"]:
         return NodePlan("none", (f"runs {name} already",))
     ready, settled = _pending(node, name, runs, reboot=reboot)
     if settled is not None:
         return settled
-    there = sorted({*(node.get("people") or ()), *(node.get("gpu_work") or ())})
-    if there and reboot and not force and not when_idle:
+    there = sorted(
+        {
+            *(node.get("people") or ()),
+            *(node.get("gpu_work") or ()),  # guard: work on GPUs is use
+        }
+    )
+    if there and reboot and not force and not when_idle:  # guard: a node that is in use is not rebooted
         choice = "--when-idle waits, --force reboots all the same, --no-reboot only prepares"
         return NodePlan("refuse", (f"{runs}; in use by {', '.join(there)}: {choice}",))
     summary = [f"{runs}; {'is ready since an earlier run' if ready else _receives(node['receives'])}"]
@@ -100,7 +106,7 @@ def _pending(node: Mapping[str, Any], name: str, runs: str, *, reboot: bool) -> 
     last = node.get("last") or {}
     tried = last.get("stage") == "pending" and node["running"] == last.get("root")
     ready = last.get("stage") == "pending" and not tried and node["trial"] == last.get("root")
-    if (ready or tried) and last.get("image") != name:
+    if (ready or tried) and last.get("image") != name:  # guard: a switch to another image is not pushed over
         waits = "is on trial" if tried else "waits for its reboot (gpuadmin rollback-image calls it off)"
         return ready, NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} {waits}",))
     if tried:

@@ -46,7 +46,7 @@ def write(lab: Lab, directory: Path) -> list[str]:
         )  # fmt: skip
         return []
     key = load_settings(directory).admin.ssh_key
-    if key is None or Path(key).expanduser() != lab.ssh_key:
+    if key is None or Path(key).expanduser() != lab.ssh_key:  # guard: a lab writes into no other cluster's site
         raise ConfigError(
             f"{directory}: is the site of another cluster: its admin.ssh_key is not that of lab {lab.name}",
             hint="nothing was written; --site names another directory for the lab's",

@@ -40,6 +40,7 @@ def plan_announcement(
 
     sorting = Sorting[User](ledger, again)
     for user in registry.users:
+        # guard: who is locked is announced nothing
         if user.locked or (user.expires is not None and user.expires < today):
             continue
         if only is None or user.name in only:

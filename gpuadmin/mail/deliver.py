@@ -58,6 +58,7 @@ def deliver(
     with open_transport() as transport:
         for letter, message in messages:
             if down is None:
+                # guard: a mail is in the ledger before it is handed over -> 'x'
                 attempt = ledger.begin(letter, transport.name)
                 try:
                     answer = transport.send(message)

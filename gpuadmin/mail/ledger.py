@@ -79,7 +79,11 @@ def fold(raw: bytes, path: Path) -> dict[str, Entry]:
         if not line.strip():
             continue
         found = _parse(line)
-        if found is None and number > len(lines):
+        if (
+            found is None
+            # guard: a damaged line of the mails' ledger stops
+            and number > len(lines)
+        ):
             continue
         if found is None:
             raise ConfigError(
@@ -88,6 +92,7 @@ def fold(raw: bytes, path: Path) -> dict[str, Entry]:
             )
         for entry in found:
             before = entries.get(entry.key)
+            # guard: sent stays sent, whatever the order of the lines
             if before is not None and before.state is State.SENT and entry.state is not State.SENT:
                 continue  # two merged branches of a site: sent stays sent, whatever the order of the lines
             entries[entry.key] = entry
@@ -142,8 +147,11 @@ class Ledger:
         if entry is None or entry.state in (State.OWED, State.FAILED):
             return True
         if entry.state is State.REFUSED:
+            # guard: what was refused is not sent there again -> True
             return again or entry.address.casefold() != address.casefold()
-        return again and entry.uncertain
+        return (
+            again and entry.uncertain  # guard: what is uncertain is not sent again by itself
+        )
 
     def owe(self, letters: Sequence[Letter]) -> None:
         """Remember that these have to be sent later, unless something is known of them."""
@@ -171,6 +179,7 @@ class Ledger:
         try:
             append_synced(self.path, json_text(line, indent=None) + "\n", whole=_readable)
         except OSError as error:
+            # guard: no mail without its record
             raise GpuadminError(
                 f"{self.path}: {error.strerror}", hint="no mail is sent that cannot be recorded; make room there"
             ) from None

@@ -47,7 +47,14 @@ def exporter(secret: bytes, name: str, address: str) -> Identity:
     with it nobody can ask another host's exporter.
     """
     key = _key(secret, f"exporter {name}")
-    found = _sign(secret, name, key, usage=ExtendedKeyUsageOID.SERVER_AUTH, alternatives=[address])
+    found = _sign(
+        secret,
+        name,
+        key,
+        # guard: a host's certificate asks no other host -> ExtendedKeyUsageOID.CLIENT_AUTH
+        usage=ExtendedKeyUsageOID.SERVER_AUTH,
+        alternatives=[address],
+    )
     return Identity(_pem(key), found)
 
 
@@ -121,7 +128,15 @@ def _sign(
         .serial_number(int.from_bytes(digest.finalize()[:16], "big") >> 1 | 1)
         .not_valid_before(_FROM)
         .not_valid_after(_UNTIL)
-        .add_extension(x509.BasicConstraints(ca=usage is None, path_length=0 if usage is None else None), critical=True)
+        .add_extension(
+            x509.BasicConstraints(
+                ca=usage is None,  # guard: a host's certificate signs nobody -> True
+                path_length=0
+                if usage is None  # guard: nobody below the authority signs
+                else None,
+            ),
+            critical=True,
+        )
     )
     if usage is not None:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)

@@ -186,13 +186,21 @@ def _gpu_problem(values: _Values, expected: float | None, answering: float | Non
 def _fresh(values: _Values, source: str, now: float) -> bool:
     """Whether a source has answered, and lately."""
     then = values.one("gpuadmin_collector_sample_timestamp_seconds", source=source)
-    return values.one("gpuadmin_collector_success", source=source) == 1 and then is not None and abs(now - then) < _OLD
+    return (
+        values.one("gpuadmin_collector_success", source=source) == 1
+        and then is not None
+        and abs(now - then) < _OLD  # guard: what the driver said long ago says nothing of now
+    )
 
 
 def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
     if not _fresh(values, "nvml", now) or values.one("gpuadmin_gpu_driver_state", state="ok") == 0:
         return ()
-    held = _holders(values, now) if _fresh(values, "processes", now) else None
+    held = (
+        _holders(values, now)
+        if _fresh(values, "processes", now)
+        else None  # guard: a GPU of which nobody knows who holds it is not free
+    )
     devices: list[tuple[tuple[int, int], Device]] = []
     indices = {
         one.labels.get("uuid", ""): one.labels.get("index", "") for one in values.of.get("gpuadmin_gpu_info", ())
@@ -245,7 +253,12 @@ def _holders(values: _Values, now: float) -> dict[str, list[Holder]]:
 
 def _moment(when: float | None, now: float) -> float | None:
     """A time that a node reports; None for an impossible one, such as in the future: nothing is decided from it."""
-    return when if when is not None and 0 <= when <= now + _OLD else None
+    return (
+        when
+        if when is not None and 0 <= when <= now + _OLD
+        # guard: a time that cannot be is not known
+        else None
+    )
 
 
 def _key(sample: Sample) -> tuple[str, str, str]:

@@ -43,7 +43,15 @@ def key_of(row: Idle, rules: Rules) -> str:
     Once it was used, the next time is another. Who was told of more time, or of no end, was not told of this one.
     """
     assert row.unused is not None
-    return f"idle {row.node} {row.uuid} {row.user} {int(row.unused)} {rules.notice if rules.stop else 0}"
+    parts = (
+        "idle",
+        row.node,  # guard: who was told of one node was not told of another
+        row.uuid,  # guard: who was told of one GPU was not told of another
+        row.user,
+        int(row.unused),  # guard: who was told of one idle time was not told of the next
+        rules.notice if rules.stop else 0,  # guard: who was told of no end is not stopped
+    )
+    return " ".join(map(str, parts))
 
 
 def steps(rows: Iterable[Idle], rules: Rules, notified: Callable[[str], float | None], now: float) -> list[Step]:
@@ -61,18 +69,22 @@ def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now:
     when = notified(key_of(row, rules))
     if when is None:
         return Step(row, "tell")
-    if not rules.stop:
+    if not rules.stop:  # guard: nothing is ended where the site does not say so
         return Step(row, "nothing", "was told", notified=when)
     due = when + rules.notice * HOUR
     assert row.unused is not None
-    if not row.unused <= when <= now or now < due:  # a mail of the future is one of a clock that was wrong
+    if (
+        not row.unused <= when <= now
+        # guard: nothing is ended before its notice is over
+        or now < due
+    ):  # a mail of the future is one of a clock that was wrong
         return Step(row, "wait", notified=when, due=max(due, now))
     return Step(row, "stop", notified=when, due=due)
 
 
 def _left_alone(row: Idle, rules: Rules, now: float) -> str:
     """Why nothing is done; empty where something is."""
-    if row.user in rules.exempt:
+    if row.user in rules.exempt:  # guard: exempt people are left alone
         return "exempt"
     if row.user not in rules.people:
         return "nobody of users.yml"

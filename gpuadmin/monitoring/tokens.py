@@ -52,7 +52,10 @@ def dashboard_secret(secret: bytes) -> bytes:
 
 def signing_key(dashboard: bytes, kind: str, signer: str) -> bytes:
     """Given the dashboard's secret, return the key with which a signer signs texts of a kind, and nothing else."""
-    return derived(dashboard, f"{kind}~{signer}")
+    return derived(
+        dashboard,
+        f"{kind}~{signer}",  # guard: a key is good for one kind and one signer -> 'link'
+    )
 
 
 def derived(secret: bytes, purpose: str) -> bytes:
@@ -74,14 +77,19 @@ def read(text: str, keys: Callable[[str, str], bytes | None], kinds: Collection[
     return what was signed. Raises TokenError.
     """
     kind, signer, name, at, mac = _parts(text)
-    key = keys(kind, signer) if kind in kinds else None
+    key = (
+        keys(kind, signer)
+        if kind in kinds
+        # guard: a node signs no admin
+        else None
+    )
     if key is None:
         raise TokenError("signer")
-    if not hmac.compare_digest(_mac(key, text.rpartition("~")[0]), mac):
+    if not hmac.compare_digest(_mac(key, text.rpartition("~")[0]), mac):  # guard: a link's signature is checked
         raise TokenError("signature")
-    if at > now + SKEW:
+    if at > now + SKEW:  # guard: a link from the future is none
         raise TokenError("early")
-    if now >= at + life:
+    if now >= at + life:  # guard: a link ends
         raise TokenError("late")
     return Token(kind, signer, name, at, hashlib.sha256(text.encode()).hexdigest())
 
@@ -91,7 +99,11 @@ def _parts(text: str) -> tuple[str, str, str, int, str]:
     if found is None:
         raise TokenError("form")
     kind, signer, name, at, _nonce, mac = found.groups()
-    if kind in (LINK, SESSION) and not (len(name) <= 32 and re.fullmatch(_PERSON, name)):
+    # guard: a text is bounded before it is looked at
+    if (
+        # guard: a person's session has a person's name -> kind == LINK
+        kind in (LINK, SESSION) and not (len(name) <= 32 and re.fullmatch(_PERSON, name))
+    ):
         raise TokenError("form")
     if at != str(int(at)):
         raise TokenError("form")  # one text for each number

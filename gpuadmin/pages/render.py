@@ -66,7 +66,12 @@ def escaped(value: object) -> str:
 
 def page(text: str, language: str) -> str:
     """Given Markdown and its language, return one HTML page, with its style in it and nothing loaded from elsewhere."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser = MarkdownIt(
+        "commonmark",
+        {
+            "html": False  # guard: what a site says is no markup in a page -> True
+        },
+    ).enable("table")
     tokens = parser.parse(text)
     title, sections = "gpuadmin", []
     for place, token in enumerate(tokens):

@@ -72,10 +72,14 @@ class Journal:
                 f"{self.path}: {error.strerror}", hint="without it nobody knows how far the reset came"
             ) from None
         found = []
-        for number, line in enumerate(lines[:-1], start=1):  # what follows the last line feed was torn off
+        for number, line in enumerate(
+            lines[:-1],  # guard: a torn line is no line -> filter(None, lines)
+            start=1,
+        ):  # what follows the last line feed was torn off
             try:
                 entry = _entry(line)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                # guard: a damaged journal decides nothing
                 raise ConfigError(
                     f"{self.path}:{number}: is damaged; nothing is done", hint="restore the file, or move it away"
                 ) from None
@@ -112,6 +116,7 @@ class Journal:
                     done[entry["phase"]] = entry["result"]
                     pending[entry["phase"]] = entry["pending"]
                 case "aborted":
+                    # guard: who is locked out again after an abort is told again
                     closed_before += bool(entry.get("mailed"))
                     state = State(state.decision, aborted=True, unlocked_before=state.unlocked_before)
         return replace(
@@ -138,10 +143,11 @@ def _entry(line: bytes) -> dict[str, Any]:
     An event that is not known is none either: it may be the one that says that homes are being wiped.
     """
     entry = json.loads(line.decode())
+    # guard: an event of the journal that nobody knows is not left out -> _FIELDS.get(entry['event'], {}).items()
     for field_, kind in _FIELDS[entry["event"]].items():
-        if not isinstance(entry[field_], kind):
+        if not isinstance(entry[field_], kind):  # guard: a damaged entry of the journal stops
             raise TypeError(field_)
-    if entry.get("phase", PHASES[0]) not in PHASES:
+    if entry.get("phase", PHASES[0]) not in PHASES:  # guard: a phase of the journal that nobody knows is not left out
         raise ValueError("phase")
     if "decision" in entry:
         Decision.read(entry["decision"])

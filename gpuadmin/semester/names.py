@@ -7,7 +7,7 @@ from __future__ import annotations
 
 ANNOUNCE = "announce"
 LOCK = "lock"
-END_SESSIONS = "end-sessions"
+END_SESSIONS = "end-sessions"  # guard: a reset that was begun before goes on where it was -> 'sessions'
 BACKUP = "backup"
 WIPE = "wipe"
 PRUNE = "prune"

@@ -125,10 +125,12 @@ def decide(
     for standing in standings(registry, settings, keep):
         user = standing.user
         uid = facts.identities().get(user.name) if user.uid is None else user.uid
-        if standing.stays:
+        if standing.stays:  # guard: protected people, the extended and those kept stay
             staying[user.name] = standing.reason
         elif uid is None:
+            # guard: whose uid nobody knows stays
             staying[user.name] = "no host knows the uid, so nothing of theirs can be told from others'"
+        # guard: a uid outside of people's range stays
         elif not settings.accounts.uid_first <= uid <= settings.accounts.uid_last:
             staying[user.name] = f"uid {uid} is outside of people's range"
         else:
@@ -148,7 +150,7 @@ def decide(
         term.name, backup, facts.at, tuple(leaving), staying, kept, scratch,
         {host: facts.problems.get(host, "did not answer") for host in facts.silent},
     )  # fmt: skip
-    refuse_contradiction(decision, settings, registry)
+    refuse_contradiction(decision, settings, registry)  # guard: a contradiction is looked for in each decision
     return decision
 
 
@@ -169,11 +171,11 @@ def _home_goes(name: str, one: Leaver, homes: Mapping[str, Any] | None, kept: di
     if found is None:
         return False
     reason = None
-    if found["kind"] != "directory":
+    if found["kind"] != "directory":  # guard: a home that is no directory stays
         reason = f"is a {found['kind']}, not a directory"
-    elif found["uid"] != one.uid:
+    elif found["uid"] != one.uid:  # guard: what is beside a home is the person's
         reason = f"belongs to uid {found['uid']}, not to {one.name} (uid {one.uid})"
-    elif found["problem"]:
+    elif found["problem"]:  # guard: a home with something mounted in it stays
         reason = str(found["problem"])
     if reason:
         kept[name] = reason
@@ -190,11 +192,12 @@ def _kept_homes(
         if name in decided or name.startswith("."):
             continue
         owner = home.get("of") or name
-        if owner in staying:
+        if owner in staying:  # guard: the homes of who stays are kept, in words
             found[name] = staying[owner] if owner == name else f"{owner}'s, who stays: {staying[owner]}"
         elif owner in retired:
             found[name] = "of a removed account: gpuadmin remove-user --archive-home"
         else:
+            # guard: a home that nobody knows is kept, in words
             found[name] = f"nobody in users.yml has this name (uid {home['uid']})"
     return found
 
@@ -203,6 +206,7 @@ def _is_theirs(item: Mapping[str, Any], leaving: Iterable[Leaver]) -> bool:
     for one in leaving:
         if item["user"] == one.name:
             uid = int(item["uid"])
+            # guard: scratch of another uid is not theirs -> True
             return uid == one.uid or one.subid_start <= uid < one.subid_start + one.subid_count
     return False
 
@@ -210,7 +214,7 @@ def _is_theirs(item: Mapping[str, Any], leaving: Iterable[Leaver]) -> bool:
 def refuse_unknown_keep(registry: Registry, keep: Collection[str]) -> None:
     """A slip in --keep would wipe the person who was meant."""
     unknown = sorted(set(keep) - {user.name for user in registry.users})
-    if unknown:
+    if unknown:  # guard: a slip in --keep is refused
         raise RefusedError(
             f"--keep {' '.join(unknown)}: not registered, so nobody would be kept by it",
             hint="gpuadmin list-users shows who is registered",
@@ -220,17 +224,17 @@ def refuse_unknown_keep(registry: Registry, keep: Collection[str]) -> None:
 def refuse_contradiction(decision: Decision, settings: Settings, registry: Registry) -> None:
     """Raise RefusedError where somebody both leaves and stays, by name or by uid, or where two share a uid."""
     both = set(decision.names) & set(decision.staying)
-    if both:
+    if both:  # guard: nobody both leaves and stays
         raise RefusedError(f"{', '.join(sorted(both))}: both leaves and stays; nothing is done")
     protected = [name for name in decision.names if settings.is_protected(name)]
-    if protected:
+    if protected:  # guard: nobody who is protected leaves
         raise RefusedError(f"{', '.join(protected)}: protected, and among those who leave; nothing is done")
     uids: dict[int, str] = {}
     for user in registry.users:
         if user.name in decision.staying and user.uid is not None:
             uids[user.uid] = user.name
     for one in decision.leaving:
-        if one.uid in uids:
+        if one.uid in uids:  # guard: a uid is one person's
             raise RefusedError(f"uid {one.uid} is {one.name}'s and {uids[one.uid]}'s; nothing is done")
         uids[one.uid] = one.name
 
@@ -253,10 +257,10 @@ def narrowed(
         if one.name in wiped:
             leaving.append(one)
         elif standing is None:
-            staying[one.name] = "is not in users.yml any more"
-        elif standing.stays:
+            staying[one.name] = "is not in users.yml any more"  # guard: who is not registered any more stays
+        elif standing.stays:  # guard: who was extended meanwhile stays
             staying[one.name] = standing.reason
-        elif known is not None and known != one.uid:
+        elif known is not None and known != one.uid:  # guard: whose uid changed meanwhile stays
             staying[one.name] = f"has uid {known} now, and had {one.uid} when it was decided"
         else:
             leaving.append(one)
@@ -264,9 +268,11 @@ def narrowed(
     scratch = {
         host: found
         for host, items in decision.scratch.items()
+        # guard: scratch of who stays by now is left -> (found := tuple(items))
         if (found := tuple(item for item in items if item["user"] in names))
     }
     result = replace(decision, leaving=tuple(leaving), staying=staying, scratch=scratch)
+    # guard: a contradiction is looked for in a decision that was narrowed
     refuse_contradiction(result, settings, registry)
     return result
 

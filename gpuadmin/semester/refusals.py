@@ -23,14 +23,18 @@ def refuse_unknown(phase: str, facts: Facts) -> None:
 def refuse_unbacked(decision: Decision, facts: Facts) -> None:
     """Raise RefusedError unless the decided backup has a verified home of everybody whose home goes."""
     found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
-    if found is None:
+    if found is None:  # guard: without the decided backup nothing is wiped
         raise RefusedError(
             f"there is no complete backup {decision.backup}; nothing is wiped",
             hint="gpuadmin semester-reset --resume makes it",
         )
     for one, name in decision.going:
         home = found["homes"].get(name)
-        if home is None or not home.get("verified") or home["uid"] != one.uid:
+        if (
+            home is None  # guard: a home that is not in the backup is not wiped
+            or not home.get("verified")  # guard: a home that is not verified is not wiped
+            or home["uid"] != one.uid  # guard: a home of another uid in the backup proves nothing
+        ):
             what = f"{name}'s home" if name == one.name else name
             raise RefusedError(
                 f"{what} (uid {one.uid}) is not verified in {decision.backup}; nothing is wiped",
@@ -41,7 +45,10 @@ def refuse_unbacked(decision: Decision, facts: Facts) -> None:
 def refuse_stale(decision: Decision, facts: Facts, now: datetime) -> None:
     """Raise RefusedError where the hosts were looked at again after it was decided, or too long ago."""
     age = now - datetime.fromisoformat(facts.at)
-    if decision.at < facts.at or age > OLDEST:
+    if (
+        decision.at < facts.at  # guard: a plan from before the last look wipes nothing
+        or age > OLDEST  # guard: an old plan wipes nothing
+    ):
         raise RefusedError(
             f"the plan of {decision.at} is older than what is known of the hosts now, or too old; nothing is wiped",
             hint="run it again: gpuadmin semester-reset --resume",
@@ -53,7 +60,7 @@ def refuse_running(decision: Decision, facts: Facts) -> None:
     names = set(decision.names)
     for host, running in facts.processes().items():
         still = sorted(names & set(running))
-        if still:
+        if still:  # guard: who still runs something is not wiped
             raise RefusedError(
                 f"{host}: {', '.join(still)} still run something; nothing is wiped",
                 hint="gpuadmin semester-reset --resume --phase end-sessions",

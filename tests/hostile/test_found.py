@@ -28,6 +28,7 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
         yield Storage(point)
 
 
+@pytest.mark.holds("an empty place of a subvolume goes with the home", "an empty place of a subvolume lacks nothing")
 def test_a_snapshot_of_a_subvolume_that_holds_another_one(storage: Storage) -> None:
     """Whoever makes one has an empty directory with the inode of a subvolume's place; it is nothing that is missing."""
     home = storage.home(*MINJI)
@@ -103,6 +104,7 @@ def test_very_many_subvolumes(storage: Storage) -> None:
         others_are_saved(storage)
 
 
+@pytest.mark.holds("a home has so many subvolumes and no more")
 def test_one_subvolume_too_many(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However fast the machine is: more than so many are that home's problem, and the next home is saved."""
     monkeypatch.setattr(snapshots, "SUBVOLUMES", 3)
@@ -116,6 +118,7 @@ def test_one_subvolume_too_many(storage: Storage, monkeypatch: pytest.MonkeyPatc
     assert len(list((Path(backup.path) / "nested").iterdir())) == 6, "none is made for what is too many"
 
 
+@pytest.mark.holds("a subvolume that is not in the backup is a problem")
 def test_a_subvolume_that_no_snapshot_was_made_of(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes one while the others are listed: the home is not backed up without what is in it."""
     home = storage.home(*MINJI)

@@ -17,6 +17,9 @@ from gpuadmin.lock import site_lock
 from gpuadmin.records import Record, list_runs, prune_runs, show_run
 from gpuadmin.terminal import SafeConsole
 
+pytestmark = pytest.mark.holds("one run at a time changes a site")
+
+
 PLAN = {"title": "Add minji", "steps": [], "warnings": [], "destroys": False}
 
 
@@ -99,6 +102,7 @@ def test_a_run_is_recorded_from_its_beginning_to_its_end(tmp_path: Path) -> None
     assert run["started"] <= run["ended"]
 
 
+@pytest.mark.holds("a run's log is its owner's alone")
 def test_nobody_else_reads_it(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
@@ -158,6 +162,7 @@ def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:
     assert (elsewhere / "thesis").exists()
 
 
+@pytest.mark.holds("the record of a run that goes on is not deleted")
 def test_the_record_of_a_run_that_goes_on_stays(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     going = record(runs, "a-reset")

@@ -65,6 +65,7 @@ def test_kinds(tmp_path: Path) -> None:
         read_text(tmp_path / "file")
 
 
+@pytest.mark.holds("an inventory holds regular files")
 @pytest.mark.parametrize(
     "name",
     ["gpuadmin.yml", "users.yml", "inventory/hosts.yml", "inventory/more", "inventory/group_vars/gpu.yml",
@@ -77,6 +78,7 @@ def test_a_pipe_among_a_site_s_files_is_named_by_check(site: Path, cli: Cli, nam
     assert f"{site / name}: is a named pipe, where a regular file has to be" in err
 
 
+@pytest.mark.holds("a site's known_hosts is looked at before ssh reads it")
 def test_a_pipe_for_ssh_is_refused_by_every_verb(site: Path, cli: Cli) -> None:
     """A pipe as known_hosts, where ssh would wait: not only `check` looks."""
     path = pipe(site / "known_hosts")

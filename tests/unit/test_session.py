@@ -176,6 +176,20 @@ ASKING = {
 }
 
 
+@pytest.mark.holds(
+    "a phase of a reset asks before it does something",
+    "an account verb asks before it does something",
+    "backup asks before it does something",
+    "build-image asks before it does something",
+    "clear-leftovers asks before it does something",
+    "prepare-root asks before it does something",
+    "provision asks before it does something",
+    "prune-images asks before it does something",
+    "push-image asks before it does something",
+    "restore-home asks before it does something",
+    "rollback-image asks before it does something",
+    "sync-users asks before it does something",
+)
 @pytest.mark.parametrize("arguments", ASKING.values(), ids=ASKING.keys())
 def test_who_says_no_has_changed_nothing(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
@@ -268,6 +282,7 @@ def test_a_signal_between_two_playbooks_is_an_interruption_too(
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
+@pytest.mark.holds("a signal that was to be ignored ends no run")
 def test_what_was_to_be_ignored_is_ignored(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `nohup gpuadmin …` has it."""
 

@@ -31,6 +31,11 @@ from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.report import show, write
 from gpuadmin.text import UNSEEN, visible
 
+pytestmark = pytest.mark.holds(
+    "JSON holds nothing that a terminal obeys", "a text is shown without what a terminal obeys"
+)
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u200b\u2066\u3164\r\x08\x7f[/a][bold]:smile:\udc80"
 hostile = st.text(
     st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07\r\n\t\u202e\u2066\u200b\u200d\ufeff\u3164\x7f\udc80[]/\\"))
@@ -73,6 +78,7 @@ def everything(text: str) -> None:
     ConfigError(text, hint=text).show()
 
 
+@pytest.mark.holds("lines of a table are as many as there are", "styled text is one line of output")
 def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """A name with a line feed in it would be an outcome that nobody had."""
     text = "x\nnode9: done\r\nnode9: done"

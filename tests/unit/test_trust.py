@@ -15,6 +15,16 @@ from gpuadmin.config.known_hosts import pinned_keys, with_lines
 from gpuadmin.session import Session
 from gpuadmin.trust import HostKey, fetch_host_keys
 
+pytestmark = pytest.mark.holds(
+    "a host key is pinned when it was confirmed",
+    "a host key that changed is not taken by itself",
+    "a host that the admin's own ssh knows otherwise is not new",
+    "a new key replaces the host's own",
+    "keys of other hosts stay",
+    "what is pinned while somebody is asked stays",
+)
+
+
 Cli = Callable[..., tuple[int, str, str]]
 FIRST, SECOND = (base64.b64encode(word * 8).decode() for word in (b"one ", b"two "))
 OTHER = f"[127.0.0.1]:3 ssh-ed25519 {SECOND}"
@@ -140,6 +150,7 @@ def real_key(path: Path) -> str:
     return path.with_suffix(".pub").read_text().split()[1]
 
 
+@pytest.mark.holds("a hashed line of a host goes with its new key", "a hashed name in known_hosts is a host's")
 def test_a_hashed_name_is_a_host_s_as_well(
     answers: dict[str, tuple[str, str]], site: Path, cli: Cli, tmp_path: Path
 ) -> None:

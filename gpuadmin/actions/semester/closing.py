@@ -67,7 +67,7 @@ def send_closing(reset: Reset, *, later: bool = False) -> dict[str, Any]:
         deliveries = Post.of(reset.session, reset.mail).send(notices.letters, reset.session.console)
         _refuse_failed(deliveries, later=later)
     except GpuadminError as error:
-        if not later:
+        if not later:  # guard: a mail server that is away does not stop a reset after the lock -> True
             raise
         error.show()
         left = closing_notices(reset) or notices  # some may have been sent before it went away
@@ -79,7 +79,7 @@ def send_closing(reset: Reset, *, later: bool = False) -> dict[str, Any]:
 def _refuse_failed(deliveries: Sequence[Delivery], *, later: bool) -> None:
     """Nobody is forgotten: a reset ends when every mail was handed over, or refused for good."""
     failed = [one for one in deliveries if one.state is State.FAILED]
-    if failed and not later:
+    if failed and not later:  # guard: a reset does not end before its mails were handed over
         names = ", ".join(name for one in failed for name in one.letter.names)
         raise GpuadminError(
             f"not mailed yet: {names}: {failed[0].detail}",

@@ -30,6 +30,7 @@ class Backup(Phase):
     def require(self) -> None:
         if self.reset.facts.homes_unknown is not None:
             self.reset.look()  # it may answer by now, and whose home is verified depends on it
+            # guard: a backup is not made where homes are not known
             refuse_unknown("backup", self.reset.facts)
 
     def plan(self) -> Plan:
@@ -44,13 +45,21 @@ class Backup(Phase):
 
     def run(self, *, check: bool) -> Outcome:
         made = super().run(check=check)
-        if check or made.code or not self.reset.named("backup"):  # what is to be copied is not there before
+        if (
+            # guard: a check copies no backup
+            check
+            # guard: a backup that failed is not copied
+            or made.code
+            or not self.reset.named("backup")
+        ):  # what is to be copied is not there before
             return made
         wanted = {"name": self.reset.decision.backup}
         copied = self.reset.play(self.plays[1], hosts=self.hosts(check=False), check=False, gpuadmin_backup=wanted)
+        # guard: a second copy that failed is pending -> made
         return self.proven(copied, made.result)
 
     def result(self, run: RunResult) -> Outcome:
+        # guard: a backup that failed ends the reset
         if run.bad:
             return Outcome({}, run.bad, ExitCode.HOST_FAILED)
         made = next((host.reports["backup"] for host in run.hosts.values() if "backup" in host.reports), None)
@@ -74,15 +83,25 @@ class Wipe(Phase):
     def blocked(self) -> list[str]:
         """Nodes that nobody could look at now, or whose sessions are not known to have ended."""
         reset, pending = self.reset, self.reset.state.pending.get(names.END_SESSIONS, {})
-        return [host for host in reset.named("gpu") if host in pending or reset.facts.hosts.get(host) is None]
+        return [
+            host
+            for host in reset.named("gpu")
+            if host in pending  # guard: sessions that are not known to have ended block the wipe of their node
+            or reset.facts.hosts.get(host) is None
+        ]
 
     def require(self) -> None:
         reset = self.reset
+        # guard: before a wipe the hosts are looked at again
         reset.look()
+        # guard: a wipe is refused where homes are not known
         refuse_unknown("wipe", reset.facts)
+        # guard: before a wipe it is asked who runs something
         refuse_running(reset.decision, reset.facts)
+        # guard: before a wipe the backup is looked for
         refuse_unbacked(reset.decision, reset.facts)
         blocked = self.blocked
+        # guard: a node that is away blocks the wipe
         if blocked and not reset.request.leave_pending:
             raise RefusedError(
                 f"wipe: {', '.join(blocked)}: not reachable, or sessions there are not known to have ended",
@@ -108,12 +127,23 @@ class Wipe(Phase):
         """What of somebody's is out of sight under this backup. A user's name has no dot; what is beside it has one."""
         waiting, head = self.reset.facts.waiting(), f"{self.reset.decision.backup}/"
         found = [one.partition("/")[2] for one in waiting if one.startswith(head)]
-        return [one for one in found if one == name or one.startswith(f"{name}.")]
+        # guard: what is out of sight and not deleted yet is named again -> []
+        return [
+            one
+            for one in found
+            # guard: what is out of sight is somebody's by the whole name -> one.startswith(name)
+            if one == name or one.startswith(f"{name}.")
+        ]
 
     def hosts(self, *, check: bool) -> list[str]:
         blocked = self.blocked
         groups = ("gpu",) if check and not self._homes(check=True) else ("gpu", "storage")
-        return [host for host in self.reset.named(*groups) if host not in blocked]
+        return [
+            host
+            for host in self.reset.named(*groups)
+            # guard: a node that blocks the wipe loses nothing
+            if host not in blocked
+        ]
 
     def variables(self, *, check: bool) -> Mapping[str, Any]:
         decision, hosts = self.reset.decision, self.hosts(check=check)
@@ -122,6 +152,7 @@ class Wipe(Phase):
         return {"gpuadmin_term": self.reset.term(wipe=homes, scratch=scratch, backup=decision.backup)}
 
     def prepare(self) -> None:
+        # guard: a plan that waited too long for its yes wipes nothing
         refuse_stale(self.reset.decision, self.reset.facts, datetime.now(UTC))
 
     def result(self, run: RunResult) -> Outcome:
@@ -130,6 +161,7 @@ class Wipe(Phase):
         totals: dict[str, dict[str, int]] = {}
         for host, answer in run.hosts.items():
             for name, home in answer.reports.get("homes", {}).items():
+                # guard: a home that a host has not wiped is kept
                 if home["problem"]:
                     kept[name] = home["problem"]
             for name, rest in (answer.reports.get("deleted") or {}).items():
@@ -167,7 +199,12 @@ class Prune(Phase):
         return [host for host, old in self._expired.known.items() if old]
 
     def variables(self, *, check: bool) -> Mapping[str, Any]:
-        only = self._all() if check else {host: list(old) for host, old in self._expired.known.items()}
+        only = (
+            self._all()
+            # guard: only backups that were shown are named to be deleted -> True
+            if check
+            else {host: list(old) for host, old in self._expired.known.items()}
+        )
         return {"gpuadmin_backup": {"only": only}}
 
     def _all(self) -> dict[str, list[str]]:
@@ -180,4 +217,5 @@ class Prune(Phase):
         outcome = self.proven(
             run, {"deleted": {host: answer.reports.get("pruned", []) for host, answer in run.hosts.items()}}
         )
+        # guard: a host that did not say which backups are old is pending -> outcome
         return replace(outcome, pending={**self._expired.unknown, **outcome.pending})

@@ -64,6 +64,7 @@ def persons(uids: Mapping[str, int], settings: Settings) -> list[dict[str, Any]]
     """Given names and uids, return what hosts receive about people; ids outside of people's range are nobody's."""
     found = []
     for name, uid in uids.items():
+        # guard: a uid that is not a person's is told to no host -> True
         if settings.accounts.uid_first <= uid <= settings.accounts.uid_last:
             first, last = subid_range(uid, settings)
             found.append({"name": name, "uid": uid, "subid_start": first, "subid_count": last - first + 1})

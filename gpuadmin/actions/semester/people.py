@@ -65,7 +65,7 @@ class Announce(Phase):
 
     def run(self, *, check: bool) -> Outcome:
         if check:
-            return Outcome()
+            return Outcome()  # guard: a check of a reset sends no mail
         notices = self._notices()
         if notices is None or not notices.letters:
             return Outcome({"mails": []})
@@ -122,14 +122,18 @@ class Lock(_Locks):
         return True
 
     def prepare(self) -> None:
-        if self.reset.by_registry and not self.reset.state.unlocked_before:
+        if (
+            self.reset.by_registry
+            and not self.reset.state.unlocked_before  # guard: who was locked before is written down once
+        ):
             before = [user.name for user in self.reset.leaving_users() if not user.locked]
-            self.reset.journal.write("unlocked-before", names=before)
+            self.reset.journal.write("unlocked-before", names=before)  # guard: who was locked before is in the journal
         super().prepare()
 
     def result(self, run: RunResult) -> Outcome:
         outcome = self.proven(run, {"people": list(self.reset.decision.names)})
         if not any(host in run.hosts and host not in run.bad for host in self.reset.named("gpu")):
+            # guard: who is locked out nowhere is not told that they are
             return outcome  # no node has locked anybody out
         return replace(outcome, result={**outcome.result, **send_closing(self.reset, later=True)})
 
@@ -176,7 +180,13 @@ class Release(Phase):
         """Those who were extended or kept after it had begun."""
         before, leaving = self.reset.state.unlocked_before, self.reset.decision.names
         users = self.reset.registry.registry.users
-        return [user.name for user in users if user.locked and user.name in before and user.name not in leaving]
+        return [
+            user.name
+            for user in users
+            if user.locked
+            and user.name in before  # guard: who was locked before a reset is not let in by it
+            and user.name not in leaving
+        ]
 
     def plan(self) -> Plan:
         builder = PlanBuilder("Let in again those who stay by now")
@@ -215,17 +225,25 @@ class Abort(_Locks):
         return builder.build()
 
     def hosts(self, *, check: bool) -> list[str]:
-        return super().hosts(check=check) if names.LOCK in self.reset.state.begun else []
+        return (
+            super().hosts(check=check)
+            if names.LOCK in self.reset.state.begun
+            else []  # guard: an abort before the lock asks no host
+        )
 
     def locked(self, user: User) -> bool:
         return user.name not in self.reset.state.unlocked_before
 
     def prepare(self) -> None:
-        if names.LOCK in self.reset.state.begun:
+        if names.LOCK in self.reset.state.begun:  # guard: an abort before the lock unlocks nobody -> True
             super().prepare()
 
     def result(self, run: RunResult) -> Outcome:
-        code = ExitCode.HOST_FAILED if run.bad else ExitCode.DONE
+        code = (
+            ExitCode.HOST_FAILED
+            if run.bad  # guard: an abort that did not reach all hosts is not done
+            else ExitCode.DONE
+        )
         return Outcome({"people": list(self.reset.state.unlocked_before)}, run.bad, code)
 
 

@@ -62,10 +62,15 @@ class Phase(ABC):
 
     def run(self, *, check: bool) -> Outcome:
         """Do it; or ask the hosts what it would change, and change nothing."""
-        if not check:
+        if not check:  # guard: a phase in check mode writes nothing on this machine -> True
             self.prepare()
         hosts, variables = self.hosts(check=check), self.variables(check=check)
-        run = self.reset.play(self.plays[0], hosts=hosts, check=check, **variables)
+        run = self.reset.play(
+            self.plays[0],
+            hosts=hosts,
+            check=check,  # guard: a phase in check mode changes nothing on hosts -> False
+            **variables,
+        )
         return Outcome(hosts=run.hosts) if check else self.result(run)
 
     def result(self, run: RunResult) -> Outcome:

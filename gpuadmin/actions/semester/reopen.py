@@ -29,7 +29,9 @@ class Reopen(Phase):
         """Those who go for good: registered, with nothing of theirs pending or kept."""
         state = self.reset.state
         # a user's name has no dot; what a restore made beside the home has one
+        # guard: what is left beside a home keeps the account -> set(state.done.get(names.WIPE, {}).get("kept", {}))
         kept = {name.partition(".")[0] for name in state.done.get(names.WIPE, {}).get("kept", {})}
+        # guard: whom a directory ends is in users.yml no more -> not self.reset.by_registry
         if state.pending.get(names.WIPE):
             return []
         return [one.name for one in self.reset.decision.leaving if one.name not in kept]
@@ -43,12 +45,24 @@ class Reopen(Phase):
 
     def hosts(self, *, check: bool) -> list[str]:
         # a directory removes its accounts itself; here its people only leave users.yml
-        return super().hosts(check=check) if self.retiring and self.reset.by_registry else []
+        return (
+            super().hosts(check=check)
+            if self.retiring
+            # guard: accounts of a directory are not removed
+            and self.reset.by_registry
+            else []
+        )
 
     def variables(self, *, check: bool) -> Mapping[str, Any]:
         retiring = self.retiring
         leaving = self.reset.decision.leaving
-        return {"gpuadmin_absent": [{"name": one.name, "uid": one.uid} for one in leaving if one.name in retiring]}
+        return {
+            "gpuadmin_absent": [
+                {"name": one.name, "uid": one.uid}
+                for one in leaving
+                if one.name in retiring  # guard: whose home was kept keeps the account on hosts
+            ]
+        }
 
     def prepare(self) -> None:
         registry = self.reset.registry
@@ -59,7 +73,15 @@ class Reopen(Phase):
 
     def run(self, *, check: bool) -> Outcome:
         outcome = super().run(check=check)
-        return outcome if check else replace(outcome, result={**outcome.result, **send_closing(self.reset)})
+        return (
+            outcome
+            if check
+            else replace(
+                outcome,
+                # guard: who was not told by the lock is told at the end -> dict(outcome.result)
+                result={**outcome.result, **send_closing(self.reset)},
+            )
+        )
 
     def result(self, run: RunResult) -> Outcome:
         return self.proven(run, {"retired": self.retiring})

@@ -118,6 +118,7 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
         raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
     if state.finished:
         return None
+    # guard: a reset that was begun is not begun again
     if state.open and not (request.resume or request.phase or request.abort or session.check):
         raise RefusedError(
             f"the reset of {term.name} was begun; next is {state.next_phase()}",
@@ -126,7 +127,7 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
     if (request.resume or request.abort) and not state.open:
         raise RefusedError(f"no reset of {term.name} is in the middle", hint="gpuadmin semester-reset begins one")
     refuse_unknown_keep(site.registry.registry, request.keep)
-    session.require_confirmation_possible()
+    session.require_confirmation_possible()  # guard: without a terminal and without --yes no reset begins
     session.planned(Plan(f"End of {term.name}"))
     session.begun()
     session.console.print("Looking at the hosts…")
@@ -168,7 +169,7 @@ def phases_to_do(reset: Reset) -> list[str]:
         return list(PHASES[PHASES.index(first) :])
     before = PHASES[: PHASES.index(request.phase)]
     missing = [phase for phase in before if phase not in state.done]
-    if missing and not reset.check:
+    if missing and not reset.check:  # guard: a phase needs those before it
         raise RefusedError(
             f"{request.phase}: {missing[0]} comes before it and is not done", hint=f"--phase {missing[0]}, or --resume"
         )
@@ -178,6 +179,7 @@ def phases_to_do(reset: Reset) -> list[str]:
 def refuse_early(reset: Reset, phase: str, today: date) -> None:
     """Nobody is locked out before the term's last day unless the admin says so."""
     term = current_term(reset.session.site.settings)
+    # guard: nobody is locked out before the last day
     if phase != ANNOUNCE and today < term.deadline and not reset.request.early:
         raise RefusedError(
             f"{term.name} ends on {term.deadline}; {phase} waits for that day",
@@ -191,7 +193,7 @@ def refuse_pending(reset: Reset, phase: str) -> None:
     state = reset.state
     for before in PHASES[: PHASES.index(phase)]:
         hosts = state.pending.get(before)
-        if hosts and not reset.request.leave_pending:
+        if hosts and not reset.request.leave_pending:  # guard: a phase that is pending somewhere holds up the next
             reasons = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
             raise RefusedError(
                 f"{phase}: {before} is not done everywhere: {reasons}",
@@ -202,14 +204,14 @@ def refuse_pending(reset: Reset, phase: str) -> None:
 def refuse_yes_alone(reset: Reset) -> None:
     """Homes are not wiped by --yes: the term has to be named, too."""
     name = reset.decision.term
-    if reset.session.options.yes and reset.request.term != name:
+    if reset.session.options.yes and reset.request.term != name:  # guard: --yes alone wipes nothing
         raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
 
 
 def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
     """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
     if phase != WIPE:
-        reset.session.confirm(f"{phase}: go ahead?")
+        reset.session.confirm(f"{phase}: go ahead?")  # guard: a phase of a reset asks before it does something
         return
     name = reset.decision.term
     if reset.session.options.yes:
@@ -217,5 +219,5 @@ def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
         return
     count = counted(len(reset.decision.wiped), "home")
     typed = ask(f"This wipes {count}. Type the term's name ({name}) to go ahead", default="")
-    if typed != name:
+    if typed != name:  # guard: the term's name is typed before a wipe
         raise RefusedError("not confirmed; nothing was wiped")

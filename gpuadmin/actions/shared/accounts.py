@@ -114,7 +114,7 @@ def perform(session: Session, change: Change, found: RunResult | None = None) ->
     """
     if not session.plan(change.plan):
         return nothing(session)
-    session.confirm()
+    session.confirm()  # guard: an account verb asks before it does something
     session.save(change.registry, forget=change.forget)
     run = found or session.run(session.verb, None, change.variables, check=session.check)
     return report(session, run, account_result(run))
@@ -153,7 +153,7 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
         return {}
     run = found or session.look("list-users", storage, variables(site.registry, site.settings, ()))
     answers = Answers.of(run.hosts, storage, "uids")
-    answers.require("which uids are taken")
+    answers.require("which uids are taken")  # guard: no uid is given before the storage host has spoken
     for host, answer in answers.known.items():
         if answer["memory"] is None:
             reason = one_line(f"{host}: {answer['problem']}")
@@ -168,6 +168,7 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int
     remembers, and ConfigError where --limit leaves out the storage host: it would not learn whose the uid is.
     """
     storage = [host.name for host in session.site.inventory.group("storage")]
+    # guard: no uid is given that the storage host would not learn
     if storage and session.site.settings.accounts.source == "registry" and not session.named("storage"):
         raise ConfigError(
             "--limit leaves out the storage host, which remembers whose a new uid is",
@@ -188,7 +189,7 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
     for host, answer in ask_uids(session).items():
         for uid, carrier in answer["seen"].items():
             for uids in (*remembered, Memory.parse(answer["memory"]).uids):
-                if uids.get(int(uid)) in names:
+                if uids.get(int(uid)) in names:  # guard: a uid that something carries is not forgotten
                     raise RefusedError(
                         f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {carrier}",
                         hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"

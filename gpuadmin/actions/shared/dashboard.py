@@ -107,7 +107,7 @@ def _own_certificate(site: Site) -> Identity | None:
     for name, path, text in (("certificate", certificate, texts[0]), ("key", key, texts[1])):
         if not text:
             raise ConfigError(f"{where}.{name}: {path} is missing or empty", hint="correct it in gpuadmin.yml")
-    if key.stat().st_mode & 0o077:
+    if key.stat().st_mode & 0o077:  # guard: a key of a certificate that others can read
         raise ConfigError(f"{where}.key: {key}: others can read it", hint=f"chmod 600 {key}")
     try:
         public = x509.load_pem_x509_certificates(texts[0].encode())[0].public_key()
@@ -120,7 +120,7 @@ def _own_certificate(site: Site) -> Identity | None:
             f"{where}.key: {key} holds no private key in PEM without a password",
             hint="openssl pkey removes a password; keep the file where you alone can read it",
         ) from None
-    if _bytes(public) != _bytes(ours):
+    if _bytes(public) != _bytes(ours):  # guard: a certificate and a key that do not belong together
         raise ConfigError(
             f"{where}.key: {key} is not the key of {certificate}", hint="give the pair that belongs together"
         )

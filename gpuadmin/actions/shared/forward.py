@@ -106,6 +106,7 @@ class Forward:
     def _context(self) -> ssl.SSLContext:
         own = self._site.settings.metrics.dashboard.certificate
         if own is None:
+            # guard: no link is signed for what shows another certificate -> ssl._create_unverified_context()
             return ssl.create_default_context(cadata=web_authority(self._secret))
         text = read_text(Path(own).expanduser())
         if not text:

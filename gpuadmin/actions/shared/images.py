@@ -85,7 +85,7 @@ def facts(result: RunResult, storage: Sequence[str], gpu: Sequence[str]) -> Fact
 
 def in_store(found: Facts, name: str) -> dict[str, Any]:
     """The manifest of an image in the store. Raises ConfigError with the names there are, or UnreachableError."""
-    found.store_known.require(f"whether the store has {name}")
+    found.store_known.require(f"whether the store has {name}")  # guard: a store that did not answer is not an empty one
     entry = found.store.get(name)
     if entry is None or entry["manifest"] is None:
         there = ", ".join(found.complete) or "none"

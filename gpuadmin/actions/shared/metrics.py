@@ -43,11 +43,15 @@ def secret_of(site: Site) -> bytes:
 def keep_secret(site: Site, secret: bytes) -> None:
     """Write the site's secret where there is none, for its owner alone, and keep it from version control."""
     path = site.directory / SECRET
-    if read_text(path).strip():
+    if read_text(path).strip():  # guard: a secret that is there is never replaced
         return
     keep_out_of_git(site.directory, SECRET)  # first: there is no moment in which it could be added by mistake
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(
+        path,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+        0o600,  # guard: the secret of certificates is its owner's alone -> 0o644
+    )
     with os.fdopen(descriptor, "w", encoding="ascii") as stream:
         stream.write(f"{secret.hex()}\n")
         stream.flush()

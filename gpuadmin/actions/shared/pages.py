@@ -102,6 +102,7 @@ def write_marked(contents: Mapping[Path, str], mark: str, *, option: str) -> Non
         for directory in {path.parent for path in contents}:
             directory.mkdir(parents=True, exist_ok=True)
         for path in contents:
+            # guard: a page that gpuadmin usage did not write is not replaced
             if not is_absent(path) and mark.encode() not in read_limited(path):
                 raise ConfigError(
                     f"{path}: is there, and gpuadmin did not write it", hint=f"name another {option}, or move it away"

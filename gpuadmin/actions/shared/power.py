@@ -84,6 +84,7 @@ def switch(options: Options, wish: Wish) -> int:
         if at is not None and not session.check and nodes:
             _wait(session, wish, nodes, at)
         run, gone = _go(session, wish, decision, sent_away=at is not None)
+        # guard: a node that stays says no more that it goes
         if (at is not None or wish.when_idle) and not session.check:
             _withdraw(session, wish, [node for node in nodes if node not in gone])
         left = [host for host in decision.hosts if host not in run.hosts]
@@ -100,7 +101,7 @@ def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     allowed = {host.name for host in session.hosts}
     found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern, "HOST")}
     outside = [host.name for host in found.values() if not set(GROUPS) & set(host.groups)]
-    if outside:
+    if outside:  # guard: a host of no group is not switched off unasked
         raise ConfigError(
             f"{', '.join(outside)}: in none of the groups {', '.join(GROUPS)}", hint="put it into one in inventory/"
         )
@@ -187,12 +188,14 @@ def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) ->
         run = session.run(wish.action, step.hosts, given, check=session.check, label=f"{wish.action}: {step.does}")
         hosts |= {
             # what became of it nobody saw
-            name: replace(found, message=CUT) if found.status == "interrupted" else found
+            name: replace(found, message=CUT)
+            if found.status == "interrupted"  # guard: an interrupted reboot is no success
+            else found
             for name, found in run.hosts.items()
         }
         done = {name for name, found in run.hosts.items() if found.status == "changed"}
         gone |= done if step.step == "switch" else set()
-        if run.code:
+        if run.code:  # guard: no step of a shutdown follows one that failed
             break
         released |= set(step.hosts) if step.step == "release" else set()
     return RunResult(hosts, run.interrupted, run.error), gone

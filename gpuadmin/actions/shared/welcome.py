@@ -41,7 +41,13 @@ def welcomes(
     nodes = [host.name for host in session.site.inventory.group("gpu")]
     # not by the note: an admin's remark is not for the person
     letters = {
-        user.name: welcome(user, session.site.settings, nodes, person=user.name)
+        user.name: welcome(
+            user,
+            session.site.settings,
+            nodes,
+            # guard: an admin's remark is not mailed to the person
+            person=user.name,
+        )
         for user in people
         if user.email is not None
     }
@@ -50,7 +56,11 @@ def welcomes(
     open_ = {
         name: letter
         for name, letter in letters.items()
-        if post.is_open(letter, mail) and (asked or name in new or post.owes(letter, mail))
+        if
+        # guard: who has been mailed is not mailed again
+        post.is_open(letter, mail)
+        # guard: who was there before is mailed when somebody asks
+        and (asked or name in new or post.owes(letter, mail))
     }
     return Welcomes(
         letters=open_,
@@ -72,7 +82,12 @@ def mail_those_with_account(
 
     Returns what became of the mails, as a run's record has it, and whether all went.
     """
-    if session.check or run.interrupted:
+    if (
+        # guard: a check mails nobody
+        session.check
+        # guard: a check, or a run that was cut, mails nobody
+        or run.interrupted
+    ):
         return mails_document(()), True
     asked = [user for user in people if user.name in letters]
     done = with_account(run, asked, homes=bool(session.site.inventory.group("storage")))
@@ -98,5 +113,6 @@ def with_account(run: RunResult, people: Sequence[User], *, homes: bool = True) 
     return [
         user.name
         for user in people
-        if (not homes or fine("homes", user.name, ("conflict",))) and fine("users", user.name, ("conflict", "unknown"))
+        if (not homes or fine("homes", user.name, ("conflict",)))  # guard: who has no home is not welcomed
+        and fine("users", user.name, ("conflict", "unknown"))
     ]

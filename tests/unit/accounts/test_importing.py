@@ -14,6 +14,14 @@ from gpuadmin.accounts.requests import Request
 from gpuadmin.errors import ConfigError
 from tests.support.sites import public_key
 
+pytestmark = pytest.mark.holds(
+    "newcomers are not locked",
+    "a file is read to a bound",
+    "aliases stand for a bounded number of values",
+    "an alias does not stand in what it stands for",
+)
+
+
 KEY = public_key("minji")
 
 

@@ -17,6 +17,9 @@ from gpuadmin.config.schema import HIGHEST_SUBID, Settings, User
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from tests.support.sites import SETTINGS, public_key, registry
 
+pytestmark = pytest.mark.holds("a uid that somebody had is not given again")
+
+
 SMALL = Settings.model_validate({"name": "small", "accounts": {"uid_first": 20000, "uid_last": 20004}})
 
 USERS = f"""users:

@@ -51,6 +51,7 @@ def announced(cli: Cli) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.holds("who is locked is announced nothing")
 def test_mails_and_logins(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
     server = serve()
     prepare(ansible, server)
@@ -114,6 +115,7 @@ def test_two_at_once_and_one_is_taken_back(ansible: Ansible, cli: Cli) -> None:
     assert "there is no announcement" in err
 
 
+@pytest.mark.holds("an announcement is the same one after midnight")
 def test_it_goes_on_after_midnight(
     ansible: Ansible, cli: Cli, serve: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +140,7 @@ def test_it_goes_on_after_midnight(
     assert len(server.mails) == 2
 
 
+@pytest.mark.holds("the same texts are mailed once, for whichever nodes")
 def test_a_host_that_is_gone_from_the_site(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
     """Its node is taken out of the inventory; nobody is mailed the same texts again, and it can be taken back."""
     server = serve()
@@ -255,6 +258,7 @@ WRONG = {
 }
 
 
+@pytest.mark.holds("an announcement is a template of nobody", "an announcement that is over is refused")
 @pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_refused(ansible: Ansible, cli: Cli, arguments: list[str], words: str) -> None:
     site = prepare(ansible, mail=False)

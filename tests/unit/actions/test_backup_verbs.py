@@ -12,6 +12,9 @@ import pytest
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 
+pytestmark = pytest.mark.holds("a restore is of a home", "a restore is of what is in the home")
+
+
 Cli = Callable[..., tuple[int, str, str]]
 HOME = {"uid": 20000, "files": 2, "bytes": 3000, "checksum": "c", "verified": "2026-12-21T01:02:03Z", "inode": 1}
 SET = {

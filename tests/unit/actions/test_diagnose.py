@@ -67,6 +67,7 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.holds("who is locked is not tried")
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -23,6 +23,20 @@ from gpuadmin.session import opened
 from gpuadmin.trust import HostKey
 from tests.support.sites import make_site, public_key
 
+pytestmark = pytest.mark.holds(
+    "a check pins no host key",
+    "a host whose key is not pinned gets no password",
+    "a machine is ready when the admin account has been in",
+    "an address that ssh takes for an option is refused",
+    "bootstrap asks before it makes something",
+    "run does not run in check mode",
+    "run keeps words apart",
+    "run takes no host beside the groups",
+    "the proof is of a new connection",
+    "the proof uses no password",
+)
+
+
 Cli = Callable[..., tuple[int, str, str]]
 
 

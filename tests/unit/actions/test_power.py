@@ -44,6 +44,9 @@ def test_the_order() -> None:
     assert steps("shutdown", (NAS,)) == ([(("nas",), "switch")], {})
 
 
+@pytest.mark.holds(
+    "storage stays where nobody knows who mounts it", "storage stays while somebody mounts it who stays up"
+)
 @pytest.mark.parametrize("which", ["reboot", "shutdown"])
 def test_storage_stays_while_somebody_mounts_it(which: Any) -> None:
     found, refused = steps(which, (NAS, GPU1), nas=BOTH)
@@ -139,6 +142,7 @@ def test_everything_goes_in_order(cluster: Cluster, cli: Cli) -> None:
     assert cluster.asked[0].variables["gpuadmin_power_action"] == "shutdown"
 
 
+@pytest.mark.holds("no step of a shutdown follows one that failed")
 @pytest.mark.parametrize("verb", ["reboot", "shutdown"])
 def test_no_step_follows_one_that_failed(cluster: Cluster, cli: Cli, verb: str) -> None:
     first = "release" if verb == "reboot" else "switch"
@@ -201,6 +205,7 @@ def test_at_a_time(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     assert "Ctrl-C calls it off" in out
 
 
+@pytest.mark.holds("a node that stays says no more that it goes")
 @pytest.mark.parametrize("how", [["--when-idle"], ["--at", "2026-11-27 17:30"]], ids=["when idle", "at"])
 def test_who_stays_reads_no_more_that_it_goes(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, how: list[str]
@@ -229,6 +234,7 @@ def test_who_stays_reads_no_more_that_it_goes(
     assert cluster.order[-1] == ("node1,node2", "withdraw")
 
 
+@pytest.mark.holds("an interrupted reboot is no success")
 def test_an_interrupted_reboot_is_no_success(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
@@ -276,6 +282,7 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, arguments: list[str], words
     assert cluster.asked == []
 
 
+@pytest.mark.holds("a host of no group is not switched off unasked")
 def test_a_host_of_no_group_is_refused(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
     """Nobody says what it is for: whether people are on it, and whether others mount from it, would not be asked."""
     strange = "{all: {hosts: {strange: {ansible_host: 127.0.0.1}}}}\n"

@@ -266,6 +266,7 @@ def test_damaged_records_are_unknown(ansible: Ansible, cli: Cli) -> None:
     assert out.count("Pending: unknown: ") == 2
 
 
+@pytest.mark.holds("looks at the status do not push out the records of what was done")
 def test_it_changes_nothing_and_keeps_few_records_of_its_own(ansible: Ansible, cli: Cli) -> None:
     site = ansible.site
     assert site is not None
@@ -316,6 +317,7 @@ def test_what_pends_can_be_dismissed_and_who_did_it_is_recorded(ansible: Ansible
     assert "nothing of" in err
 
 
+@pytest.mark.holds("a run that goes on is not dismissed")
 def test_a_run_that_goes_on_is_not_dismissed(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None
     begun = Record.begin(ansible.site / "runs", "backup", arguments=["backup"], check=False, plan=Plan("x").document())

@@ -21,6 +21,20 @@ from tests.support.fake_ansible import USERS, Ansible, ansible
 from tests.support.image_cluster import Cluster, cluster
 from tests.support.sites import UIDS, registry
 
+pytestmark = pytest.mark.holds(
+    "a host that could not begin has not said anything",
+    "a registry that is empty is not nobody",
+    "a store that did not answer is not an empty one",
+    "a uid that something carries is given to nobody",
+    "a uid that something carries is not forgotten",
+    "a verb is refused where users.yml contradicts the memory",
+    "hosts that did not answer are in the exit code",
+    "no uid is given before the storage host has spoken",
+    "what cannot be looked at is not absent",
+    "what lies behind a link that leads nowhere is not absent",
+)
+
+
 __all__ = ["ansible", "cluster"]
 Cli = Callable[..., tuple[int, str, str]]
 AWAY = HostResult("unreachable", message="does not answer (timed out)")
@@ -125,6 +139,7 @@ def test_every_verb_that_writes_remembers(ansible: Ansible, cli: Cli) -> None:
     assert (site_of(ansible) / "runs" / "uids.json").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.holds("what no host has taken is not remembered")
 def test_what_was_not_brought_to_the_hosts_is_not_remembered(ansible: Ansible, cli: Cli) -> None:
     """A slip in users.yml that no host has taken can be corrected."""
     ansible.answer = EVERYTHING_AWAY
@@ -144,6 +159,7 @@ def test_a_memory_that_cannot_be_read_stops_and_says_where(ansible: Ansible, cli
     assert ansible.asked == []
 
 
+@pytest.mark.holds("records that are somewhere else are not none")
 @pytest.mark.parametrize("verb", [["add-user", "yuna", "--check"], ["check"], ["runs"]])
 @pytest.mark.parametrize("link", [True, False])
 def test_records_that_are_somewhere_else_are_not_none(ansible: Ansible, cli: Cli, verb: list[str], link: bool) -> None:
@@ -232,6 +248,7 @@ def test_no_uid_is_given_before_the_storage_host_has_spoken(
     assert users_yml(ansible).read_text() == USERS
 
 
+@pytest.mark.holds("no uid is given that the storage host would not learn")
 def test_no_uid_is_given_that_the_storage_host_would_not_learn(ansible: Ansible, cli: Cli) -> None:
     """A second copy of the site would give it again."""
     for mode in ("--yes", "--check"):

@@ -19,6 +19,14 @@ from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
 from tests.support.sites import UIDS
 
+pytestmark = pytest.mark.holds(
+    "a host that did not answer is not said not to differ",
+    "a person who is protected is not meant to be root",
+    "of a host whose answer is odd nobody knows whether it differs",
+    "what is in a directory stays when a site is written into it",
+    "who is not registered is said",
+)
+
 __all__ = ["ansible"]
 
 # verb and arguments -> names of the people that the nodes are told of, names of the absent
@@ -56,6 +64,7 @@ def test_what_ansible_is_asked(
     assert set(invocation.variables) == {"gpuadmin_site", "gpuadmin_users", "gpuadmin_absent"}
 
 
+@pytest.mark.holds("check mode writes nothing")
 @pytest.mark.parametrize("arguments", [call[0] for call in CALLS.values()], ids=CALLS.keys())
 def test_check_mode_asks_the_same_and_writes_nothing(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
     code, _, err = cli(*arguments, "--check")
@@ -68,6 +77,7 @@ def test_check_mode_asks_the_same_and_writes_nothing(ansible: Ansible, cli: Cli,
     assert predicted.playbook == done.playbook
 
 
+@pytest.mark.holds("without a terminal and without --yes nothing is done")
 @pytest.mark.parametrize("arguments", [call[0] for call in CALLS.values()], ids=CALLS.keys())
 def test_without_a_terminal_and_without_yes_it_refuses(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
     code, _, err = cli(*arguments)
@@ -93,6 +103,7 @@ def test_the_registry_is_written_before_the_hosts_are_asked(ansible: Ansible, cl
     assert "expires: 2028-01-31" in users(ansible)
 
 
+@pytest.mark.holds("a uid that somebody had is not given again")
 def test_the_uid_of_somebody_who_was_removed_is_not_given_out_again(ansible: Ansible, cli: Cli) -> None:
     cli("add-user", "yuna", "--yes")
     cli("remove-user", "yuna", "--yes")
@@ -103,6 +114,7 @@ def test_the_uid_of_somebody_who_was_removed_is_not_given_out_again(ansible: Ans
     assert "uid 20003 was yuna's" in err
 
 
+@pytest.mark.holds("a check of new accounts uses no uid that a host knows as somebody's")
 def test_a_check_asks_once_and_again_where_a_host_knows_better(ansible: Ansible, cli: Cli) -> None:
     def asked() -> list[int]:
         return [one.variables["gpuadmin_users"][0]["uid"] for one in ansible.asked]
@@ -178,6 +190,7 @@ def test_what_is_wrong_is_refused_before_anything_is_changed(ansible: Ansible, c
     assert users(ansible) == USERS
 
 
+@pytest.mark.holds("protected people are refused")
 @pytest.mark.parametrize("verb", ["lock-user", "remove-user"])
 def test_protected_people_are_refused(ansible: Ansible, cli: Cli, verb: str) -> None:
     assert ansible.site is not None
@@ -188,6 +201,7 @@ def test_protected_people_are_refused(ansible: Ansible, cli: Cli, verb: str) -> 
     assert ansible.asked == []
 
 
+@pytest.mark.holds("a file with one mistake adds nobody")
 def test_a_file_with_one_mistake_adds_nobody(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
     people.write_text(f"name,key\nyuna,{OTHER}\n../x,\n")
@@ -547,6 +561,7 @@ def test_colours_on_a_terminal_only(site: Path, arguments: tuple[str, ...]) -> N
     assert "\x1b" not in subprocess.run(line, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.holds("nothing is done that was not confirmed")
 def test_saying_no_on_a_terminal(site: Path) -> None:
     (site / "users.yml").write_text(USERS)
     code, output = on_a_terminal("lock-user", "minji", "--site", str(site), typed=b"n\n")

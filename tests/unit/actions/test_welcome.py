@@ -13,6 +13,17 @@ from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import OTHER, Ansible, Cli, ansible
 from tests.support.mail_server import Server, StartServer, certificate, serve
 
+pytestmark = pytest.mark.holds(
+    "a check mails nobody",
+    "a check owes nobody a mail",
+    "a check, or a run that was cut, mails nobody",
+    "add-user with a mail asks before it does something",
+    "who has been mailed is not mailed again",
+    "who has no home is not welcomed",
+    "who was there before is mailed when somebody asks",
+)
+
+
 __all__ = ["ansible", "certificate", "serve"]
 
 YUNA = ["add-user", "yuna", "--email", "yuna@example.org", "--key", OTHER, "--note", "pays late", "--yes"]
@@ -52,6 +63,7 @@ def test_nobody_is_mailed_who_was_not_to_be(ansible: Ansible, cli: Cli, serve: S
     assert (server.recipients, ledger(site)) == ([], [])
 
 
+@pytest.mark.holds("an admin's remark is not mailed to the person")
 @pytest.mark.parametrize("by", ["option", "setting"])
 def test_a_newcomer_is_mailed_once(ansible: Ansible, cli: Cli, serve: StartServer, by: str) -> None:
     server = serve()
@@ -77,6 +89,7 @@ def test_somebody_who_was_there_is_mailed_when_asked_for(ansible: Ansible, cli: 
     assert server.recipients == ["yuna@example.org"]
 
 
+@pytest.mark.holds("who is to be welcomed is owed the mail before they are registered")
 def test_who_has_no_account_yet_is_mailed_later(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
     server = serve()
     site = prepare(ansible, server, welcome=True, homes="conflict")

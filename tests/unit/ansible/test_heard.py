@@ -23,11 +23,13 @@ OTHER = public_key("b", comment="")
 PARTS = " ".join(KEY.split()[:2])
 
 
+@pytest.mark.holds("one host's key is made again from its parts")
 @pytest.mark.parametrize("text", [KEY, f"{KEY}\n", PARTS, f"{PARTS}\n", f"{PARTS} a comment of four words"])
 def test_a_key_comes_out_without_its_comment(text: str) -> None:
     assert ssh_key(text) == PARTS
 
 
+@pytest.mark.holds("one host's key is one key, before another host has it")
 @pytest.mark.parametrize(
     "text",
     [
@@ -65,6 +67,7 @@ def of(refused: Any) -> dict[str, Any]:
     return {"report": {"refused": refused}}
 
 
+@pytest.mark.holds("whom a storage host refuses is a login name")
 @pytest.mark.parametrize(
     ("answers", "found"),
     [

@@ -16,6 +16,11 @@ from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
 from tests.support.sites import make_local_site
 
+pytestmark = pytest.mark.holds(
+    "a host with an obstacle is not changed", "obstacles of all roles are found before the first one changes a host"
+)
+
+
 PLAYBOOK = """
 - name: Look for what is in the way
   hosts: all
@@ -142,6 +147,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("what cannot be told of a host does not hold there")
 @pytest.mark.parametrize("name", CASES)
 def test_what_an_obstacle_is(go: Go, name: str) -> None:
     first, message = CASES[name]
@@ -158,6 +164,7 @@ def test_arguments_are_checked_before_anything_is_changed(go: Go, tmp_path: Path
     assert marks(tmp_path) == []
 
 
+@pytest.mark.holds("a look for obstacles changes nothing")
 def test_modules_that_look_change_nothing(go: Go, tmp_path: Path) -> None:
     mark = tmp_path / "marks/written"
     task = f"- name: Write\n  gpuadmin.node.files:\n    files: [{{path: {mark}, content: x}}]\n"
@@ -175,6 +182,7 @@ PEOPLE = """
 """
 
 
+@pytest.mark.holds("one person's conflict holds nobody else")
 @pytest.mark.root
 @pytest.mark.parametrize("obstacle", [False, True])
 def test_one_persons_conflict_is_told_and_holds_nobody(go: Go, tmp_path: Path, obstacle: bool) -> None:

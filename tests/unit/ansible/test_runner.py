@@ -22,6 +22,14 @@ from gpuadmin.config.load import load_site
 from gpuadmin.results import RunResult
 from tests.support.sites import make_local_site, stubbed, write_playbook
 
+pytestmark = pytest.mark.holds(
+    "Ansible checks host keys",
+    "a run's settings are ours alone",
+    "check mode is check mode on the hosts",
+    "host keys are checked",
+)
+
+
 BASE = Invocation(playbook="x", inventory=(Path("/i"),), known_hosts=Path("/s/known_hosts"), hosts=3)
 
 COMMAND_LINES: list[tuple[dict[str, Any], list[str]]] = [
@@ -49,6 +57,7 @@ def test_secrets_do_not_show() -> None:
     assert "s3cret" not in repr(Invocation(**{**vars(BASE), "secrets": Secrets(ssh="s3cret", become="s3cret")}))
 
 
+@pytest.mark.holds("a run's environment is ours alone", "what modules are given is not in hosts' journals")
 def test_the_environment_is_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "AWS_SECRET_ACCESS_KEY": "s3cret",
@@ -91,6 +100,7 @@ def test_the_sites_host_keys_are_the_ones_that_ssh_reads(directory: str, tmp_pat
     assert "stricthostkeychecking true" in output
 
 
+@pytest.mark.holds("user data is no template")
 def test_user_data_is_marked() -> None:
     assert unsafe({"a": ["{{ x }}", {"b": "y"}, 3, None, True, ("z",)]}) == {
         "a": [
@@ -135,6 +145,7 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 HOSTILE = "{{ lookup('pipe', 'touch MARK') }} \"'$(touch MARK)`touch MARK`; 한글\n%{#"
 
 
+@pytest.mark.holds("people as one text are no template")
 def test_people_are_one_text_that_is_no_template() -> None:
     people = [{"name": "minji", "gecos": "{{ lookup('pipe', 'id') }} 민지"}]
     found = extra_variables({"gpuadmin_users": people, "gpuadmin_absent": [], "people": people})
@@ -143,6 +154,7 @@ def test_people_are_one_text_that_is_no_template() -> None:
     assert found["people"] == unsafe(people)
 
 
+@pytest.mark.holds("user data is no template")
 def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mark = tmp_path / "MARK"
@@ -322,6 +334,7 @@ def test_an_ansible_that_hangs_is_ended_all_the_same(sleeping: subprocess.Popen[
     assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
 
 
+@pytest.mark.holds("a verb that changes things holds the lock")
 def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tmp_path: Path) -> None:
     other = subprocess.run(
         stubbed(tmp_path / "content", "add-user", "minji", "--yes", "--json", "--site", str(tmp_path / "site")),

@@ -41,6 +41,7 @@ def test_an_honest_answer_stays_as_it_is(before: str, after: str) -> None:
     assert read(vetting.vetted(f"{before}{json.dumps(GOOD)}{after}".encode())) == GOOD
 
 
+@pytest.mark.holds("an answer that ends Ansible is that host's failure")
 @pytest.mark.parametrize(("key", "value"), ODD.items(), ids=ODD)
 def test_an_odd_one_is_a_failure_in_words(key: str, value: object) -> None:
     found = read(vetting.vetted(json.dumps({**GOOD, "changed": True, key: value}).encode()))
@@ -49,6 +50,7 @@ def test_an_odd_one_is_a_failure_in_words(key: str, value: object) -> None:
     assert found["changed"] is (key != "changed")
 
 
+@pytest.mark.holds("a distribution's family is no path on the controller")
 @pytest.mark.parametrize("family", ["../../../../tmp/mine", "/etc/x", "a/b", "", "x\n", 5, ["debian"]])
 @pytest.mark.parametrize("key", ["family", "distribution"])
 def test_a_distribution_is_a_name_and_no_path(key: str, family: object) -> None:
@@ -115,6 +117,7 @@ _PLAY = """
 """
 
 
+@pytest.mark.holds("what hosts answer goes through the vetting")
 @pytest.mark.parametrize("lie", ['{"ansible_stats": 5}', '{"changed": "x", "add_host": 5}', "[1]"])
 def test_a_run_goes_on_without_a_host_that_lies(tmp_path: Path, lie: str) -> None:
     """`ansible_stats` that is a number ended ansible-playbook, and with it the run of every other host."""
@@ -162,6 +165,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
 
 
+@pytest.mark.holds("an answer without an end takes only so much memory")
 @pytest.mark.parametrize(("kind", "words"), [("module", "it is longer than 64 MiB"), ("command", "has no end")])
 def test_an_answer_without_an_end_takes_only_so_much_memory(tmp_path: Path, kind: str, words: str) -> None:
     """Ansible keeps all of it, several times over, before anybody can look: that is the process of one host's task."""

@@ -319,6 +319,7 @@ def test_a_login_is_remembered_for_the_settings_that_it_follows_from(site: Path,
     assert asked == ["hosts", "login", "login"]
 
 
+@pytest.mark.holds("a login that a template of the site's own has a part in is asked each time")
 def test_a_login_by_a_template_of_the_site_s_is_asked_each_time(site: Path, asked: list[str]) -> None:
     """A lookup in it may say something else tomorrow, although no file has changed."""
     (site / "inventory/host_vars").mkdir()

@@ -21,6 +21,8 @@ from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError
 from tests.support.sites import HOSTS, public_key
 
+pytestmark = pytest.mark.holds("what is in a directory stays when a site is written into it")
+
 
 def test_a_site_is_found_from_the_option_the_environment_or_upwards(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -130,6 +132,7 @@ def test_a_limit_that_names_nobody(site: Path) -> None:
         inventory.limited("node9")
 
 
+@pytest.mark.holds("an empty limit is not taken for all hosts")
 @pytest.mark.parametrize("pattern", ["", "  ", ",", ":", "~", "~[", "node[9:"])
 def test_a_limit_that_ansible_would_take_for_all_hosts(site: Path, pattern: str) -> None:
     inventory = load_site(str(site)).inventory

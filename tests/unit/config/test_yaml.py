@@ -20,6 +20,11 @@ from gpuadmin.config.yamlread import read_yaml
 from gpuadmin.config.yamlvalues import YamlMistake
 from gpuadmin.errors import ConfigError
 
+pytestmark = pytest.mark.holds(
+    "an alias does not stand in what it stands for", "entries that were replaced are read back, too"
+)
+
+
 SCALARS = (
     "", "~", "null", "Null", "true", "True", "tRue", "yes", "on", "0", "-1", "+1", "017", "0o17", "0x1F",
     "0b101", "1_000", "_", "-", "+", ".", "-_", "0x", "1.5", ".5", "5.", "1e3", "1e400", "-0.0", ".inf",
@@ -179,6 +184,7 @@ def test_whatever_the_form_the_content_is_what_was_meant(text: str, index: int) 
     assert [entry["name"] for entry in dropped.data["users"]] == [plain[1 - index]["name"]]
 
 
+@pytest.mark.holds("a file that is rewritten is read back, and says what was meant")
 def test_a_rewrite_that_says_something_else_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the writer makes of a file: it is read back, and what is not meant is refused."""
     monkeypatch.setattr(rewrite, "_spliced", lambda file, edits: file.text.replace("20000", "20009"))

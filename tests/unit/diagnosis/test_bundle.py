@@ -110,6 +110,7 @@ STRANGERS = [
 ]
 
 
+@pytest.mark.holds("an archive has no word that is neither gpuadmin's nor the system's")
 @pytest.mark.parametrize("stranger", STRANGERS)
 def test_a_name_that_nobody_knows_is_not_in_it(stranger: str) -> None:
     """Holders of GPUs, mount points, and whatever a key or a sentence has: in no users.yml, and still a name."""

@@ -24,6 +24,8 @@ from gpuadmin.mail.render import Renderer
 from gpuadmin.mail.transport import Answer, TransportDown
 from tests.support.closing_mail import letter, settings
 
+pytestmark = pytest.mark.holds("a ledger's line is on the disk", "a mail is in the ledger before it is handed over")
+
 
 def line(state: str, *keys: str, address: str = "a@example.org") -> str:
     return json.dumps({"time": "t", "state": state, "keys": keys, "names": ["a"], "address": address})

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gpuadmin.appending import append_synced
+
+pytestmark = pytest.mark.holds("a torn line of the ledger is cut off before the next")
 
 
 def test_a_torn_line_is_cut_off_before_the_next(tmp_path: Path) -> None:

@@ -24,6 +24,13 @@ from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, Unreach
 from gpuadmin.monitoring import certificates, tokens
 from tests.support.dashboard_service import SITE_SECRET, Running, running
 
+pytestmark = pytest.mark.holds(
+    "a certificate and a key that do not belong together",
+    "a key of a certificate that others can read",
+    "no link is signed for what shows another certificate",
+)
+
+
 LOCAL = {"ansible_connection": "local"}
 
 

@@ -49,6 +49,7 @@ def test_a_node_that_is_well() -> None:
     assert node.devices[0].holders == (Holder("minji", "train", NOW - 7200, 1, 20 * GIB),)
 
 
+@pytest.mark.holds("a time that cannot be is not known")
 @pytest.mark.parametrize("when", [-1e12, -1.0, NOW + 1000, 1e300])
 def test_a_time_that_cannot_be_is_not_known(when: float) -> None:
     """It ended `idle --act` with a traceback, or had somebody mailed and stopped who had only just begun."""
@@ -104,6 +105,9 @@ STATES: dict[str, tuple[Any, str, str, int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.holds(
+    "a GPU of which nobody knows who holds it is not free", "what the driver said long ago says nothing of now"
+)
 @pytest.mark.parametrize("case", STATES)
 def test_what_is_not_known_is_not_free(case: str) -> None:
     change, state, word, free = STATES[case]

@@ -21,7 +21,10 @@ from gpuadmin.results import HostResult, RunResult
 from tests.support.metrics_cluster import line, node, site, used
 from tests.support.prometheus import blocks, prometheus
 
-pytestmark = pytest.mark.needs("promtool", "prometheus")
+pytestmark = [
+    pytest.mark.needs("promtool", "prometheus"),
+    pytest.mark.holds("a mail that nobody knows to have arrived ends nothing"),
+]
 USERS = """users:
   - {name: minji, uid: 20001, email: minji@example.org}
   - {name: junho, uid: 20002, email: junho@example.org}
@@ -189,6 +192,7 @@ def test_an_exempt_person_is_neither_told_nor_stopped(server: tuple[int, int], t
     assert (world.sent(), nodes.runs) == (0, [])
 
 
+@pytest.mark.holds("protected people are left alone")
 def test_a_protected_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
     world = World(tmp_path, server[0], nodes, idle_stop=True)
     settings = world.site / "gpuadmin.yml"

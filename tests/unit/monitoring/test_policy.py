@@ -133,6 +133,9 @@ def test_what_somebody_was_told_of_is_that_alone(change: dict[str, Any]) -> None
     assert key_of(replace(ROW, **change), RULES) != key_of(ROW, RULES)
 
 
+@pytest.mark.holds(
+    "who was not mailed at all is not told by their terminal", "whose mail did not go out is not told by their terminal"
+)
 def test_terminals_say_what_a_mail_said() -> None:
     """Whose mail did not go out was not told: their terminal promises no end that does not come."""
     registry = Registry.model_validate({"users": [{"name": "minji", "uid": 20001, "email": "minji@example.org"}]})

@@ -16,6 +16,11 @@ from tests.support.operations import ask
 from tests.support.sites import public_key
 from tests.support.storage import FIRST, MINJI, Storage, leftover
 
+pytestmark = pytest.mark.holds(
+    "a check makes no admin account", "a check runs no command", "a command that failed has failed"
+)
+
+
 SECOND = "20261222T010203Z-daily"
 
 
@@ -40,6 +45,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.holds(
+    "check mode clears no leftovers",
+    "check mode empties no trash",
+    "check mode makes no backup",
+    "check mode moves no home",
+    "check mode restores nothing",
+)
 @pytest.mark.btrfs
 def test_check_mode_begins_no_work_on_homes_and_backups(storage: Storage, begun: list[str]) -> None:
     storage.home(*MINJI)
@@ -64,6 +76,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(storage: Storage, begun:
     assert backup_set.names(str(storage.directory)) == [FIRST]
 
 
+@pytest.mark.holds("check mode wipes no scratch")
 def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
     pruned = look("backup", {"action": "prune", "directory": str(tmp_path)})
@@ -83,6 +96,7 @@ def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["only"] for one in given] == [[FIRST]]
 
 
+@pytest.mark.holds("check mode closes no login access", "check mode ends no sessions")
 def test_sessions_and_login_access_know_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
 
@@ -97,6 +111,7 @@ def test_sessions_and_login_access_know_check_mode(monkeypatch: pytest.MonkeyPat
     assert told == [True, True]
 
 
+@pytest.mark.holds("in check mode nobody is told that something is ended", "in check mode nothing idle is ended")
 def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     looked: list[bool] = []

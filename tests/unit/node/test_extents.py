@@ -58,6 +58,7 @@ def test_where_data_lies_is_part_of_the_checksum(tmp_path: Path) -> None:
     assert len(sums) == 3
 
 
+@pytest.mark.holds("a budget of what a copy may write")
 @pytest.mark.btrfs
 def test_a_copy_has_a_limit_where_blocks_are_not_shared(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 10_000)

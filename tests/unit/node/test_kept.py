@@ -194,6 +194,7 @@ def test_old_code_without_its_lock_stays_and_the_rest_goes(state: Path, keep: Ca
     assert [place.exists() for place in places] == [True, False]
 
 
+@pytest.mark.holds("a look lets units run what they ran", "units are not led to code that is not there")
 @pytest.mark.parametrize("check", [False, True])
 def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], Path], check: bool) -> None:
     """A link to nothing would be a host whose units end with an error at the next boot."""
@@ -259,6 +260,7 @@ def library(whole: Path, state: Path) -> Path:
     return state / "lib"
 
 
+@pytest.mark.holds("a look compiles nothing")
 def test_an_operation_runs_from_it_alone(library: Path, tmp_path: Path) -> None:
     target = tmp_path / 'x\' """ \\ \u2028 {{ 1 }}'
     wanted = {"directories": [{"path": str(target)}]}
@@ -288,6 +290,7 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in library.rglob("*.pyc")} == before
 
 
+@pytest.mark.holds("Python writes no compiled code by itself where root's code is")
 def test_python_writes_nothing_there_by_itself(library: Path, tmp_path: Path) -> None:
     """It does not wait until a file is on disk before the file has its name."""
     ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / kept._OURS
@@ -319,6 +322,7 @@ def test_only_the_code_of_that_digest_is_run(library: Path, state: Path) -> None
     assert called("host_facts", state.parent / "nowhere/lib", {}) == nothing("new")
 
 
+@pytest.mark.holds("root imports nothing from where somebody starts it")
 def test_what_lies_where_it_is_started_is_not_imported(state: Path, tmp_path: Path) -> None:
     """Root may be made of somebody who starts it in their own directory: what they named like a module is theirs."""
     home = tmp_path / "home"
@@ -328,6 +332,7 @@ def test_what_lies_where_it_is_started_is_not_imported(state: Path, tmp_path: Pa
     assert called("host_facts", state.parent / "nowhere/lib", {}, cwd=home) == nothing("new")
 
 
+@pytest.mark.holds("code to which anybody can add is not run")
 def test_a_directory_that_anybody_may_write_into_is_not_run(keep: Callable[[str], Path]) -> None:
     """As /tmp: nobody can exchange what is in it, so it may be above; but anybody can add to it."""
     place = keep("a")
@@ -337,6 +342,9 @@ def test_a_directory_that_anybody_may_write_into_is_not_run(keep: Callable[[str]
     assert operation.unsafe(str(place)) == f"{place} can be written by others than root"
 
 
+@pytest.mark.holds(
+    "code behind a link is not run", "code that is not root's is not run", "code that others can write is not run"
+)
 @pytest.mark.parametrize("above", range(4))
 @pytest.mark.parametrize("how", ["group", "other", "owner", "link"])
 def test_what_others_could_have_written_is_not_run(keep: Callable[[str], Path], above: int, how: str) -> None:
@@ -355,6 +363,7 @@ def test_what_others_could_have_written_is_not_run(keep: Callable[[str], Path], 
     assert reason.endswith({"owner": "is not root's", "link": "is not a directory"}.get(how, "by others than root"))
 
 
+@pytest.mark.holds("what is run is locked")
 def test_what_is_run_is_locked(keep: Callable[[str], Path]) -> None:
     place = keep("a")
     assert kept.LOCK == operation.LOCK
@@ -373,6 +382,7 @@ def test_what_is_about_to_go_is_not_run(keep: Callable[[str], Path]) -> None:
     os.close(handle)
 
 
+@pytest.mark.holds("code that was pruned before it was locked is not run")
 def test_what_went_right_before_is_not_run(keep: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     place = keep("a")
     lock = fcntl.flock

@@ -38,6 +38,12 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "known_hosts": "/h"}
 
 
+@pytest.mark.holds(
+    "homes are made under the lock",
+    "login access is closed under the lock",
+    "restore takes the lock",
+    "the trash is taken away under the lock",
+)
 @pytest.mark.parametrize(
     ("changes", "lock"),
     [
@@ -56,12 +62,14 @@ def test_who_changes_something_takes_its_lock_first(
     assert taken == [lock] or taken[0].endswith("/" + lock)
 
 
+@pytest.mark.holds("uids are remembered under the lock")
 def test_whose_uids_are_remembered_under_a_lock(tmp_path: Path, taken: list[str]) -> None:
     known = uids.keep(str(tmp_path), None, [{"name": "minji", "uid": 20001}], [], check=False, state=str(tmp_path))
     assert "is held" in str(known.problem)
     assert taken
 
 
+@pytest.mark.holds("backups are made under the lock", "homes go under the lock", "one copy at a time")
 @pytest.mark.btrfs
 def test_homes_go_and_backups_are_made_under_their_locks(storage: Storage, request: pytest.FixtureRequest) -> None:
     storage.home(*MINJI)

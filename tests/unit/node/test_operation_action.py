@@ -58,6 +58,7 @@ NEW, ABSENT, UNSAFE = (
 SENT, FULL = {"rc": 0, "stderr": ""}, {"rc": 1, "stderr": "a warning\n/var/lib: No space left on device\n"}
 
 
+@pytest.mark.holds("check mode brings no code")
 @pytest.mark.parametrize(
     ("check", "answers", "expected"),
     [
@@ -110,6 +111,7 @@ def test_a_failure_of_the_operation_is_its_answer(monkeypatch: pytest.MonkeyPatc
 LINKED, MISSING = ({"missing": missing, "changed": True} for missing in (False, True))
 
 
+@pytest.mark.holds("a look leaves no code on the host")
 @pytest.mark.parametrize(
     ("check", "answers", "expected"),
     [

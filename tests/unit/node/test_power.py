@@ -180,6 +180,7 @@ def test_what_keeps_a_host(report: dict[str, Any], options: dict[str, bool], rea
     assert power.problems(FREE | report, **{"force": False, "serves": False, **options}) == reasons
 
 
+@pytest.mark.holds("a storage host that is mounted refuses when it is asked, too")
 def test_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object) -> list[str]:
         raise NodeError("there is no logind")

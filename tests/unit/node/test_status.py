@@ -13,6 +13,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
+pytestmark = pytest.mark.holds("a look that ends leaves the others what they look at")
+
+
 HOMES = "10.0.0.1:/srv/storage/homes"
 
 

@@ -17,7 +17,16 @@ from gpuadmin.mail.transport import Answer, Folder
 from gpuadmin.semester.journal import Journal
 from tests.support.semester_cluster import Cluster
 
-pytestmark = pytest.mark.btrfs
+pytestmark = [
+    pytest.mark.btrfs,
+    pytest.mark.holds(
+        "a mail server that is away does not stop a reset after the lock",
+        "a reset does not end before its mails were handed over",
+        "who is locked out again after an abort is told again",
+        "who is locked out nowhere is not told that they are",
+        "who was not told by the lock is told at the end",
+    ),
+]
 Cli = Callable[..., tuple[int, str, str]]
 ALL = ("semester-reset", "--yes", "--term", "2026-2", "--json")
 OLD_JOURNAL = Path(__file__).parent / "journals/pending.jsonl"

@@ -11,6 +11,9 @@ from gpuadmin.errors import GpuadminError
 from gpuadmin.semester.journal import Journal, State
 from gpuadmin.semester.names import PHASES
 
+pytestmark = pytest.mark.holds("a torn line is cut off before the next")
+
+
 DECISION = {"term": "2026-2", "backup": "b", "at": "2026-12-31T12:00:00+00:00", "leaving": [], "scratch": {}}
 
 
@@ -106,6 +109,7 @@ OLD: dict[str, tuple[str, int, str | None, dict[str, dict[str, str]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.holds("a reset that was begun before goes on where it was")
 @pytest.mark.parametrize(("name", "lines", "following", "pending"), OLD.values(), ids=OLD.keys())
 def test_a_journal_of_an_older_version(
     tmp_path: Path, name: str, lines: int, following: str | None, pending: dict[str, dict[str, str]]

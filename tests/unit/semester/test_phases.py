@@ -65,6 +65,7 @@ def heard(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Heard:
     return heard
 
 
+@pytest.mark.holds("a phase in check mode changes nothing on hosts")
 def test_a_check_asks_what_the_run_asks(cluster: Cluster, cli: Cli, heard: Heard) -> None:
     before = cluster.picture()
     code, out, err = cli("semester-reset", "--check", "--json")
@@ -102,6 +103,7 @@ def test_a_check_asks_for_homes_when_their_backup_is_there(cluster: Cluster, cli
     assert {one["name"] for one in heard.asked[False][WIPE][1]["gpuadmin_term"]["wipe"]} == {"minji", "jiho", COPY}
 
 
+@pytest.mark.holds("only backups that were shown are named to be deleted")
 def test_only_those_backups_are_deleted_that_were_shown(cluster: Cluster, cli: Cli, heard: Heard) -> None:
     code, out, err = cli(*ALL)
     assert code == 0, err
@@ -114,6 +116,7 @@ def test_only_those_backups_are_deleted_that_were_shown(cluster: Cluster, cli: C
     assert [one.check for one in asked] == [True, False], "hosts are asked once which are old"
 
 
+@pytest.mark.holds("a check of a reset in which a host failed does not end well")
 def test_a_check_in_which_a_host_fails(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown is not what the run would do: a script must not take the check for a good one."""
 
@@ -136,6 +139,7 @@ def test_a_check_says_that_the_day_has_not_come(cluster: Cluster, cli: Cli) -> N
     assert note not in cli("semester-reset", "--check", "--early")[1]
 
 
+@pytest.mark.holds("a phase in check mode writes nothing on this machine")
 @pytest.mark.parametrize("how", ["extended", "aborted"])
 def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: Heard, how: str) -> None:
     for phase in (ANNOUNCE, LOCK):
@@ -177,6 +181,9 @@ class Playing:
         return RunResult({"storage1": HostResult("failed" if part in self.bad else "ok", message="is full")})
 
 
+@pytest.mark.holds(
+    "what is out of sight and not deleted yet is named again", "what is out of sight is somebody's by the whole name"
+)
 def test_what_is_out_of_sight_is_somebodys_by_the_whole_name() -> None:
     facts = SimpleNamespace(waiting=lambda: [f"{MADE}/{name}" for name in ("minji", COPY, "minji2")] + [f"{OLD}/minji"])
     reset: Any = SimpleNamespace(decision=SimpleNamespace(backup=MADE), facts=facts)
@@ -184,12 +191,14 @@ def test_what_is_out_of_sight_is_somebodys_by_the_whole_name() -> None:
     assert Wipe(reset)._waiting("min") == []
 
 
+@pytest.mark.holds("a backup that failed is not copied")
 def test_a_backup_that_failed_is_not_copied_and_ends_the_reset() -> None:
     reset: Any = Playing("backup", leave_pending=True)
     assert Backup(reset).run(check=False).code == ExitCode.HOST_FAILED
     assert reset.played == ["backup"]
 
 
+@pytest.mark.holds("a check copies no backup", "a second copy that failed is pending")
 def test_a_second_copy_that_failed_is_pending() -> None:
     reset: Any = Playing("copy")
     outcome = Backup(reset).run(check=False)
@@ -206,6 +215,7 @@ def wiped(name: str, uid: int) -> SimpleNamespace:
     return SimpleNamespace(name=name, uid=uid, directories=(name,))
 
 
+@pytest.mark.holds("accounts of a directory are not removed", "whose home was kept keeps the account on hosts")
 def test_whose_home_was_kept_keeps_the_account_on_hosts_too() -> None:
     reset: Any = SimpleNamespace(
         state=SimpleNamespace(done={WIPE: {"kept": {"jiho": "was given away"}}}, pending={}),
@@ -218,6 +228,7 @@ def test_whose_home_was_kept_keeps_the_account_on_hosts_too() -> None:
     assert Reopen(reset).hosts(check=False) == [], "accounts of a directory are not ours to remove"
 
 
+@pytest.mark.holds("a home that a host has not wiped is kept")
 def test_a_home_that_a_host_has_not_wiped_is_kept() -> None:
     reset: Any = SimpleNamespace(
         decision=SimpleNamespace(backup=MADE, leaving=[wiped("minji", 20000)]), named=lambda *_groups: [],
@@ -229,12 +240,14 @@ def test_a_home_that_a_host_has_not_wiped_is_kept() -> None:
     assert outcome.result["kept"] == {"minji": "was given away"}
 
 
+@pytest.mark.holds("a wipe is refused where homes are not known")
 def test_a_wipe_is_refused_where_homes_are_not_known() -> None:
     reset: Any = SimpleNamespace(look=lambda: None, facts=SimpleNamespace(homes_unknown="storage1 does not answer"))
     with pytest.raises(UnreachableError, match="storage1 does not answer; nothing is done"):
         Wipe(reset).require()
 
 
+@pytest.mark.holds("a host that did not say which backups are old is pending")
 def test_a_host_that_did_not_say_which_backups_are_old_is_pending() -> None:
     reset: Any = SimpleNamespace(named=lambda *_groups: ["storage1"], request=Request(leave_pending=True))
     prune = Prune(reset)
@@ -243,6 +256,7 @@ def test_a_host_that_did_not_say_which_backups_are_old_is_pending() -> None:
     assert prune.result(RunResult({})).pending == {"storage1": "is away"}
 
 
+@pytest.mark.holds("a uid that is not a person's is told to no host")
 def test_a_uid_that_is_not_a_person_s_is_told_to_no_host() -> None:
     assert [one["name"] for one in persons({"minji": 20000, "root": 0, "postgres": 999}, SETTINGS)] == ["minji"]
 

@@ -169,6 +169,7 @@ def test_contradictions_are_refused() -> None:
         )  # fmt: skip
 
 
+@pytest.mark.holds("a plan from before the last look wipes nothing", "an old plan wipes nothing")
 def test_old_plans_are_refused() -> None:
     decision = decide(settings(), registry(MINJI), facts({}), backup=BACKUP)
     now = datetime.fromisoformat(AT)
@@ -186,6 +187,12 @@ def backed_up(verified: str | None = "2026-12-31T12:05:00Z", uid: int = 20001, n
     return facts({"minji": home(20001)}, backups=[saved])
 
 
+@pytest.mark.holds(
+    "a home of another uid in the backup proves nothing",
+    "a home that is not in the backup is not wiped",
+    "a home that is not verified is not wiped",
+    "without the decided backup nothing is wiped",
+)
 @pytest.mark.parametrize(
     ("reported", "words"),
     [
@@ -203,6 +210,7 @@ def test_without_a_verified_backup(reported: Facts, words: str) -> None:
     refusals.refuse_unbacked(decision, backed_up())
 
 
+@pytest.mark.holds("who still runs something is not wiped")
 def test_who_still_runs_something() -> None:
     reported = facts({}, {"node1": []})
     running = replace(reported, hosts={**reported.hosts, "node1": {"at": AT, "processes": {"minji": 3}}})

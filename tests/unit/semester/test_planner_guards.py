@@ -11,6 +11,17 @@ from gpuadmin.errors import RefusedError
 from gpuadmin.semester.planner import decide, narrowed
 from tests.support.semester_facts import BACKUP, MINJI, facts, home, registry, settings
 
+pytestmark = pytest.mark.holds(
+    "a contradiction is looked for in a decision that was narrowed",
+    "a contradiction is looked for in each decision",
+    "scratch of another uid is not theirs",
+    "scratch of who stays by now is left",
+    "who is not registered any more stays",
+    "who was extended meanwhile stays",
+    "whose uid changed meanwhile stays",
+)
+
+
 JIHO = {"name": "jiho", "uid": 20002}
 FIRST = 2**31 + 65536  # of minji's subordinate ids
 

@@ -30,6 +30,7 @@ def journal(cluster: Cluster) -> Journal:
     return Journal(cluster.site / "runs", "2026-2")
 
 
+@pytest.mark.holds("a phase is in the journal before it begins")
 def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
     code, out, err = cli(*ALL)
     assert code == 0, err
@@ -83,6 +84,7 @@ def test_what_restores_made_beside_homes_goes_with_them(cluster: Cluster, cli: C
     assert saved.read_bytes() == b"12345"
 
 
+@pytest.mark.holds("a reset in check mode writes nothing")
 def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None:
     before = cluster.picture()
     cluster.processes["node1"] = {"minji": 2, "seo": 1}
@@ -245,6 +247,7 @@ def test_a_storage_host_that_is_away(cluster: Cluster, cli: Cli) -> None:
     check_end(cluster)
 
 
+@pytest.mark.holds("a backup is not made where homes are not known")
 def test_what_a_storage_host_that_is_away_has_is_not_known(cluster: Cluster, cli: Cli) -> None:
     cluster.away = {"storage1"}
     code, out, err = cli("semester-reset", "--check")
@@ -258,6 +261,7 @@ def test_what_a_storage_host_that_is_away_has_is_not_known(cluster: Cluster, cli
     assert "backup" not in journal(cluster).state().begun
 
 
+@pytest.mark.holds("a damaged entry of the journal stops")
 def test_a_damaged_journal_stops_everything(cluster: Cluster, cli: Cli) -> None:
     journal(cluster).write("begin", phase="announce")
     for line in ('{"event": "done", "phase": "wipe"}', "[]", '{"event": "decided", "decision": {}}', "{}", "\0"):
@@ -268,6 +272,7 @@ def test_a_damaged_journal_stops_everything(cluster: Cluster, cli: Cli) -> None:
     assert cluster.asked == []
 
 
+@pytest.mark.holds("before a wipe it is asked who runs something", "before a wipe the hosts are looked at again")
 def test_who_still_runs_something_is_not_wiped(cluster: Cluster, cli: Cli) -> None:
     def start(now: str) -> None:
         if now == "backup":
@@ -325,6 +330,13 @@ REFUSED: dict[str, tuple[list[str], str, str]] = {
 }
 
 
+@pytest.mark.holds(
+    "--limit is refused",
+    "--yes alone wipes nothing",
+    "a phase needs those before it",
+    "nobody is locked out before the last day",
+    "what is known to refuse a reset refuses it before anything is done",
+)
 @pytest.mark.parametrize(("arguments", "words", "edit"), REFUSED.values(), ids=REFUSED.keys())
 def test_refused(cluster: Cluster, cli: Cli, arguments: list[str], words: str, edit: str) -> None:
     if edit:
@@ -341,6 +353,7 @@ def test_refused(cluster: Cluster, cli: Cli, arguments: list[str], words: str, e
     assert not Ledger.of(cluster.site).path.exists()
 
 
+@pytest.mark.holds("what is known to refuse a reset refuses it before anything is done")
 def test_what_was_refused_as_too_early_is_not_begun(cluster: Cluster, cli: Cli) -> None:
     path = cluster.site / "gpuadmin.yml"
     path.write_text(path.read_text().replace("2026-01-31", "2099-01-31"))
@@ -361,6 +374,7 @@ def test_a_letter_that_cannot_be_written_stops_the_reset_before_anybody_is_maile
     assert not list((cluster.site / "runs").glob("term-*"))
 
 
+@pytest.mark.holds("the term's name is typed before a wipe")
 @pytest.mark.parametrize(("typed", "code"), [("2026-2", 0), ("2026-1", 5), ("", 5), ("yes", 5)])
 def test_wipe_is_confirmed_by_typing_the_term(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
@@ -375,6 +389,7 @@ def test_wipe_is_confirmed_by_typing_the_term(
     assert ("minji" in cluster.picture()["homes"]) == bool(code)
 
 
+@pytest.mark.holds("a no does not deny what was done before")
 def test_a_no_to_a_later_phase_does_not_say_that_nothing_was_changed(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,6 +412,7 @@ def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:
     assert "home minji (uid 20000); 2 files, 5.0 kB, in 2" in out
 
 
+@pytest.mark.holds("who was extended meanwhile stays")
 def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> None:
     """Whose home is still there may stay, even if the wipe has begun."""
 
@@ -415,6 +431,7 @@ def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> Non
     assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
 
 
+@pytest.mark.holds("a reset that was begun is not begun again")
 def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     cli("semester-reset", "--phase", "announce", "--yes")
     code, _out, err = cli(*ALL)
@@ -438,6 +455,7 @@ def test_a_home_that_changed_hands_stays(cluster: Cluster, cli: Cli) -> None:
     assert "jiho" not in cluster.picture()["homes"]
 
 
+@pytest.mark.holds("a check of a reset sends no mail")
 def test_a_check_sends_no_mail(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
     path, mails = cluster.site / "gpuadmin.yml", tmp_path / "mails"
     text = path.read_text().replace("2026-01-31", f"{date.today() + timedelta(days=3)}")
@@ -465,6 +483,7 @@ def test_the_backup_is_named_when_it_is_made(cluster: Cluster, cli: Cli, monkeyp
     check_end(cluster)
 
 
+@pytest.mark.holds("whom a directory ends is in users.yml no more")
 def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
     """Their uids are asked for on the hosts, their accounts are left alone, and all the rest is the same."""
     (cluster.site / "users.yml").write_text(
@@ -497,6 +516,7 @@ def load_registry(cluster: Cluster) -> RegistryFile:
     return RegistryFile.load(cluster.site / "users.yml", load_settings(cluster.site))
 
 
+@pytest.mark.holds("what is left beside a home keeps the account")
 def test_who_has_something_left_beside_the_home_keeps_the_account_too(cluster: Cluster, cli: Cli) -> None:
     copy = "minji.restored-20261221T010203Z"
     cluster.storage.home(copy, 20000, {"draft": b"12345"})
@@ -546,6 +566,7 @@ def until(cluster: Cluster, cli: Cli, last: str) -> None:
         assert code == 0, err
 
 
+@pytest.mark.holds("before a wipe the backup is looked for")
 def test_a_backup_that_is_gone_wipes_nothing(cluster: Cluster, cli: Cli) -> None:
     until(cluster, cli, "backup")
     (made,) = cluster.storage.directory.iterdir()
@@ -558,6 +579,7 @@ def test_a_backup_that_is_gone_wipes_nothing(cluster: Cluster, cli: Cli) -> None
     assert not any(one.variables["gpuadmin_phase"] == "wipe" for one in cluster.asked)
 
 
+@pytest.mark.holds("a plan that waited too long for its yes wipes nothing")
 def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The question stood on a screen for an hour before somebody typed yes."""
     import gpuadmin.actions.semester.data as module
@@ -577,6 +599,7 @@ def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, m
     assert cluster.picture() == before
 
 
+@pytest.mark.holds("a node that is away blocks the wipe")
 def test_a_node_that_goes_away_before_the_wipe_blocks_it(cluster: Cluster, cli: Cli) -> None:
     until(cluster, cli, "backup")
     cluster.away = {"node2"}
@@ -592,6 +615,10 @@ def test_a_node_that_goes_away_before_the_wipe_blocks_it(cluster: Cluster, cli: 
     assert cluster.picture()["gone"] == []
 
 
+@pytest.mark.holds(
+    "a node that blocks the wipe loses nothing",
+    "sessions that are not known to have ended block the wipe of their node",
+)
 def test_a_node_whose_sessions_did_not_end_loses_nothing(cluster: Cluster, cli: Cli) -> None:
     """It answers, and is seen to be empty later; but that the sessions had ended was never shown."""
     cluster.processes["node2"] = {"minji": 1}
@@ -612,6 +639,7 @@ def test_a_node_whose_sessions_did_not_end_loses_nothing(cluster: Cluster, cli: 
     assert cluster.picture()["docker"]["node1"] == ["seo", "yuna"]
 
 
+@pytest.mark.holds("a backup that failed ends the reset")
 def test_a_backup_that_fails_ends_the_reset(cluster: Cluster, cli: Cli) -> None:
     """--leave-pending lets hosts pend, never the backup."""
 
@@ -638,6 +666,7 @@ def test_a_lock_that_does_not_hold_everywhere_wipes_nothing(cluster: Cluster, cl
     assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
 
 
+@pytest.mark.holds("a wipe that was begun is not taken back")
 def test_a_wipe_that_was_begun_is_not_taken_back(cluster: Cluster, cli: Cli) -> None:
     """People would be let in to homes that are half gone."""
 
@@ -655,6 +684,7 @@ def test_a_wipe_that_was_begun_is_not_taken_back(cluster: Cluster, cli: Cli) -> 
     assert (cluster.picture(), cluster.locked) == before
 
 
+@pytest.mark.holds("without a terminal and without --yes no reset begins")
 def test_without_a_terminal_no_host_is_asked_and_nothing_is_begun(cluster: Cluster, cli: Cli) -> None:
     code, _out, err = cli("semester-reset")
     assert code == 5
@@ -663,6 +693,7 @@ def test_without_a_terminal_no_host_is_asked_and_nothing_is_begun(cluster: Clust
     assert not journal(cluster).path.exists()
 
 
+@pytest.mark.holds("a phase that is pending somewhere holds up the next")
 def test_a_phase_that_is_pending_somewhere_holds_up_the_next(cluster: Cluster, cli: Cli) -> None:
     """The node is back, but nobody was locked out of it."""
     assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
@@ -678,6 +709,7 @@ def test_a_phase_that_is_pending_somewhere_holds_up_the_next(cluster: Cluster, c
     assert cli("semester-reset", "--phase", "end-sessions", "--yes")[0] == 0
 
 
+@pytest.mark.holds("who was locked before a reset is not let in by it")
 def test_who_was_locked_before_it_is_not_let_in(cluster: Cluster, cli: Cli) -> None:
     """Somebody stays, and was locked for another reason."""
     users = cluster.site / "users.yml"
@@ -689,6 +721,7 @@ def test_who_was_locked_before_it_is_not_let_in(cluster: Cluster, cli: Cli) -> N
     assert users.read_text().count("locked: true") == 3
 
 
+@pytest.mark.holds("who was locked before is written down once")
 def test_who_was_locked_before_is_known_from_the_first_lock(cluster: Cluster, cli: Cli) -> None:
     """Locked again, because a node was away the first time: all are locked by then, by the reset itself."""
     assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
@@ -701,6 +734,7 @@ def test_who_was_locked_before_is_known_from_the_first_lock(cluster: Cluster, cl
     assert cluster.locked == set()
 
 
+@pytest.mark.holds("who was locked before is in the journal")
 def test_who_was_locked_before_is_written_down_before_anybody_is_locked(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -719,6 +753,7 @@ def test_who_was_locked_before_is_written_down_before_anybody_is_locked(
     assert (cluster.site / "users.yml").read_text() == users
 
 
+@pytest.mark.holds("an abort that did not reach all hosts is not done")
 def test_an_abort_that_did_not_reach_all_is_not_done(cluster: Cluster, cli: Cli) -> None:
     for phase in ("announce", "lock"):
         assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
@@ -733,6 +768,7 @@ def test_an_abort_that_did_not_reach_all_is_not_done(cluster: Cluster, cli: Cli)
     assert cluster.locked == set()
 
 
+@pytest.mark.holds("an abort before the lock asks no host", "an abort before the lock unlocks nobody")
 def test_an_abort_before_anybody_was_locked_asks_no_host_for_anything(cluster: Cluster, cli: Cli) -> None:
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, locked: true"))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
+
+pytestmark = pytest.mark.holds("a group that others are in is not removed")
+
 
 FILES = {
     "passwd": "root:x:0:0::/root:/bin/bash\n", "shadow": "root:*:1:0:99999:7:::\n", "group": "root:x:0:\n",

@@ -12,6 +12,20 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
+pytestmark = pytest.mark.holds(
+    "a directory's system accounts are not people",
+    "a gid is the uid",
+    "a gid of another group is not given twice",
+    "a group of another gid is kept",
+    "a locked account gets no password back",
+    "a locked account is expired too",
+    "a uid of somebody else is not given twice",
+    "an account of another uid is kept",
+    "only people's uids are touched",
+    "two lines of one name are touched by nobody",
+)
+
+
 SETTINGS = Settings()
 TODAY = 20700
 BASE = {

@@ -25,7 +25,20 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, load
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
-pytestmark = pytest.mark.root  # acts as other users
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.holds(
+        "a lock that an admin set by hand holds",
+        "a name and a uid that are not one person's",
+        "a place for Docker that is somebody else's is a conflict",
+        "subordinate ids that were there before are somebody's own",
+        "what somebody asks for is decided from the accounts as they are under the lock",
+        "who gives their place for Docker away in a namespace keeps no root from being confirmed",
+        "who has no account on the host gets no Docker",
+        "who is locked gets no Docker",
+        "whose account has expired gets no Docker",
+    ),
+]
 ROLE = Path(__file__).resolve().parents[4] / "roles/rootless_docker"
 UTILS = Path(accounts.__file__).parents[1]
 SETTINGS = Settings(docker_data="/local/.docker")

@@ -14,6 +14,14 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.operations import ho
 
 from tests.support.operations import ask
 
+pytestmark = pytest.mark.holds(
+    "a uid is remembered before a home is made",
+    "who is locked gets no home",
+    "who is locked is refused as well",
+    "who is refused gets no home",
+)
+
+
 MINJI = {"name": "minji", "uid": 20000, "gid": 20000, "locked": True}
 JIHO = {"name": "jiho", "uid": "20001"}
 

@@ -478,6 +478,7 @@ def test_a_power_cut_leaves_no_home_without_its_manifest(
         run("mount", "-o", "loop", disks / "disk", keeper.point)
 
 
+@pytest.mark.holds("deleting a set follows no link to a directory of snapshots")
 @pytest.mark.btrfs
 def test_deleting_a_set_follows_no_link(keeper: Keeper) -> None:
     """A set of before, whose snapshots are links into another one."""
@@ -663,6 +664,7 @@ def test_one_that_does_not_go_keeps_no_other(real: Keeper, monkeypatch: pytest.M
         pruning.prune(str(real.directory), pruning.FOR_EVER, 1)
 
 
+@pytest.mark.holds("a second copy stays its time", "age counts from this host's clock")
 @given(
     flood=st.lists(st.tuples(st.floats(0, 120), st.booleans(), st.booleans(), st.floats(-4000, 0)), max_size=60),
     ordinary=st.integers(0, 5),

@@ -44,6 +44,7 @@ def test_a_backup_has_a_name_of_its_own_beside_the_homes(storage: Storage) -> No
 Results = Iterator[tuple[object, object]]
 
 
+@pytest.mark.holds("a verification writes into the set as it is by now")
 @pytest.mark.btrfs
 def test_a_verification_takes_back_nothing_that_others_record(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
@@ -64,6 +65,7 @@ def test_a_verification_takes_back_nothing_that_others_record(
     assert dict(found.copies) == {"other": "2026-12-22T01:02:03Z"}
 
 
+@pytest.mark.holds("a set that is deleted is not made one again", "a verification writes into the set as it is by now")
 @pytest.mark.btrfs
 def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +86,7 @@ def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
     assert backup_set.complete(str(storage.directory)) == []
 
 
+@pytest.mark.holds("a budget of entries", "a budget of memory")
 @pytest.mark.btrfs
 def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(60)})
@@ -220,6 +223,7 @@ def test_a_verification_that_is_killed_keeps_what_it_found(storage: Storage) -> 
     assert [bool(home.verified) for home in found.homes.values()] == [True, False]
 
 
+@pytest.mark.holds("attributes that cannot be listed are an error")
 @pytest.mark.btrfs
 def test_attributes_that_cannot_be_listed_are_a_problem(storage: Storage) -> None:
     """More names than listxattr(2) gives: they would be missing in a restored home, and nobody would know."""

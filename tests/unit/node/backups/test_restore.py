@@ -187,6 +187,7 @@ def test_where_others_may_write_root_does_not(storage: Storage, tmp_path: Path) 
     assert done["files"] == 1
 
 
+@pytest.mark.holds("a verification compares the manifest with what was recorded")
 def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
@@ -203,6 +204,7 @@ def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     assert "not verified" in storage.wipe(MINJI).conflicts[0]
 
 
+@pytest.mark.holds("what was changed while a snapshot was made is read again")
 @pytest.mark.parametrize(("tick", "read"), [(-(10**11), "x"), (10**11, "xxxx")])
 def test_what_has_not_changed_is_not_read_again(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, tick: int, read: str
@@ -227,6 +229,7 @@ def test_what_has_not_changed_is_not_read_again(
     assert making.verify(second, ["minji"]).homes["minji"].verified
 
 
+@pytest.mark.holds("a damaged manifest of before ends no later backup")
 def test_a_damaged_manifest_of_before_ends_no_later_backup(storage: Storage) -> None:
     storage.home(*MINJI)
     manifest = Path(storage.backup(verify=[]).manifest("minji"))
@@ -323,6 +326,7 @@ def test_a_workplace_that_its_owner_moves_away(storage: Storage, monkeypatch: py
     assert (theirs / restore.COPY).read_bytes() == b"theirs"
 
 
+@pytest.mark.holds("a second part has a name of its own")
 def test_a_second_part_of_a_home_has_a_place_of_its_own(storage: Storage) -> None:
     storage.home("minji", 20001, {"a": b"a", "b": b"b"})
     storage.backup()
@@ -358,6 +362,11 @@ def restoring(storage: Storage, **more: Any) -> restore.Request:
     return replace(request, **more)
 
 
+@pytest.mark.holds(
+    "a restore believes backups of root's alone",
+    "a wipe believes backups of root's alone",
+    "backups are made where root alone can enter",
+)
 def test_backups_that_others_can_reach_are_no_proof(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
@@ -372,6 +381,7 @@ def test_backups_that_others_can_reach_are_no_proof(storage: Storage) -> None:
     assert storage.names == ["minji"]
 
 
+@pytest.mark.holds("a restore's plan sees what is in its way")
 def test_a_restore_says_at_once_that_something_is_in_its_way(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
@@ -380,6 +390,7 @@ def test_a_restore_says_at_once_that_something_is_in_its_way(storage: Storage) -
         restore.compute(restoring(storage), Path("/proc/self/mountinfo").read_text())
 
 
+@pytest.mark.holds("a part beside the home is in a directory of the person's")
 @pytest.mark.parametrize("path", ["diary", "notes/diary"])
 def test_a_part_beside_the_home_is_as_private_as_the_home(storage: Storage, path: str) -> None:
     home = storage.home("minji", 20001, {"diary": b"secret", "notes/diary": b"secret"})
@@ -426,6 +437,7 @@ def test_what_appears_meanwhile_is_not_replaced(storage: Storage, monkeypatch: p
     assert list((storage.root / restore.RESTORING).iterdir()) == []
 
 
+@pytest.mark.holds("backups are where root alone can enter")
 def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()

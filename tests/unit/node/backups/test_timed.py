@@ -167,6 +167,7 @@ def test_what_is_read_stays_and_is_named(storage: Storage, capsys: pytest.Captur
     assert [one.name for one in backup_set.complete(str(storage.directory))] == ["20261229T010203Z-daily"]
 
 
+@pytest.mark.holds("a manifest leaves room")
 @pytest.mark.btrfs
 def test_a_manifest_leaves_a_reserve(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home whose manifest would take of it is a problem. Where that is so of all there is no set."""

@@ -181,6 +181,7 @@ def test_a_path_of_any_length_stops_nobody(storage: Storage, other: Keeper, leve
     assert bottom(Path(other.sets[SECOND].home("minji")), [name] * levels) == b"deep"
 
 
+@pytest.mark.holds("a hole is sent as one")
 @pytest.mark.btrfs
 def test_a_sparse_file_costs_what_it_holds(storage: Storage, other: Keeper) -> None:
     """Sent as a difference, `btrfs send -p` writes zeros for a hole, up to all of the disk."""
@@ -367,6 +368,7 @@ def test_what_is_lost_here_comes_back_from_the_other_host(storage: Storage, othe
         restore_plan.locate(replace(asked, user="sora", remote=deaf))
 
 
+@pytest.mark.holds("what the other host sends back is compared")
 @pytest.mark.btrfs
 @pytest.mark.parametrize("what", ["content", "manifest", "cut"])
 def test_what_comes_back_is_compared(storage: Storage, other: Keeper, what: str) -> None:
@@ -392,6 +394,7 @@ def test_what_comes_back_is_compared(storage: Storage, other: Keeper, what: str)
     assert (storage.names, rubbish(storage)) == ([restore_plan.RESTORING], [])
 
 
+@pytest.mark.holds("a set that is read is not deleted")
 @pytest.mark.btrfs
 def test_restores_go_on_beside_a_backup_and_a_copy(storage: Storage, other: Keeper) -> None:
     """Only who makes a set waits for who makes one; what is read is not deleted."""
@@ -500,6 +503,7 @@ def test_a_parent_is_the_same_here_and_there(storage: Storage, other: Keeper) ->
     assert transfer._parent(second, "minji", [first], {FIRST: first}) == first
 
 
+@pytest.mark.holds("what was touched is read again")
 @pytest.mark.btrfs
 def test_a_difference_that_writes_what_is_wrong_is_found(
     storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,7 @@ def test_a_sample_restores_what_no_path_reaches(storage: Storage) -> None:
     assert making.verify(backup, ["minji"], limits=limits).homes["minji"].verified
 
 
+@pytest.mark.holds("a home whose restore failed is not verified")
 @pytest.mark.btrfs
 @pytest.mark.parametrize("limits", [verifying.Limits(), verifying.Limits(entries=0)])
 def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPatch, limits: verifying.Limits) -> None:
@@ -118,6 +119,7 @@ def test_two_verifications_leave_each_other_s_place_alone(storage: Storage, monk
     assert rubbish(storage) == []
 
 
+@pytest.mark.holds("a set that is deleted is not made one again")
 @pytest.mark.btrfs
 def test_a_set_that_is_deleted_while_it_is_verified_does_not_come_back(
     storage: Storage, monkeypatch: pytest.MonkeyPatch

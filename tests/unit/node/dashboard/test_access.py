@@ -29,6 +29,9 @@ from tests.support.dashboard_service import (
     running,
 )
 
+pytestmark = pytest.mark.holds("a stranger with the proxy's header is refused")
+
+
 NAMED = {"X-Remote-User": "minji", access.SECRET_HEADER: PROXY_SECRET}
 
 

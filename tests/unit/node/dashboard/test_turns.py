@@ -16,6 +16,9 @@ from starlette.exceptions import HTTPException
 from tests.support.dashboard_service import link, running
 from tests.support.fake_prometheus import Server, answering
 
+pytestmark = pytest.mark.holds("how things are does not wait for how they were")
+
+
 MATRIX = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
 
 

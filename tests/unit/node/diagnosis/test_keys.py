@@ -76,6 +76,7 @@ def test_what_is_somebody_elses(home: Path) -> None:
     assert of(home, 20000)["problem"] == "/home/minji/.ssh belongs to uid 20001"
 
 
+@pytest.mark.holds("a link in place of a file of keys is not followed")
 def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("root:secret")
     (home / ".ssh/authorized_keys").unlink()
@@ -88,6 +89,7 @@ def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
     assert of(home)["problem"] == "is a symbolic link"
 
 
+@pytest.mark.holds("what is no regular file is not read")
 def test_a_pipe_is_not_waited_for(home: Path) -> None:
     (home / ".ssh/authorized_keys").unlink()
     os.mkfifo(home / ".ssh/authorized_keys", 0o600)

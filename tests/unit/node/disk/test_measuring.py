@@ -127,6 +127,7 @@ def test_what_is_on_no_disk_of_this_host_is_not_asked(plain: Place, monkeypatch:
     assert directories(plain) == [], "memory is no disk"
 
 
+@pytest.mark.holds("another place below is not counted twice")
 def test_another_place_below_is_not_counted_twice(tmp_path: Path) -> None:
     (tmp_path / "local/.docker/minji").mkdir(parents=True)
     (tmp_path / "local/.docker/minji/layer").write_bytes(b"x" * 1_000_000)

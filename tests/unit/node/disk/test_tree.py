@@ -152,6 +152,9 @@ def test_subordinate_ids_are_their_persons(scratch: Path) -> None:
     assert problems(found) == {MINJI: "more than 100 entries"}
 
 
+@pytest.mark.holds(
+    "a directory that cannot be held ends nobody else's measuring", "names that could not be held are let go"
+)
 @pytest.mark.root
 @pytest.mark.parametrize("what", ["names", "links", "path"])
 def test_what_cannot_be_held_is_its_owners_part(scratch: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:

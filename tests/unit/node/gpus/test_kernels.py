@@ -161,6 +161,7 @@ def test_names_of_the_module(root: Root, name: str) -> None:
     assert look(str(root.path), read).driver
 
 
+@pytest.mark.holds("libraries are read in the image, not in the root that runs")
 def test_a_link_of_another_root_is_not_followed_into_this_one(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "lib").mkdir(parents=True)

@@ -17,6 +17,8 @@ from tests.support.machine import in_place
 from tests.support.storage import mounted, run
 from tests.unit.node.homes.conftest import Storage
 
+pytestmark = pytest.mark.holds("a deletion is not before what is written meanwhile")
+
 
 @pytest.mark.parametrize("name", ["../other", "", ".", "a/b"])
 def test_nothing_is_archived_by_a_name_that_leads_elsewhere(tmp_path: Path, name: str) -> None:

@@ -15,6 +15,9 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import health, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
 
+pytestmark = pytest.mark.holds("a unit that a person made fail sends no node back")
+
+
 CHECKS = Path(__file__).resolve().parents[4] / "roles/btrfs_root/templates/checks"
 root_only = pytest.mark.root  # acts as another user or mounts
 

@@ -98,6 +98,7 @@ def test_an_image_is_nobody(root: Path) -> None:
     assert (root / "etc/subuid").read_text() == ""
 
 
+@pytest.mark.holds("what is in /var is not replaced")
 def test_var_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
     factory, var = tmp_path / "factory", tmp_path / "var"
     (factory / "lib/new").mkdir(parents=True)

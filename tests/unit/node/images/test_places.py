@@ -12,6 +12,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.images.facts import check_name, new_name
 
 
+@pytest.mark.holds("an image's name is a plain one for the controller too")
 def test_names() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     assert new_name([], now) == "2026-11-21"

@@ -548,6 +548,7 @@ def call(monkeypatch: pytest.MonkeyPatch, run: Path, pem: str, *, check: bool) -
     return ask("image_relay", arguments, check=check)
 
 
+@pytest.mark.holds("check mode writes no key")
 def test_check_mode_writes_no_key(tmp_path: Path, pem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a real run shows none."""
     call(monkeypatch, tmp_path / "run", pem, check=True)
@@ -559,6 +560,7 @@ def test_check_mode_writes_no_key(tmp_path: Path, pem: str, monkeypatch: pytest.
     assert pem.splitlines()[2] not in shown
 
 
+@pytest.mark.holds("the key goes when the push is over")
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_key_goes_when_the_push_is_over(
     places: Places, pem: str, monkeypatch: pytest.MonkeyPatch, fails: bool
@@ -644,6 +646,7 @@ def test_the_first_node_passes_on_what_it_has_already(
     assert taking.path.read_bytes() == whole
 
 
+@pytest.mark.holds("what is fetched is root's alone")
 @pytest.mark.btrfs
 def test_a_push_without_a_key_passes_nothing_on(node: Node) -> None:
     work = switching(node, relay.Link(7370, None, "127.0.0.1"))
@@ -663,6 +666,7 @@ def test_half_a_stream_is_completed_from_the_store(node: Node) -> None:
     assert Path(stream.stream_path(node.places, wanted)).read_bytes() == whole
 
 
+@pytest.mark.holds("the manifest that is kept was verified")
 @pytest.mark.btrfs
 def test_the_manifest_that_is_kept_is_the_one_that_was_verified(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody changes the store after the signature was checked: nothing is read there a second time."""
@@ -680,6 +684,7 @@ def test_the_manifest_that_is_kept_is_the_one_that_was_verified(node: Node, monk
     assert Path(node.places.in_state("manifests", "one.json")).read_bytes() == good
 
 
+@pytest.mark.holds("a manifest is verified before it is signed again")
 @pytest.mark.btrfs
 def test_a_manifest_that_was_changed_in_the_store_is_not_signed_again(world: World, tmp_path: Path) -> None:
     """A further stream is added to an image: what the store says of the others gets the site's signature with it."""

@@ -150,6 +150,7 @@ def test_cut_at_each_step_of_the_trial(node: Node, point: str, monkeypatch: pyte
     assert after.grub["current"].startswith("one")
 
 
+@pytest.mark.holds("a manifest's signature is checked")
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -369,6 +370,7 @@ def test_what_a_relay_left_is_used_or_fetched_anew(node: Node) -> None:
     assert node.grub["trial"] == "one"
 
 
+@pytest.mark.holds("a failed check confirms nothing")
 def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.push("one")
     tried = node.boot()
@@ -397,6 +399,7 @@ def test_a_trial_that_fails_goes_back_and_is_reported(node: Node, monkeypatch: p
     assert "one" in records.records(back.places).refused
 
 
+@pytest.mark.holds("a trial that did not come up is not confirmed")
 def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
     node.push("one")
     grubenv.write(node.places.boot, trial="")  # GRUB tried it
@@ -411,6 +414,7 @@ def test_a_root_that_never_comes_up_counts_as_failed(node: Node) -> None:
     assert records.records(again.places).refused == {}, "what has been confirmed is not refused any more"
 
 
+@pytest.mark.holds("a node with no required checks confirms nothing")
 def test_without_required_checks_nothing_is_confirmed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.push("one")
     tried = node.boot()
@@ -517,6 +521,7 @@ def test_a_rollback_to_a_root_that_is_gone_is_refused(holding_one: Node) -> None
     assert holding_one.grub.get("trial", "") == ""
 
 
+@pytest.mark.holds("a manifest is under its own name")
 def test_a_manifest_of_another_image_is_refused(node: Node) -> None:
     """Signed, but of another image: an old one cannot be put in a new one's place."""
     store = Path(node.places.store)
@@ -527,6 +532,7 @@ def test_a_manifest_of_another_image_is_refused(node: Node) -> None:
     node.intact()
 
 
+@pytest.mark.holds("nothing is pruned while a switch is going on")
 def test_nothing_is_pruned_while_a_switch_is_going_on(holding_one: Node) -> None:
     run("btrfs", "subvolume", "create", holding_one.top / "roots/odd")
     holding_one.push("two")

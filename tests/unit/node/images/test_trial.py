@@ -72,6 +72,7 @@ def test_the_built_in_checks(places: Places, monkeypatch: pytest.MonkeyPatch) ->
     assert trial.check(places, settings, "nothing") == "there is no check nothing"
 
 
+@pytest.mark.holds("GPUs that are less than expected refuse a trial where the site says so")
 @pytest.mark.parametrize(
     ("setting", "broken", "worse", "refused"),
     [
@@ -129,6 +130,7 @@ def test_the_deadline_ends_a_trial_and_nothing_else(
     assert slept == ([7] if (running, current) == ("one", "base") else [])
 
 
+@pytest.mark.holds("a record that cannot be read is not an empty one")
 @pytest.mark.parametrize("text", ["", "{", "[]", "\0\0", '{"format": 2}'])
 def test_a_damaged_record_is_not_an_empty_one(places: Places, text: str) -> None:
     """Else a root that was confirmed, or a switch that waits, would be forgotten and pruned."""

@@ -167,6 +167,7 @@ COMPONENT = st.one_of(
 )
 
 
+@pytest.mark.holds("a name within somebody's slice is not a slice")
 @settings(max_examples=150, deadline=None)
 @given(st.lists(COMPONENT, max_size=8), st.text(max_size=40))
 def test_no_name_of_a_cgroup_makes_it_somebody_elses(parts: list[str], more: str) -> None:

@@ -114,6 +114,7 @@ def test_another_directory_than_the_one_that_was_backed_up(storage: Storage) -> 
     assert (storage.root / "elsewhere/thesis").exists()
 
 
+@pytest.mark.holds("a file whose ctime moved is compared before it goes")
 def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
     home = storage.home("minji", 20001, {"a": b"1", "b": b"2", "dir/c": b"3", "dir/d": b"4"})
     storage.backup()
@@ -135,6 +136,7 @@ def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
     assert (rest / "b").read_bytes() == b"changed"
 
 
+@pytest.mark.holds("the same times mean the same content only if no snapshot was being made")
 def test_what_was_written_while_the_snapshot_was_made_stays(storage: Storage) -> None:
     """btrfs writes times at once (of mmap, or with a mode) and content later: a snapshot has the new times and the old
     content of what was changed meanwhile. Here the times are made the same; it takes luck to hit that moment.
@@ -157,6 +159,7 @@ def test_what_was_written_while_the_snapshot_was_made_stays(storage: Storage) ->
         os.close(handle)
 
 
+@pytest.mark.holds("a link goes only if the backup has one that leads there")
 def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> None:
     """Its inodes have the numbers of the first one's."""
     home = storage.home("minji", 20001, {})
@@ -577,6 +580,7 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
     assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()
 
 
+@pytest.mark.holds("a wipe goes by the inode")
 def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None:
     """Another file of the same size, time and content is another file: the judge goes by the inode."""
     home = storage.home(*MINJI)

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, l
 
 from tests.support.storage import FIRST, MINJI, Storage, leftover, run
 
-pytestmark = pytest.mark.btrfs
+pytestmark = [pytest.mark.btrfs, pytest.mark.holds("a deletion is not before what is written meanwhile")]
 SECOND = "20261228T010203Z-manual"
 
 

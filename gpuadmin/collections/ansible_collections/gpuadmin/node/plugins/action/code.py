@@ -17,7 +17,11 @@ class ActionModule(operation.ActionModule):
         done: dict[str, Any] = super(operation.ActionModule, self).run(tmp, variables)
         given = {**self._task.args, "digest": code().digest}
         found = self.call("gpuadmin.node.code", dict(given), variables)
-        if found.get("missing") and not self._task.check_mode:
+        if (
+            found.get("missing")
+            # guard: a look leaves no code on the host
+            and not self._task.check_mode
+        ):
             reason = self.send(given.get("state_directory") or STATE)
             if reason:
                 return {**done, "failed": True, "msg": f"the node code is not kept: {reason}"}

@@ -26,7 +26,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def call(self, name: str, document: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Run an operation of this collection on the host, and return what it answers."""
         result = self._ask(name, document, variables)
-        if result.get("kept") == "absent" and not self._task.check_mode:
+        if (
+            result.get("kept") == "absent"
+            # guard: check mode brings no code
+            and not self._task.check_mode
+        ):
             reason = self.send(STATE)
             result = {"kept": reason} if reason else self._ask(name, document, variables)
         if "kept" not in result:

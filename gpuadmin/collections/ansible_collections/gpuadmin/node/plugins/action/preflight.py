@@ -50,7 +50,11 @@ class ActionModule(operation.ActionModule):
         _, given = self.validate_argument_spec({"playbook": {"type": "bool", "default": False}})
         path = Path(variables["role_path"])
         # this task's own role gathers the facts that the others need
-        names = [path.name, *(name for name in self._of_playbook(variables, given) if name != path.name)]
+        names = [
+            path.name,
+            # guard: obstacles of all roles are found before the first one changes a host
+            *(name for name in self._of_playbook(variables, given) if name != path.name),
+        ]
         found, really = Found(), self._task.check_mode
         held: list[Role] = []
         for name in names:
@@ -65,7 +69,11 @@ class ActionModule(operation.ActionModule):
             done["ansible_facts"] = found.facts
         if found.obstacles:
             lines = found.lines()
-            done.update(failed=True, msg="; ".join(line.rstrip(".") for line in lines), obstacles=lines)
+            done.update(
+                failed=True,  # guard: a host with an obstacle is not changed -> False
+                msg="; ".join(line.rstrip(".") for line in lines),
+                obstacles=lines,
+            )
         return done
 
     def _of_playbook(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
@@ -147,6 +155,7 @@ class Role:
                     continue
                 yield _sentence(templar.template(obstacle["say"]))
             except AnsibleError as error:
+                # guard: what cannot be told of a host does not hold there
                 yield f"{self.path.name}: an obstacle cannot be evaluated: {error}"
 
     def _arguments(self) -> None:
@@ -171,7 +180,11 @@ class Role:
                     self.found.facts |= answer.get("ansible_facts") or {}
                     if answer.get("failed"):
                         # a module that names conflicts has an answer for everybody else
-                        kind = self.found.people if answer.get("conflicts") else self.found.obstacles
+                        kind = (
+                            self.found.people
+                            if answer.get("conflicts")  # guard: one person's conflict holds nobody else
+                            else self.found.obstacles
+                        )
                         kind += [str(one) for one in answer.get("conflicts") or [answer.get("msg")]]
                         if module == _LOOKS_ONLY:
                             return True
@@ -179,6 +192,7 @@ class Role:
 
     def _ask(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = self._templar(self._variables()).template(arguments)
+        # guard: a look for obstacles changes nothing
         self.action._task.check_mode = module != _LOOKS_ONLY or self.action._task.check_mode
         return self.action.call(module, given, dict(self.given))
 

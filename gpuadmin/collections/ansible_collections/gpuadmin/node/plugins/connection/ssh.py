@@ -24,7 +24,7 @@ class Connection(Ssh):  # type: ignore[misc]  # Ansible has no types
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run a command. A module comes by standard input, or is a file that Ansible has put there."""
         module = in_data is not None or "AnsiballZ_" in cmd
-        _bounded()
+        _bounded()  # guard: an answer without an end takes only so much memory
         try:
             status, output, errors = super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         except MemoryError:

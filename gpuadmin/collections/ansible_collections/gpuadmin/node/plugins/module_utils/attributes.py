@@ -11,7 +11,7 @@ def attribute_names(of: int | str) -> list[str]:
     try:
         return sorted(name for name in os.listxattr(of) if name != "security.selinux")
     except OSError as error:
-        if error.errno not in (errno.ENOTSUP, errno.EPERM):
+        if error.errno not in (errno.ENOTSUP, errno.EPERM):  # guard: attributes that cannot be listed are an error
             raise
         return []
 

@@ -101,8 +101,13 @@ def perform(
     if not (available() if systemd is None else systemd):
         return function(arguments)
     job = Job(name, function, arguments, name, properties=properties, run=run, base=base)
+    # guard: a job is looked for and begun under one lock
     with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other one finds it
-        begun = _current_start(job) or _begin(job, secrets.token_hex(16))
+        begun = (
+            _current_start(job)
+            # guard: what ended before begins again -> _read(job.place, RESULT).get("start") or _begin(job, "x")
+            or _begin(job, secrets.token_hex(16))
+        )
     if not _ended(job, wait):
         raise NodeError(f"{job.unit} is still working; run this again to wait for it")
     result = _result(job, begun)
@@ -123,11 +128,12 @@ def attend(job: Job, begun: str, wait: float) -> Result | None:
     found = _result(job, begun)
     if found is not None:
         return found
-    with flocked(job.place + ".lock"):
+    with flocked(job.place + ".lock"):  # guard: a job is begun once under one lock
         if _current_start(job) is None:
             found = _result(job, begun)  # it may have ended since
             if found is not None:
                 return found
+            # guard: work that was killed is not begun again by itself
             if _read(job.place, REQUEST).get("start") == begun:
                 raise NodeError(f"the job was ended from outside (journalctl -u {job.unit} tells more); run it again")
             _begin(job, begun)
@@ -156,11 +162,21 @@ def _read(place: str, name: str) -> dict[str, Any]:
         found = json.loads(read_bytes(os.path.join(place, name)) or b"{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else {}
+    return (
+        found
+        if isinstance(found, dict)
+        and found.get("format") == FORMAT  # guard: a job of another version is not taken for ours
+        else {}
+    )
 
 
 def _write(place: str, name: str, value: Mapping[str, Any]) -> None:
-    write_atomic(os.path.join(place, name), json.dumps({"format": FORMAT, **value}).encode(), mode=0o600, sync=False)
+    write_atomic(
+        os.path.join(place, name),
+        json.dumps({"format": FORMAT, **value}).encode(),
+        mode=0o600,  # guard: what a job is asked and says is root's alone -> 0o644
+        sync=False,
+    )
 
 
 def _current_start(job: Job) -> str | None:
@@ -168,6 +184,7 @@ def _current_start(job: Job) -> str | None:
     if not working(job.unit, job.run):
         return None
     request = _read(job.place, REQUEST)
+    # guard: other work in the unit is not waited for as if it were ours -> not request
     if request.get("identity") != job.identity:
         title = f" ({request['title']})" if request else ""
         raise NodeError(
@@ -179,7 +196,11 @@ def _current_start(job: Job) -> str | None:
 
 def _begin(job: Job, begun: str) -> str:
     """Start the unit. The last result stays for whoever has not asked for it yet, nothing else of an earlier start."""
-    os.makedirs(job.place, mode=0o700, exist_ok=True)
+    os.makedirs(
+        job.place,
+        mode=0o700,  # guard: a job's directory is root's alone
+        exist_ok=True,
+    )
     for entry in os.scandir(job.place):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
@@ -214,7 +235,7 @@ def _ended(job: Job, wait: float | None) -> bool:
 def _result(job: Job, begun: str) -> Result | None:
     """The result of the start of that id. What another start left, earlier or later, is not it."""
     found = _read(job.place, RESULT)
-    if found.get("start") == begun:
+    if found.get("start") == begun:  # guard: a result is of the start that was waited for -> found
         return Result(found.get("value"), found.get("problem"))
     return None
 

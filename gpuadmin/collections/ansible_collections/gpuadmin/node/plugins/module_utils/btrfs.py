@@ -91,7 +91,14 @@ def newest_generation(handle: int) -> int | None:
 
 def open_directory(path: str | bytes, at: int | None = None) -> int:
     """Open a directory that is not reached through a symbolic link in its last part."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    return os.open(
+        path,
+        os.O_RDONLY
+        | os.O_DIRECTORY
+        | os.O_NOFOLLOW  # guard: a directory is not opened through a link
+        | os.O_CLOEXEC,
+        dir_fd=at,
+    )
 
 
 def subvolume(path: str) -> Subvolume | None:
@@ -130,7 +137,7 @@ def holder(path: str) -> str:
     while os.lstat(here).st_ino != SUBVOLUME_INODE and here != "/":
         here = os.path.dirname(here)
     # a directory of a subvolume that is mounted by itself, or a file system in between, whose root has that inode too
-    if inspect(here) != found:
+    if inspect(here) != found:  # guard: a directory of a subvolume that is mounted by itself has no snapshots
         raise NodeError(f"{path}: the subvolume it is in is not mounted as a whole")
     return here
 
@@ -243,7 +250,11 @@ def delete(paths: Sequence[str], *, durable: bool = True) -> None:
     Not ``durable``: after a power cut they may be there again.
     """
     for path in paths:
-        commit = ("--commit-after",) if durable else ()
+        commit = (
+            ("--commit-after",)
+            if durable  # guard: a deletion is on the disk
+            else ()
+        )
         run(("btrfs", "subvolume", "delete", *commit, "--", path), what=f"{path} is not deleted")
 
 

@@ -62,7 +62,7 @@ class Budget:
         if len(path) > PATH:
             raise TooMuchAtOnce(f"holds a path of more than {PATH} bytes")
         self._left -= 1 + len(path) // 1024
-        if self._left < 0:
+        if self._left < 0:  # guard: a budget of entries
             raise OverBudget(f"holds more than {self.entries} entries" + self._hint("home_entries"))
 
     def _hint(self, name: str) -> str:
@@ -77,14 +77,14 @@ class Budget:
                 self.hold(name)
             except TooMuchAtOnce:
                 for one in held:
-                    self.release(one)
+                    self.release(one)  # guard: names that could not be held are let go
                 raise
         self.check()
         return held
 
     def hold(self, name: bytes) -> None:
         self._room -= len(name) + _OBJECT
-        if self._room < 0:
+        if self._room < 0:  # guard: a budget of memory
             raise TooMuchAtOnce(f"holds more names at once than fit into {MEMORY >> 20} MiB")
 
     def release(self, name: bytes) -> None:
@@ -94,7 +94,7 @@ class Budget:
         """Bytes that are written."""
         self.check()
         self._written -= size
-        if self._written < 0:
+        if self._written < 0:  # guard: a budget of what a copy may write
             raise OverBudget("shares no blocks with a copy of it, and is too large to be copied")
 
 

@@ -31,7 +31,11 @@ Act = Callable[[int], "tuple[int, str]"]
 
 def peer_uid(connection: socket.socket) -> int:
     """Who is at the other end, as the kernel noted when they connected (unix(7)); nothing is read from them."""
-    _pid, uid, _gid = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    _pid, uid, _gid = struct.unpack(
+        "=iII",
+        # guard: the kernel says who asks -> struct.pack('=iII', 0, 20002, 0)
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12),
+    )
     return int(uid)
 
 
@@ -51,7 +55,11 @@ def waiting(listener: socket.socket, refusal: Refusal, busy: str = BUSY) -> dict
         except OSError:  # nobody (more), or no longer
             break
         uid = peer_uid(connection)
-        why = busy if uid in found else refusal(uid)
+        why = (
+            busy
+            if uid in found  # guard: of one person only one connection at a time counts
+            else refusal(uid)
+        )
         if why:
             answer(connection, 1, why)
         else:
@@ -91,6 +99,7 @@ def serve(
         for uid, connection in waiting(listener, refusals(), busy).items():
             try:
                 status, text = act(uid)
+            # guard: one whose request breaks does not end it for the others -> MemoryError
             except Exception as error:  # whatever one person's request meets, the others' go on
                 status, text = 1, failed
                 print(f"uid {uid}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

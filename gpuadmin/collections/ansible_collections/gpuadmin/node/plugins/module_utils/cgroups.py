@@ -13,6 +13,7 @@ _MOST = 65536  # bytes of a process's file
 
 def slice_owner(path: str) -> int | None:
     """Whose slice a cgroup is in; None for one outside of all."""
+    # guard: a name within somebody's slice is not a slice -> _SLICE.search(path)
     found = _SLICE.match(path)
     return int(found.group(1)) if found else None
 

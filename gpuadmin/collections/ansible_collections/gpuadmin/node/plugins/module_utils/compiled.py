@@ -42,6 +42,7 @@ def write(found: Iterator[tuple[str, bytes]]) -> None:
     """Write compiled code where it belongs. Raises OSError."""
     for cache, data in found:
         os.makedirs(os.path.dirname(cache), exist_ok=True)
+        # guard: what is compiled is on disk before it has its name -> write_atomic(cache, data, mode=0o644, sync=False)
         write_atomic(cache, data, mode=0o644)
 
 
@@ -55,7 +56,7 @@ def later(place: str, found: Callable[[], Iterator[tuple[str, bytes]]]) -> None:
     except OSError:
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one process at a time compiles
         if forked() == 0:
             _write_apart(handle, place, found)
     except OSError:
@@ -78,6 +79,7 @@ def _write_apart(handle: int, place: str, found: Callable[[], Iterator[tuple[str
         os.nice(19)
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         # until the end: what is locked is not pruned
+        # guard: code that is being pruned is not compiled
         fcntl.flock(os.open(os.path.join(place, LOCK), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
         write(found())
     finally:

@@ -56,7 +56,10 @@ def same_mount(entry: Entry, parent: os.stat_result) -> bool:
         return True
     handle = open_directory(entry.name, entry.at)
     try:
-        return subvolume_of(handle) is not None and _mount_id(handle) == _mount_id(entry.at)
+        return (
+            subvolume_of(handle) is not None
+            and _mount_id(handle) == _mount_id(entry.at)  # guard: what is mounted inside of a tree is not entered
+        )
     finally:
         os.close(handle)
 
@@ -167,7 +170,7 @@ def _held(entry: Entry, handle: int, budget: Budget | None, skip: Skip | None) -
     """The names in a directory that was entered; none where they are too many to be held, and it is skipped."""
     try:
         return _names(handle, budget)
-    except TooMuchAtOnce as error:
+    except TooMuchAtOnce as error:  # guard: a directory that cannot be held ends nobody else's measuring
         if skip is None:
             raise
         skip(entry, str(error))
@@ -190,7 +193,7 @@ def _facts(entry: Entry, skip: Skip | None) -> os.stat_result | None:
 def _outer(here: int, expected: os.stat_result) -> int | None:
     """Open the directory above; None where it is another than expected."""
     outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
-    if identity(os.fstat(outer)) == identity(expected):
+    if identity(os.fstat(outer)) == identity(expected):  # guard: the way up leads to where the walk came from -> True
         return outer
     os.close(outer)
     return None
@@ -229,6 +232,7 @@ def _inner(
             raise
         skip(entry, f"cannot be entered: {error.strerror}")
         return None
+    # guard: a directory that was exchanged on the way in is not entered -> True
     if identity(os.fstat(handle)) == identity(entry.facts):
         return handle
     os.close(handle)
@@ -241,7 +245,13 @@ def _inner(
 def _names(handle: int, budget: Budget | None) -> list[bytes]:
     """The names in an open directory, last first, so that they can be popped."""
     try:  # to look at somebody's tree changes nothing in it: not when it was read last either
-        fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) | os.O_NOATIME)
+        fcntl.fcntl(
+            handle,
+            fcntl.F_SETFL,
+            fcntl.fcntl(handle, fcntl.F_GETFL)
+            # guard: to look at a tree leaves no trace in it
+            | os.O_NOATIME,
+        )
     except PermissionError:
         pass  # neither root's nor the caller's own
     with os.scandir(handle) as found:

@@ -21,7 +21,7 @@ def detach(*kept: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
-        os.dup2(null, standard)
+        os.dup2(null, standard)  # guard: what hangs in a driver holds nothing of ours
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in kept:
             try:

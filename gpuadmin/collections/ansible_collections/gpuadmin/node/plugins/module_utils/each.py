@@ -114,6 +114,7 @@ def bound_memory(most: int) -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm", encoding="ascii") as stream:  # proc(5): the first number is all of it, in pages
         most += int(stream.read().split()[0]) * resource.getpagesize()
+    # guard: a bound on memory is set
     resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 

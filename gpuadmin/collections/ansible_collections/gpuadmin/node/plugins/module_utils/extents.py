@@ -95,7 +95,10 @@ def digest(handle: int, size: int, budget: Budget) -> str:
         run.update(data)
         end = at + len(data)
     if end > begin:
-        whole.update(struct.pack("<QQ", begin, end - begin) + run.digest())
+        whole.update(
+            struct.pack("<QQ", begin, end - begin)  # guard: where data lies is part of the checksum
+            + run.digest()
+        )
     return "e" + whole.hexdigest()
 
 
@@ -163,6 +166,7 @@ def _different(
     while one is not None or other is not None:
         if other is None or (one is not None and one[0] < other[0]):
             assert one is not None
+            # guard: a hole is sent as one
             yield one[0], None
             one = next(earlier, None)
         elif one is None or other[0] < one[0]:

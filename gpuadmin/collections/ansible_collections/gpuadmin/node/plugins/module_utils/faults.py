@@ -24,7 +24,11 @@ def at(point: str, *, lab: str = LAB, fault: str = FAULT) -> None:
             wanted, _, action = stream.read().strip().partition(" ")
     except OSError:
         return
-    if wanted != point or not os.path.exists(lab):
+    if (
+        wanted != point
+        # guard: an armed fault ends nothing but a lab's guest
+        or not os.path.exists(lab)
+    ):
         return
     _announce(f"gpuadmin-fault: {point} {action}")
     if action == "kill":

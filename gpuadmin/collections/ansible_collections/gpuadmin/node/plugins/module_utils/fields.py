@@ -80,6 +80,7 @@ def whole_number(value: object) -> int | None:
 
 
 def _path_problem(what: str, value: str) -> str | None:
+    # guard: a path is a plain absolute one
     if not value.startswith("/") or ":" in value or CONTROL.search(value) or ".." in value.split("/"):
         return f"{what} {quoted(value)} is not a plain absolute path"
     return None
@@ -87,7 +88,11 @@ def _path_problem(what: str, value: str) -> str | None:
 
 def key_problem(key: object) -> str | None:
     """Given one line of authorized_keys, return why it is refused, or None. Options such as command= are refused."""
-    if not isinstance(key, str) or not KEY.match(key):
+    if (
+        not isinstance(key, str)
+        # guard: a key has no options
+        or not KEY.match(key)
+    ):
         return f"ssh key {quoted(key)[:44]} is not a plain public key (type, base64, comment; no options)"
     return None
 
@@ -95,7 +100,11 @@ def key_problem(key: object) -> str | None:
 def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
     """Given one entry of ``users``, return (user, None) or (None, why it is refused)."""
     name, uid = raw.get("name"), whole_number(raw.get("uid"))
-    if not isinstance(name, str) or not valid_name(name):
+    if (
+        not isinstance(name, str)
+        # guard: a name is a plain one
+        or not valid_name(name)
+    ):
         return None, f"the name {quoted(name)} is refused: it must match {LOGIN}"
     if uid is None:
         return None, f"uid {quoted(raw.get('uid'))} is not a number"
@@ -106,6 +115,7 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
     for what, default in (("gecos", ""), ("shell", "/bin/bash"), ("home", f"/home/{name}")):
         value = raw.get(what)
         texts[what] = default if value is None else str(value)
+    # guard: free text has no colon and no control character
     if ":" in texts["gecos"] or CONTROL.search(texts["gecos"]):
         return None, f"gecos {quoted(texts['gecos'])} has a colon or a control character"
     for what in ("shell", "home"):
@@ -114,7 +124,7 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
             return None, problem
     expires = raw.get("expires")
     days = None if expires is None else whole_number(expires)
-    if expires is not None and (days is None or not 0 <= days <= MAXIMUM_DAYS):
+    if expires is not None and (days is None or not 0 <= days <= MAXIMUM_DAYS):  # guard: a number of days is one
         return None, f"expires {quoted(expires)} is not a number of days since 1970-01-01"
     keys = raw.get("keys") or []
     if not isinstance(keys, (list, tuple)):
@@ -124,7 +134,7 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
         if problem:
             return None, problem
     for what in ("locked", "docker"):
-        if raw.get(what) is not None and not isinstance(raw.get(what), bool):
+        if raw.get(what) is not None and not isinstance(raw.get(what), bool):  # guard: yes and no are themselves
             return None, f"{what} is neither true nor false"
     docker = raw.get("docker")
     return User(

@@ -21,13 +21,21 @@ def read_bytes(path: str) -> bytes | None:
     """The content of a regular file; None if there is none. A symlink is refused: replacing it would cut it."""
     try:
         # O_NONBLOCK: to open a named pipe would wait for somebody who writes into it
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(
+            path,
+            os.O_RDONLY
+            # guard: no content is read through a link
+            | os.O_NOFOLLOW
+            | os.O_NONBLOCK
+            | os.O_CLOEXEC,
+        )
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NodeError(f"{path} is a symbolic link; gpuadmin does not follow it") from error
         raise
+    # guard: what is no file has no content
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise NodeError(f"{path} is not a regular file")
@@ -62,6 +70,7 @@ def _copy_attributes(model: str, handle: int) -> None:
 
 def sync_filesystem(path: str) -> None:
     """syncfs(2) of the file system that holds ``path``, by coreutils (Python has no call for it)."""
+    # guard: a sync that fails is an error
     run(("sync", "-f", path), what=f"{path} is not known to be on disk")
 
 
@@ -77,17 +86,26 @@ def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None,
         os.unlink(temporary)
     except FileNotFoundError:
         pass
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = os.open(
+        temporary,
+        os.O_WRONLY
+        | os.O_CREAT
+        | (os.O_EXCL | os.O_NOFOLLOW)  # guard: what is written is a new file
+        | os.O_CLOEXEC,
+        0o600,
+    )
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
             model = path if model is None else model
             if os.path.lexists(model):
+                # guard: what replaces a file has its owner and mode -> os.fchmod(stream.fileno(), mode)
                 _copy_attributes(model, stream.fileno())
             else:
                 os.fchmod(stream.fileno(), mode)
             if sync:
+                # guard: a file is on the disk before it has its name
                 os.fsync(stream.fileno())
         os.rename(temporary, path)
     except BaseException:
@@ -95,13 +113,18 @@ def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None,
             os.unlink(temporary)
         raise
     if sync:
+        # guard: the name of a file is on the disk
         sync_directory(directory)
 
 
 def make_directory(path: str, mode: int, uid: int = 0, gid: int = 0, *, sync: bool = True) -> None:
     """Make one directory with exactly this mode and owner, durably. One that exists is left alone."""
     try:
-        os.mkdir(path, 0o700)
+        os.mkdir(
+            path,
+            # guard: a directory is nobody else's before it has its owner
+            0o700,
+        )
     except FileExistsError:
         return
     os.chown(path, uid, gid, follow_symlinks=False)
@@ -121,9 +144,11 @@ def lock_directory(path: str) -> None:
     except FileExistsError:
         pass
     facts = os.lstat(path)
+    # guard: a directory of locks that is somebody else's is refused
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
         raise NodeError(f"{path} is not root's directory; no lock is kept there")
     if stat.S_IMODE(facts.st_mode) != 0o700:
+        # guard: a directory of locks is its owner's alone
         os.chmod(path, 0o700)
 
 
@@ -131,10 +156,12 @@ def open_lock(path: str) -> int:
     """A descriptor of the lock file ``path``, made if missing. Raises NodeError where it is not ours."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     facts = os.fstat(handle)
+    # guard: a lock that is somebody else's is refused
     if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
         os.close(handle)
         raise NodeError(f"{path} is not root's file; it is not used as a lock")
     if facts.st_mode & 0o077:
+        # guard: a lock file is its owner's alone
         os.fchmod(handle, 0o600)
     return handle
 
@@ -152,6 +179,7 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
+                    # guard: who holds a lock is named -> f'{path} has been held for {seconds:.0f} seconds'
                     message = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
                     raise NodeError(message) from None
                 time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
@@ -176,6 +204,7 @@ def _lock_link(path: str, deadline: float) -> None:
             try:
                 with open(lock, "rb") as stream:
                     pid = int(stream.read(32).rstrip(b"\0\n ") or b"0")
+                # guard: a lock of the living is not taken
                 if pid > 0:
                     os.kill(pid, 0)
                     holder = str(describe(pid) or f"process {pid}")
@@ -183,7 +212,11 @@ def _lock_link(path: str, deadline: float) -> None:
                     raise ValueError
             except FileNotFoundError:
                 continue
-            except (ProcessLookupError, ValueError):
+            except (
+                ProcessLookupError,
+                # guard: a lock that a power cut left empty holds up nobody
+                ValueError,
+            ):
                 os.unlink(lock)  # stale: its process is gone, or a power cut left it empty
                 continue
             except PermissionError:
@@ -211,6 +244,7 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise
                 if time.monotonic() > deadline:
+                    # guard: who holds the account databases is named -> "the account databases are locked"
                     message = (
                         f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
                     )

@@ -64,7 +64,14 @@ def describe(pid: int, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> 
     user = name_of(uid) or f"uid {uid}"
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     since = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5)
-    return Process(pid, ascii(name)[1:-1], user, since, fields[0] in STOPPED, frozen)
+    return Process(
+        pid,
+        ascii(name)[1:-1],  # guard: what a process is called reaches the screen as printable text -> name
+        user,
+        since,
+        fields[0] in STOPPED,
+        frozen,
+    )
 
 
 def _candidates(inode: int, proc: str) -> Iterator[int]:
@@ -92,7 +99,11 @@ def _holds(pid: int, facts: os.stat_result, proc: str) -> bool:
             found = os.stat(f"{directory}/{name}")
             # Not the device number of /proc/locks: on btrfs that is another one than stat's.
             same = (found.st_dev, found.st_ino) == (facts.st_dev, facts.st_ino)
-            if same and b"\nlock:" in _read(f"{proc}/{pid}/fdinfo/{name}"):
+            if (
+                same
+                # guard: who only has the file of a lock open is not taken for its holder
+                and b"\nlock:" in _read(f"{proc}/{pid}/fdinfo/{name}")
+            ):
                 return True
         except OSError:
             continue

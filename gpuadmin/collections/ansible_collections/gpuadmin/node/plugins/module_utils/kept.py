@@ -62,9 +62,11 @@ def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
     with flocked(os.path.join(run, "kept.lock")):
         if os.path.isdir(target):
             return
-        _discard(library)
+        _discard(library)  # guard: what was cut off goes before the next
         part = os.path.join(library, f"{_PART}new")
-        umask = os.umask(0o022)  # people read it: gpuadmin-me
+        umask = os.umask(
+            0o022  # guard: what is kept only root writes -> 0
+        )  # people read it: gpuadmin-me
         try:
             for path, source in files.items():
                 _write(os.path.join(part, path), source)
@@ -101,11 +103,11 @@ def _target(digest: str, state: str) -> str:
 
 
 def _files(digest: str, text: str) -> Mapping[str, str]:
-    if hashlib.sha256(text.encode()).hexdigest() != digest:
+    if hashlib.sha256(text.encode()).hexdigest() != digest:  # guard: what is kept is of its digest
         raise NodeError("the code that arrived is not what was sent: its sha256 is another one")
     files = json.loads(text)
     odd = [path for path in files if not _PATH.fullmatch(path)]
-    if odd:
+    if odd:  # guard: the code has no path that leads elsewhere
         raise NodeError(f"{odd[0]!r} is no path of a Python file")
     return dict(files)
 
@@ -128,7 +130,11 @@ def _discard(library: str) -> None:
     """Remove what an earlier call left when it was cut off. Nobody is at it: this one has the lock."""
     for name in os.listdir(library):
         path = os.path.join(library, name)
-        if name.startswith(_PART) and not (name.startswith(_BEFORE) and _used(path)):
+        if (
+            name.startswith(_PART)
+            # guard: the old directory stays while something runs from it
+            and not (name.startswith(_BEFORE) and _used(path))
+        ):
             _remove(path)
 
 
@@ -168,14 +174,15 @@ def _prune(library: str, target: str) -> None:
     found = [os.path.join(library, name) for name in os.listdir(library) if _NAME.fullmatch(name)]
     found.sort(key=lambda path: os.lstat(path).st_mtime, reverse=True)
     for path in found[_NEWEST:]:
-        if path in needed:
+        if path in needed:  # guard: what units run is not pruned -> path == target
             continue
         try:
+            # guard: code without its lock stays -> os.open(path, os.O_RDONLY)
             handle = os.open(os.path.join(path, LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue  # without its lock nobody knows whether somebody runs from it: it stays
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: what somebody runs from is not pruned
             going = os.path.join(library, f"{_PART}{os.path.basename(path)}")
             os.rename(path, going)
             shutil.rmtree(going)

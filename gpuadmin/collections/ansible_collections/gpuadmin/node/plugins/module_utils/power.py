@@ -41,7 +41,16 @@ def collect(
             return None
 
     def people() -> list[str]:
-        return sorted({*occupants.people(uid_first, uid_last), *occupants.gpu_users(uid_first)}) if node else []
+        return (
+            sorted(
+                {
+                    *occupants.people(uid_first, uid_last),
+                    *occupants.gpu_users(uid_first),  # guard: who holds a GPU without a session is on the node
+                }
+            )
+            if node
+            else []
+        )
 
     return {
         "people": part("people", people),
@@ -54,8 +63,10 @@ def collect(
 def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
     """Addresses of the NFS clients that the kernel's server knows. Raises NodeError where it does not say."""
     # the directory is no sign: a kernel that could load an NFS server has it, empty
+    # guard: an NFS server that does not say who mounts is no server without clients -> True
     if "nfsd" not in _read(proc, "filesystems").split():
         names = [name for name in ("tcp", "tcp6") if os.path.exists(os.path.join(proc, "net", name))]  # IPv6 may be off
+        # guard: an NFS server that is not the kernel's is not taken for none
         if any(_LISTENS.search(_read(proc, "net", name)) for name in names):
             raise NodeError("it is not known who mounts from this host: its NFS server is not the kernel's")
         return []  # there is no NFS server
@@ -81,6 +92,7 @@ def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
         status = re.search(r"(?m)^status: (\w+)", text)
         if status is None or status.group(1) not in GONE:
             address = re.search(r'(?m)^address: "(.*):\d+"', text)
+            # guard: an NFS client of an unknown address is one -> found.update(address.groups() if address else ())
             found.add(address.group(1) if address else f"client {name}")
     return sorted(found)
 
@@ -104,7 +116,11 @@ def jobs(run: Runner = look) -> list[str]:
     found = []
     for line in done.stdout.splitlines():
         columns = line.split()
-        if len(columns) > 3 and columns[3] in ("running", "start", "stop", "stop-sigterm"):
+        if (
+            len(columns) > 3
+            # guard: a job that is just ending is one -> columns[3] in ('running', 'start')
+            and columns[3] in ("running", "start", "stop", "stop-sigterm")
+        ):
             found.append(columns[0])
     again = _again(found, run) if found else set()
     return sorted(unit.replace(".service", "") for unit in found if unit not in again)
@@ -120,7 +136,16 @@ def _again(units: Sequence[str], run: Runner) -> set[str]:
     blocks = (
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in done.stdout.split("\n\n")
     )
-    return {block["Id"] for block in blocks if "Id" in block and (block.get("Restart") == "always" or _asked(block))}
+    return {
+        block["Id"]
+        for block in blocks
+        if "Id" in block
+        and (
+            # guard: a job is not taken for what always runs -> block.get('Restart') != 'never'
+            block.get("Restart") == "always"
+            or _asked(block)  # guard: who asks at a socket again and again keeps no host from being switched off
+        )
+    }
 
 
 def _asked(block: Mapping[str, str]) -> bool:
@@ -159,7 +184,7 @@ def release(
             if done.returncode != 0:
                 raise failure(command, done, f"{path} is still in use")
     left = below(path, parse_mountinfo(mountinfo()))
-    if left:
+    if left:  # guard: homes that are still mounted were not let go
         raise NodeError(f"{path} is still mounted (from {left[-1].source}); nothing else was done")
     return operations
 
@@ -169,9 +194,14 @@ def _slices(uid_first: int, uid_last: int, run: Runner) -> tuple[str, ...]:
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--type=slice", "user-*.slice")
     done = run(command)
     if done.returncode != 0:
+        # guard: homes stay mounted where nobody knows what people run
         raise failure(command, done, "it is not known what people run")
     numbers = [int(one) for one in re.findall(r"(?m)^user-(\d+)\.slice\s", done.stdout)]
-    return tuple(f"user-{number}.slice" for number in sorted(numbers) if uid_first <= number <= uid_last)
+    return tuple(
+        f"user-{number}.slice"
+        for number in sorted(numbers)
+        if uid_first <= number <= uid_last  # guard: only people's slices are ended
+    )
 
 
 def _unit(path: str, suffix: str, run: Runner) -> str:
@@ -195,10 +225,10 @@ def problems(report: Mapping[str, Any], *, force: bool, serves: bool) -> list[st
         found.append(f"in use by {', '.join(report['people'])}")
     if serves and report["clients"] is None:
         found.append(unknown["clients"])
-    elif serves and report["clients"]:
+    elif serves and report["clients"]:  # guard: a storage host that is mounted refuses to go
         found.append(f"mounted by {', '.join(report['clients'])}")
     if report["jobs"] is None:
         found.append(unknown["jobs"])
-    elif report["jobs"]:
+    elif report["jobs"]:  # guard: a host with a job on it refuses to go
         found.append(f"busy with {', '.join(report['jobs'])}")
     return found

@@ -109,8 +109,9 @@ class Twin:
             return "is another thing than in the backup"
         if stat.S_ISDIR(now.st_mode):
             return None  # what is in it decides
-        if saved.st_ino != now.st_ino:
+        if saved.st_ino != now.st_ino:  # guard: a wipe goes by the inode
             return "is another file than in the backup"
+        # guard: a link goes only if the backup has one that leads there
         if stat.S_ISLNK(now.st_mode) and not _same_target(entry.at, handle, name):
             return "is another link than in the backup"  # a subvolume that was made again counts inodes from the start
         if not stat.S_ISREG(now.st_mode):
@@ -118,7 +119,12 @@ class Twin:
         if (saved.st_size, saved.st_mtime_ns) != (now.st_size, now.st_mtime_ns):
             return "was changed after the backup"
         # a time of change can be set back, ctime cannot; it moves with a mode, a link or a flag, too
-        settled = saved.st_ctime_ns == now.st_ctime_ns and now.st_ctime_ns < self._begun
+        settled = (
+            saved.st_ctime_ns == now.st_ctime_ns
+            # guard: the same times mean the same content only if no snapshot was being made
+            and now.st_ctime_ns < self._begun
+        )
+        # guard: a file whose ctime moved is compared before it goes
         if not settled and not _same_content(entry.at, handle, name, now.st_size):
             return "was changed after the backup"
         return None
@@ -212,6 +218,7 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
 def _below(handle: int, judge: Judge, done: Purged) -> None:
     for entry in walk(handle, enter, leaving=True, skip=lambda entry, why: done.keep(entry.path, why)):
         reason = judge(entry)
+        # guard: an empty place of a subvolume goes with the home
         if entry.is_directory and entry.facts.st_ino == btrfs.PLACEHOLDER_INODE and reason is None:
             _unlink(entry, done, directory=True)  # empty for ever; the root of an ext4 that is mounted there is busy
         elif entry.is_directory and not entry.leaving:

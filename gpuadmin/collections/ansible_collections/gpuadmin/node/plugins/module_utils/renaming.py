@@ -17,7 +17,13 @@ def rename_new(name: str, at: int, target: str, to: int) -> None:
 
     Raises NodeError where something has that name, or where the file system cannot tell in the same step.
     """
-    number = _rename(at, name, to, target, _NOREPLACE)
+    number = _rename(
+        at,
+        name,
+        to,
+        target,
+        _NOREPLACE,  # guard: what is restored to replaces nothing -> 0
+    )
     if number == 0:
         return
     if number == errno.EEXIST:

@@ -56,7 +56,7 @@ def collect(
     unknown: dict[str, str] = {}
     found: dict[str, Any] = {"disks": {}}
     for name, answer in each(look, list(parts), len(parts), seconds, grace=0):
-        if isinstance(answer, Failed):
+        if isinstance(answer, Failed):  # guard: a part that is not known keeps no other
             unknown[name] = answer.why
         else:
             (found["disks"] if name in disks else found)[name] = answer
@@ -71,7 +71,7 @@ def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
     mounts = parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo)
     mount = _local(path, mounts)  # before a link is followed, which may ask the file server that it is on
     real = os.path.realpath(path)
-    if real != path:
+    if real != path:  # guard: a link that leads to a file server is not asked
         mount = _local(real, mounts)
     space = os.statvfs(mount.point)
     return {
@@ -84,6 +84,7 @@ def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
 
 def _local(path: str, mounts: list[Mount]) -> Mount:
     mount = nearest(path, mounts)
+    # guard: a disk's path is asked of no file server -> mount is None
     if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
         raise NodeError(f"{path} is on no disk of this host ({mount.fstype if mount else 'nothing is mounted there'})")
     return mount

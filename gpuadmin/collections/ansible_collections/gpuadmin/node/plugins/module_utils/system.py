@@ -60,6 +60,7 @@ def output(command: Sequence[str]) -> str:
         done = look(command)
     except OSError as error:
         raise NodeError(f"{command[0]}: {error.strerror}") from None
+    # guard: units that systemd does not tell are not none
     if done.returncode != 0 and done.stderr.strip():  # a listing that is empty may end with 1, without a word
         raise failure(command, done, "this host does not say what it has")
     return done.stdout

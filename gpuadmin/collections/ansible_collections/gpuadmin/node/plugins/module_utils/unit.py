@@ -44,7 +44,7 @@ def state(unit: str, run: Runner = run_command) -> str:
     end = time.monotonic() + SILENCE
     while True:
         done = run(command)
-        if done.returncode == 0:
+        if done.returncode == 0:  # guard: systemd that does not answer has not ended the unit -> True
             return done.stdout.strip()
         if not available():
             return "inactive"

@@ -86,7 +86,7 @@ import sys
 
 if __name__ == "__main__":
     # where it is started is somebody's directory; Ansible's own wrapper leaves it out as well
-    sys.path[:] = sys.path[1:]
+    sys.path[:] = sys.path[1:]  # guard: root imports nothing from where somebody starts it
 
 import base64
 import fcntl
@@ -113,12 +113,17 @@ def unsafe(path: str) -> str | None:
     at = ""
     for part in path.split("/"):
         at = f"{at.rstrip('/')}/{part}"
-        facts = os.lstat(at)
+        facts = os.lstat(at)  # guard: code behind a link is not run -> os.stat(at)
         if not stat.S_ISDIR(facts.st_mode):
             return f"{at} is not a directory"
-        if facts.st_uid != 0:
+        if facts.st_uid != 0:  # guard: code that is not root's is not run
             return f"{at} is not root's"
-        if facts.st_mode & 0o022 and not (facts.st_mode & stat.S_ISVTX and at != path):
+        # guard: code that others can write is not run
+        if facts.st_mode & 0o022 and not (
+            facts.st_mode & stat.S_ISVTX
+            # guard: code to which anybody can add is not run
+            and at != path
+        ):
             return f"{at} can be written by others than root"
     return None
 
@@ -132,7 +137,8 @@ def refusal(path: str) -> str | None:
         if reason is None:
             # closed by nobody: what is locked is not pruned
             handle = os.open(os.path.join(path, LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # guard: what is run is locked
+            # guard: code that was pruned before it was locked is not run
             os.lstat(path)  # it may have been pruned right before
     except (FileNotFoundError, BlockingIOError):
         return "absent"
@@ -142,7 +148,7 @@ def refusal(path: str) -> str | None:
 def main() -> None:
     given = json.loads(GIVEN)
     path = os.path.join(given["library"], f"{given['digest']}.{sys.implementation.cache_tag}")
-    checks = bool(given.get("_ansible_check_mode"))
+    checks = bool(given.get("_ansible_check_mode"))  # guard: a look compiles nothing -> False
     compiled: dict[str, bytes] = {}
     if given.get("code"):
         arrive(unpacked(given["code"]))
@@ -157,6 +163,7 @@ def main() -> None:
                 compiled[cache] = bytes(data)
 
         # Python's own way of writing it is not safe from a power cut
+        # guard: Python writes no compiled code by itself where root's code is
         importlib.machinery.SourceFileLoader.set_data = collect  # type: ignore[assignment]
         sys.path.insert(0, path)
     sys.dont_write_bytecode = checks

@@ -15,6 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.fields import CONTRO
 _KIND = "ssh-ed25519"
 #: How such a key begins (RFC 8709, 4): the length of its type's name, the name, and the length of the key, 32 bytes.
 _HEAD = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
+# guard: one host's key is one key, before another host has it -> re.compile(_KIND + r" (?P<key>\S{68})(?s:.*)")
 _LINE = re.compile(rf"{_KIND} (?P<key>[A-Za-z0-9+/]{{68}})(?: [^\n]*)?\n?\Z")
 _LONGEST_REASON = 300
 
@@ -32,7 +33,7 @@ def ssh_key(text: str) -> str:
         blob = b""
     if not blob.startswith(_HEAD):
         raise ValueError(f"{quoted(text)[:60]} is not one public key of type {_KIND}")
-    return f"{_KIND} {base64.b64encode(blob).decode()}"
+    return f"{_KIND} {base64.b64encode(blob).decode()}"  # guard: one host's key is made again from its parts -> text
 
 
 def refusals(answers: Iterable[object]) -> list[dict[str, str]]:
@@ -45,6 +46,8 @@ def refusals(answers: Iterable[object]) -> list[dict[str, str]]:
         report = answer.get("report") if isinstance(answer, Mapping) else None
         refused = report.get("refused") if isinstance(report, Mapping) else None
         for name, why in refused.items() if isinstance(refused, Mapping) else ():
-            if valid_name(name) and isinstance(why, str):
+            if (
+                valid_name(name) and isinstance(why, str)  # guard: whom a storage host refuses is a login name
+            ):
                 found[name] = CONTROL.sub("?", why)[:_LONGEST_REASON]
     return [{"name": name, "reason": why} for name, why in found.items()]

@@ -45,7 +45,11 @@ def vetted(output: bytes) -> bytes:
     except ValueError as error:
         found, odd = {}, f"it is no JSON: {error}"
     # the very text that was read: Ansible, which looks for the object in its own way, finds no other one
-    return text.encode() if odd is None else _refusal(found, odd)
+    return (
+        text.encode()
+        if odd is None
+        else _refusal(found, odd)  # guard: an answer that ends Ansible is that host's failure
+    )
 
 
 def too_long() -> bytes:
@@ -65,6 +69,7 @@ def problem(answer: object) -> str | None:
             return f"{key} is {_kind(answer[key])}, not {_WORDS[kind]}"
     facts = (answer.get("ansible_facts") or {}).get("gpuadmin")
     for key, name in facts.items() if isinstance(facts, dict) else ():
+        # guard: a distribution's family is no path on the controller
         if key in _NAMING and name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
             return f"{key} is the name of no distribution"
     return _too_much(answer)

@@ -17,22 +17,22 @@ EPOCH = date(1970, 1, 1)
 
 
 def conflict(user: User, data: Databases, settings: Settings) -> str | None:
-    if not settings.uid_first <= user.uid <= settings.uid_last:
+    if not settings.uid_first <= user.uid <= settings.uid_last:  # guard: only people's uids are touched
         return f"uid {user.uid} is outside {settings.uid_first}-{settings.uid_last}; such accounts are never touched"
-    if user.gid != user.uid:
+    if user.gid != user.uid:  # guard: a gid is the uid
         return f"gid {user.gid} is not the uid {user.uid}"
-    if data.passwd.count(user.name) > 1:
+    if data.passwd.count(user.name) > 1:  # guard: two lines of one name are touched by nobody
         return "has more than one line in /etc/passwd"
     found = data.passwd.get(user.name)
-    if found is not None and number(found[2]) != user.uid:
+    if found is not None and number(found[2]) != user.uid:  # guard: an account of another uid is kept
         return f"exists here with uid {quoted(found[2])}, not {user.uid}"
     others = [name for name in data.names_by_uid.get(user.uid, []) if name != user.name]
-    if others:
+    if others:  # guard: a uid of somebody else is not given twice
         return f"uid {user.uid} belongs to '{others[0]}' here"
-    if data.has_group(user.name) and data.gid(user.name) != user.uid:
+    if data.has_group(user.name) and data.gid(user.name) != user.uid:  # guard: a group of another gid is kept
         return f"a group '{user.name}' exists here with gid {data.gid(user.name)}, not {user.uid}"
     others = [name for name in data.groups_by_gid.get(user.uid, []) if name != user.name]
-    if others:
+    if others:  # guard: a gid of another group is not given twice
         return f"gid {user.uid} belongs to the group '{others[0]}' here"
     return None
 
@@ -43,7 +43,7 @@ def identify(user: User, observed: Observed, settings: Settings, entry: UserRepo
     if found is None:
         entry.status, entry.problem = "unknown", "the directory does not know this user on this host yet"
         return None
-    if found[0] < settings.uid_first:
+    if found[0] < settings.uid_first:  # guard: a directory's system accounts are not people
         entry.status, entry.problem = (
             "conflict",
             f"uid {found[0]} is below {settings.uid_first}: a system account",
@@ -67,7 +67,10 @@ def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, t
     """Stage the shadow entry; return the record with the password that a new root is to get."""
     found = data.shadow.get(user.name) if data.passwd.get(user.name) is not None else None
     known = record.password if record is not None else None
-    expiry = "1" if user.locked else ("" if user.expires is None else str(user.expires))
+    expiry = (
+        # guard: a locked account is expired too -> ''
+        "1" if user.locked else ("" if user.expires is None else str(user.expires))
+    )
     if found is None:
         changed = record.password_changed if record is not None and known else None
         mark = "!" if user.locked else ""
@@ -85,7 +88,9 @@ def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, t
         kept, changed = known, record.password_changed
         fields[2] = str(today if changed is None else changed)
         ops.append("restore the recorded password")
-    word = ("!" if user.locked else "") + (kept or "*")
+    word = (
+        ("!" if user.locked else "") + (kept or "*")  # guard: a locked account gets no password back
+    )
     was_locked = found[1].startswith("!") and found[7] == "1"
     if user.locked and (word != found[1] or expiry != found[7]):
         ops.append("lock")
@@ -126,7 +131,7 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     """Stage one account in all four databases."""
     ops = entry.operations
     record = observed.desired.records.get(user.name)
-    if record is not None and record.user.uid != user.uid:
+    if record is not None and record.user.uid != user.uid:  # guard: a record of another uid is another person's
         record = None  # another person's
     trusted = observed.desired.root in (None, observed.root)
     found = data.passwd.get(user.name)

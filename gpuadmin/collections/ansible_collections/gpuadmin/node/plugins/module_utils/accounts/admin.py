@@ -111,25 +111,27 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
         raise NodeError(f"admin.user is {quoted(wanted.name)}, which is no name for an account of its own")
     if not KEY.match(wanted.key):
         raise NodeError("the admin's public key is none that sshd reads")
-    if observed.elsewhere:
+    if observed.elsewhere:  # guard: a name that a directory gives is no admin account
         raise NodeError(f"{wanted.name} comes from a directory (LDAP, SSSD); choose another admin.user")
     home = wanted.home if observed.uid is None else observed.home
     uid = wanted.uid if observed.uid is None else observed.uid
-    if uid == 0 or not home.startswith("/"):
+    if (
+        uid == 0 or not home.startswith("/")  # guard: an account that is root is no admin account
+    ):
         raise NodeError(f"{wanted.name} has uid {uid} and home {quoted(home)} here; choose another admin.user")
-    if wanted.first <= uid <= wanted.last:
+    if wanted.first <= uid <= wanted.last:  # guard: the admin's uid is no person's
         raise NodeError(f"{wanted.name} has uid {uid}, which is a person's; choose another admin.user")
-    if below(home, wanted.homes):
+    if below(home, wanted.homes):  # guard: the admin's home is not where people's homes are mounted
         raise NodeError(
             f"the home of {wanted.name} is {home}, where people's homes are mounted over it; choose another "
             f"admin.user, or move it: usermod -m -d /var/home/{wanted.name} {wanted.name}"
         )
-    if observed.uid is None and observed.holder is not None:
+    if observed.uid is None and observed.holder is not None:  # guard: the admin's account does not share a uid
         raise NodeError(f"uid {wanted.uid} is {observed.holder}'s here; give --uid with one that all hosts have free")
     found = Plan(home, observed.uid is None, not has_key(observed.keys, wanted.key))
     if not found.account and found.key:
-        _refuse_service(wanted, observed)
-    _refuse_others_home(wanted, observed, home)
+        _refuse_service(wanted, observed)  # guard: a service's account becomes no admin account
+    _refuse_others_home(wanted, observed, home)  # guard: the admin account has no home that is somebody else's
     return found
 
 
@@ -160,7 +162,11 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
         # the home of the same account from before, which was removed, or of which another root did not know
         if there is not None and (there.uid != uid or not stat.S_ISDIR(there.mode) or there.others(uid, gid)):
             raise NodeError(f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}")
-    elif there is None or not stat.S_ISDIR(there.mode):
+    elif (
+        there is None
+        # guard: a file as home of the admin account is no home
+        or not stat.S_ISDIR(there.mode)
+    ):
         raise NodeError(f"the home of {wanted.name}, {home}, is no directory; make it, or choose another admin.user")
     elif reason := there.others(uid, gid):
         raise NodeError(f"{home}, the home of {wanted.name}, {reason}; correct that, or {way_out}")
@@ -173,7 +179,17 @@ def observe(wanted: Wanted) -> Observed:
     home = wanted.home if fields is None else fields[5]
     # a file server that is away is not asked: a home in there is refused for that alone
     local = home.startswith("/") and not below(home, wanted.homes)
-    above, there = (_above(home), _place(home, os.lstat)) if local else ((), None)
+    above, there = (
+        (
+            _above(home),
+            _place(
+                home,
+                os.lstat,  # guard: a link as home of the admin account is no home -> os.stat
+            ),
+        )
+        if local
+        else ((), None)
+    )
     if fields is None:
         elsewhere = system_lookup(wanted.name) is not None
         return Observed(elsewhere=elsewhere, holder=name_of(wanted.uid), above=above, there=there)
@@ -226,6 +242,7 @@ def _ssh(handle: int, home: str) -> Iterator[str | None]:
             raise
         raise NodeError(f"{home}/{SSH} is not a directory") from None
     try:
+        # guard: the admin's key goes to no directory that a link leads to -> (yield f'{home}/{SSH}')
         yield f"/proc/self/fd/{inner}"
     finally:
         os.close(inner)
@@ -244,7 +261,15 @@ def execute(plan: Plan, wanted: Wanted) -> None:
         os.makedirs(os.path.dirname(wanted.home), exist_ok=True)
         with open_root():
             # `*` is no password, and unlike `!` no lock: a locked account gets no login by key where PAM is off
-            options = ("--system", "--user-group", "--create-home", "--shell", "/bin/bash", "--password", "*")
+            options = (
+                "--system",
+                "--user-group",
+                "--create-home",
+                "--shell",
+                "/bin/bash",
+                "--password",
+                "*",  # guard: the admin's new account is not locked -> '!'
+            )
             words = ("--uid", str(wanted.uid), "--home-dir", wanted.home, "--comment", COMMENT, wanted.name)
             run(("useradd", *options, *words), what=f"the account {wanted.name} could not be made")
     if plan.key:
@@ -260,11 +285,16 @@ def add_key(home: str, key: str, uid: int, gid: int) -> None:
     try:
         _make_ssh(handle, uid, gid)
         with _ssh(handle, home) as place:
-            if place is None or os.stat(place).st_uid != uid:
+            if (
+                place is None
+                or os.stat(place).st_uid != uid  # guard: a directory of another's is no place for the admin's keys
+            ):
                 raise NodeError(f"{home}/{SSH} is not a directory of uid {uid}'s own")
             before = _read(place, home)
-            text = before or b""
-            if text and not text.endswith(b"\n"):
+            text = (
+                before or b""  # guard: the other keys of the admin's account stay
+            )
+            if text and not text.endswith(b"\n"):  # guard: a last line without an end is not joined with the key
                 text += b"\n"
             write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600)
             if before is None:

@@ -32,6 +32,7 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
         label = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
         if user is None:
             plan.users[label] = UserReport("conflict", problem=problem)
+        # guard: a name or uid that is given twice is nobody's
         elif label in plan.users or (user.uid in taken and request.settings.source == "registry"):
             other = taken.get(user.uid, label)
             for name in (label, other):
@@ -43,9 +44,10 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
     absent = []
     for raw in request.absent:
         gone, uid = raw.get("name"), whole_number(raw.get("uid"))
+        # guard: a removal has a valid name and uid -> uid is None
         if not isinstance(gone, str) or not valid_name(gone) or uid is None:
             plan.users[quoted(gone)] = UserReport("conflict", problem="not a valid name and uid to remove")
-        elif gone in users and users[gone].uid == uid:
+        elif gone in users and users[gone].uid == uid:  # guard: who is wanted is not removed
             del users[gone]
             plan.users[gone] = UserReport("conflict", problem="is both wanted and to be removed")
         else:
@@ -59,7 +61,7 @@ def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], obs
     if name not in users:
         plan.users[name] = entry
     found = data.passwd.get(name)
-    if found is not None and number(found[2]) != uid:
+    if found is not None and number(found[2]) != uid:  # guard: an account that has another uid is not removed
         if name not in users:
             entry.status, entry.problem = (
                 "conflict",
@@ -76,7 +78,11 @@ def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], obs
     elif data.shadow.remove(name):
         entry.operations.append("remove a shadow entry without account")
     others = data.primary.get(uid, set()) - {name}
-    if data.gid(name) == uid and not others:
+    if (
+        data.gid(name) == uid
+        # guard: a group that others are in is not removed
+        and not others
+    ):
         data.remove_group(name)
         if found is None:
             entry.operations.append(f"remove group gid {uid}")
@@ -100,7 +106,7 @@ def _stage_removals(
     gone = []
     registry = settings.source == "registry"
     for name, uid in absent:
-        if registry and not settings.uid_first <= uid <= settings.uid_last:
+        if registry and not settings.uid_first <= uid <= settings.uid_last:  # guard: only people's uids are removed
             problem = f"uid {uid} is outside {settings.uid_first}-{settings.uid_last}: never touched"
             plan.users[name] = UserReport("conflict", problem=problem)
         elif not registry or _remove(name, uid, data, users, observed, plan):
@@ -113,12 +119,12 @@ def _stage_site_group(data: Databases, settings: Settings, plan: Plan) -> bool:
     """Stage the group that all users are in; False if its name or id is taken, and nobody is to join it."""
     if data.has_group(settings.group):
         found = data.gid(settings.group)
-        if found == settings.gid:
+        if found == settings.gid:  # guard: a site group of another gid is joined by nobody -> True
             return True
         plan.failures.append(f"group {settings.group} has gid {found} here, not {settings.gid}: nobody joins it")
         return False
     others = data.groups_by_gid.get(settings.gid, [])
-    if others:
+    if others:  # guard: a gid that is taken is not the site's
         plan.failures.append(f"group {settings.group}: gid {settings.gid} belongs to '{others[0]}' here")
         return False
     data.add_group(settings.group, settings.gid)
@@ -141,9 +147,13 @@ def _refused(
     found = {}
     for user in users:
         record = records.get(user.name)
-        if user.name not in refused or data.passwd.get(user.name) is not None:
+        if (
+            user.name not in refused
+            # guard: a refusal takes nobody's account out of the admin's hands
+            or data.passwd.get(user.name) is not None
+        ):
             continue
-        if record is None or record.user.uid != user.uid:
+        if record is None or record.user.uid != user.uid:  # guard: an account that is on record is no new one -> True
             found[user.name] = f"the storage host refused: {refused[user.name]}"
     return found
 
@@ -165,7 +175,10 @@ def _stage_users(
         entry = plan.users[user.name]
         known: User | None = user
         if registry:
-            problem = conflict(user, data, settings) or refused.get(user.name)
+            problem = (
+                conflict(user, data, settings)
+                or refused.get(user.name)  # guard: who was refused a home gets no account
+            )
             if problem:
                 entry.status, entry.problem = "conflict", problem
                 continue

@@ -244,6 +244,7 @@ def converge(
             return _decide(request, host, state)[0]
         os.makedirs(os.path.dirname(state), mode=0o755, exist_ok=True)
         make_directory(state, 0o755)
+        # guard: what somebody asks for is decided from the accounts as they are under the lock
         with flocked(host.path("run/gpuadmin/accounts.lock"), seconds):
             outcome, desired, observed = _decide(request, host, state)
             plan, asked = outcome.plan, outcome.request

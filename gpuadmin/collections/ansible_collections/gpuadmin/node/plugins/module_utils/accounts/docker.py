@@ -36,8 +36,9 @@ def stage_docker(user: User, settings: Settings, observed: Observed, plan: Plan,
         plan.docker.append((user.name, user.uid, user.gid))
         plan.docker_parent = not observed.docker_parent
         entry.operations.append(f"make {path}")
-    elif found == ("directory", user.uid):
+    elif found == ("directory", user.uid):  # guard: Docker data of another is kept -> True
         return  # nearly everybody's; what follows reads all ranges for one person
+    # guard: who gives their place for Docker away in a namespace keeps no root from being confirmed
     elif found[0] == "directory" and _subordinate(user, found[1], settings, observed):
         # Anybody can do that to theirs, in a user namespace; what stops here would be the node's trial of a new root.
         plan.problems.append(f"user {user.name}: {path} is their subordinate id {found[1]}'s, given away by themselves")
@@ -62,19 +63,33 @@ def _subordinate(user: User, uid: int, settings: Settings, observed: Observed) -
     theirs = any(
         one.start <= uid < one.end for one in ranges if one.owner in (user.name, str(user.uid)) and not one.problem
     )
-    return theirs or uid >= settings.subid_base
+    # guard: a place for Docker that is somebody else's is a conflict -> True
+    return (
+        theirs or uid >= settings.subid_base  # guard: subordinate ids that were there before are somebody's own
+    )
 
 
 def _no_docker_for(name: str, uid: int, record: Record | None, data: Databases, observed: Observed) -> str | None:
     """Why somebody of the registry who asks for Docker does not get it, or None."""
     found, shadow = data.passwd.get(name), data.shadow.get(name)
-    if record is None or record.user.uid != uid:
+    if (
+        record is None
+        # guard: a name and a uid that are not one person's
+        or record.user.uid != uid
+    ):
         return "this account was not made by gpuadmin"
+    # guard: who has no account on the host gets no Docker -> shadow is None
     if found is None or shadow is None or number(found[2]) != uid or data.passwd.count(name) != 1:
         return "this account is not set up on this host"
     last = number(shadow[7])
-    if record.user.locked or shadow[1].startswith("!"):
+    # guard: who is locked gets no Docker
+    if (
+        record.user.locked
+        # guard: a lock that an admin set by hand holds
+        or shadow[1].startswith("!")
+    ):
         return "this account is locked"
+    # guard: whose account has expired gets no Docker
     if any(day is not None and day <= observed.today for day in (record.user.expires, last)):
         return "this account has expired"
     return None
@@ -126,7 +141,11 @@ def stage_subids(plan: Plan, observed: Observed, data: Databases, settings: Sett
     texts = {kind: observed.files.get(kind) or "" for kind in ("subuid", "subgid")}
     # Ranges go only when Docker data could be looked for and is not there: files belong to them.
     drop = [
-        pair for pair in gone if observed.docker_parent and pair[0] not in observed.docker and pair[0] not in by_name
+        pair
+        for pair in gone
+        if observed.docker_parent  # guard: ranges stay while Docker data may be there
+        and pair[0] not in observed.docker  # guard: ranges stay where Docker data lies
+        and pair[0] not in by_name
     ]
     subids = plan_subids(
         texts["subuid"], texts["subgid"], [(user.name, user.uid) for user in docker_users],

@@ -47,14 +47,14 @@ def restart(
     found = lookup(str(name))
     if found is None:
         raise NodeError(f"this host does not know {name}")
-    if uid is not None and found[0] != uid:
+    if uid is not None and found[0] != uid:  # guard: the Docker of somebody with another uid is left alone
         raise NodeError(f"{name} has uid {found[0]} here, not {uid}: nothing is done")
-    if found[0] < 1000:
+    if found[0] < 1000:  # guard: a manager that is no person's is left alone
         raise NodeError(f"{name} has uid {found[0]} here, which is no person's: nothing is done")
     if manager(f"user@{found[0]}.service") != "active":
         return {"changed": False, "words": "no user manager runs there"}
     wanted = commands(str(name))
-    if not check:
+    if not check:  # guard: a check restarts no daemon -> True
         for command in wanted:
             done = (run or _asked)(command)
             if done.returncode != 0 and "reset-failed" not in command:  # what never failed cannot be reset
@@ -63,4 +63,7 @@ def restart(
 
 
 def _asked(command: Sequence[str]) -> Finished:
-    return run_command(command, seconds=SECONDS)
+    return run_command(
+        command,
+        seconds=SECONDS,  # guard: a person's manager that hangs is not waited for
+    )

@@ -32,6 +32,7 @@ def stranger(settings: Settings | None, uid: int) -> str | None:
     if settings is None or settings.docker_data is None or not settings.login:
         return "Docker is not set up on this host. Ask the admins."
     last = settings.uid_last if settings.source == "registry" else settings.subid_base - 1
+    # guard: whoever is no person of the site is refused before anything is read for them
     if not settings.uid_first <= uid <= last:
         return f"uid {uid} is not an account that gpuadmin gives Docker to."
     return None
@@ -80,7 +81,10 @@ def docker_self(host: Host, uid: int) -> tuple[int, str]:
         name = member_name(uid, settings.group)
     asked = request_for(uid, name)
     try:
-        for check in (True, False):
+        for check in (
+            True,  # guard: the lock is taken only when something is to be done
+            False,
+        ):
             outcome = converge(asked, host, check=check, seconds=PATIENCE)
             assert outcome.request is not None
             ((who, _uid),) = outcome.request.docker

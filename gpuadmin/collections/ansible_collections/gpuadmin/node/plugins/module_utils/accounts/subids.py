@@ -44,13 +44,19 @@ def parse(text: str) -> list[Range]:
         owner, start, count = [*parts, "", "", ""][:3]
         first, length = number(start.strip()), number(count.strip())
         problem = None
-        if len(parts) != 3 or not owner or owner != owner.strip():
+        if (
+            len(parts) != 3 or not owner or owner != owner.strip()  # guard: a line of more fields is no range
+        ):
             problem = "is not owner:start:count"
         elif first is None or length is None or start != start.strip() or count != count.strip():
             problem = "has a start or count that is not a number"
         elif "\r" in ending:
             problem = "ends with a carriage return, which newuidmap does not read"
-        elif length == 0 or first + length - 1 > LAST_ID:
+        elif (
+            length == 0
+            # guard: a range beyond the last id is none
+            or first + length - 1 > LAST_ID
+        ):
             problem = "is empty or goes beyond the last id"
         found.append(Range(place, owner, first or 0, length or 0, problem))
     return found
@@ -74,13 +80,13 @@ class Space:
 
     def clash(self, start: int, end: int) -> str | None:
         """Why start..end-1 is not free, in words, or None."""
-        if start < 0 or end - 1 > LAST_ID:
+        if start < 0 or end - 1 > LAST_ID:  # guard: a new range ends with the last id
             return f"{start}-{end - 1} goes beyond the last id"
         taken = self.real_id(start, end)
-        if taken is not None:
+        if taken is not None:  # guard: a new range holds no real id
             return f"{start}-{end - 1} contains the real id {taken}"
         place = bisect.bisect_left(self._merged, (end, -1))
-        if place and self._merged[place - 1][1] > start:
+        if place and self._merged[place - 1][1] > start:  # guard: a new range overlaps none
             return f"{start}-{end - 1} overlaps a range that is there"
         return None
 
@@ -108,6 +114,7 @@ def _file_problems(kind: str, ranges: list[Range], space: Space, plan: SubidPlan
             if taken is not None:
                 text = f"/etc/{kind} line {found.line}: {found} contains the real id {taken}"
                 plan.problems.append(text)
+                # guard: a range that holds a real id is said
                 plan.conflicts.setdefault(owners.get(found.owner, ""), text)
     widest: Range | None = None
     for found in sorted((one for one in ranges if one.count), key=lambda one: (one.start, one.line)):
@@ -115,6 +122,7 @@ def _file_problems(kind: str, ranges: list[Range], space: Space, plan: SubidPlan
             text = f"/etc/{kind} lines {widest.line} and {found.line} overlap: {widest} and {found}"
             plan.problems.append(text)
             # The same person twice, by name and by uid, shares ids with nobody.
+            # guard: ranges of two people that overlap are said
             if owners.get(widest.owner, widest.owner) != owners.get(found.owner, found.owner):
                 for one in (widest, found):
                     plan.conflicts.setdefault(owners.get(one.owner, ""), text)
@@ -162,7 +170,7 @@ def plan_subids(
             continue
         have = {kind: [one for one in mine[kind].get(name, []) if one.count >= size] for kind in files}
         pairs = {kind: {(one.start, one.count) for one in have[kind]} for kind in files}
-        if pairs["subuid"] & pairs["subgid"]:
+        if pairs["subuid"] & pairs["subgid"]:  # guard: a range that is there is kept
             continue
         if have["subuid"] and have["subgid"]:
             plan.problems.append(f"user {name}: the ranges in /etc/subuid and /etc/subgid differ; both are kept")
@@ -174,11 +182,11 @@ def plan_subids(
         else:
             start, count, missing = base + (uid - uid_first) * size, size, ["subuid", "subgid"]
         clash = next(filter(None, (spaces[kind].clash(start, start + count) for kind in missing)), None)
-        if clash:
+        if clash:  # guard: a range that clashes is not written
             plan.conflicts[name] = f"no range in /etc/{' and /etc/'.join(missing)}: {clash}"
             continue
         for kind in missing:
-            spaces[kind].add(start, start + count)
+            spaces[kind].add(start, start + count)  # guard: a new range is known to the next one
             plan.append[kind].append(f"{name}:{start}:{count}")
             plan.operations.setdefault(name, []).append(f"add {kind} {start}-{start + count - 1}")
     return plan

@@ -88,7 +88,9 @@ def of_others(
     return {
         name: f"uid {uid} was given to {owners[uid]}, as this host remembers: nothing made"
         for uid, name in ((whole_number(one.get("uid")), str(one.get("name"))) for one in given)
-        if uid is not None and owners.get(uid, name) != name
+        if
+        # guard: nobody gets a home whose uid is remembered as somebody else's -> False
+        uid is not None and owners.get(uid, name) != name
     }
 
 
@@ -104,11 +106,18 @@ def keep(
     try:
         if check:
             return Known(recall(root, state), seen)
+        # guard: uids are remembered under the lock
         with flocked(path(root, state) + ".lock"):
             memory = recall(root, state)
-            kept = {uid: name for uid, name in memory.items() if uid in seen or name not in forget}
+            kept = {
+                uid: name
+                for uid, name in memory.items()
+                if uid in seen  # guard: the storage host does not forget a uid that something carries
+                or name not in forget
+            }
             carried = [f"uid {uid} is not forgotten: {seen[uid]} carries it" for uid in kept if kept[uid] in forget]
             # who had a uid first keeps it: what a contradiction means is the admin's to say
+            # guard: the storage host keeps the first owner of a uid -> {**kept, **people(remember)}
             after = {**people(remember), **kept}
             if after != memory:
                 text = json.dumps({"root": root, "uids": {str(uid): name for uid, name in sorted(after.items())}})

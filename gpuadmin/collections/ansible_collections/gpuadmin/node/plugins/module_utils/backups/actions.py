@@ -39,7 +39,7 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
     operations, other = making.plan(making.Request(**arguments))
     done = Done(operations)
     done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
-    if not check:
+    if not check:  # guard: check mode begins no backup -> True
         done.report["backup"] = background.perform("backup-make", make_backup, arguments)
         done.report["problems"] = making.missing(done.report["backup"])
     return done
@@ -62,7 +62,7 @@ def _copy(given: Mapping[str, Any], check: bool) -> Done:
     remote = given["remote"]
     operations = [f"backup {given['name'] or 'newest'}: copy to {remote['host']} and verify there"]
     if check:
-        return Done(operations)
+        return Done(operations)  # guard: check mode sends no copy
     arguments = {
         "directory": given["directory"], "backup": given["name"], "host": remote["host"],
         "address": remote["address"], "port": int(remote["port"]), "key": remote["key"],
@@ -79,6 +79,12 @@ def _prune(given: Mapping[str, Any], check: bool) -> Done:
     gone = pruning.expired(given["directory"], given["days"], given["ordinary"], given["only"])
     done = Done([f"delete the backup {name}" for name in gone])
     done.report["pruned"] = gone
-    if not check and gone:
-        done.report["pruned"] = background.perform("backup-prune", prune_backups, {**arguments, "only": gone})
+    if (
+        not check and gone  # guard: check mode prunes nothing
+    ):
+        done.report["pruned"] = background.perform(
+            "backup-prune",
+            prune_backups,
+            {**arguments, "only": gone},  # guard: only what was shown is pruned -> arguments
+        )
     return done

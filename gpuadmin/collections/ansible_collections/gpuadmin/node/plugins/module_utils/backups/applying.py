@@ -46,6 +46,7 @@ def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -
             raise Odd(f"{operation[:20]!r} is no part of a manifest")
         check_room(handle, bounds)
         done += len(data)
+        # guard: a manifest that arrives is bounded
         if done > most:
             raise NodeError(f"its manifest is longer than {most} bytes")
         write_all(handle, data)
@@ -62,7 +63,13 @@ def _in_words() -> Iterator[None]:
     """What a record lacks, or has in another shape, is a record that cannot be read."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
+    except (
+        # guard: a record without one of its fields is odd
+        LookupError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ) as error:
         raise Odd(f"a record cannot be read: {error}") from error
 
 
@@ -114,7 +121,11 @@ class Applier:
                     raise Odd("the end came inside of something")
                 return fields
             handler = self._HANDLERS.get(operation)
-            if handler is None or (self._file is None) == (operation in self._OF_FILES):
+            if (
+                handler is None
+                # guard: a record stands where it has a meaning
+                or (self._file is None) == (operation in self._OF_FILES)
+            ):
                 raise Odd(f"{operation[:20]!r} is not understood here")
             handler(self, fields, data)
 
@@ -125,13 +136,16 @@ class Applier:
             if self._moved >= self._look and self._file is not None:
                 os.fdatasync(self._file)  # btrfs counts what is on disk
             self._moved = self._records = 0
+            # guard: room is left
             check_room(self._top, self._bounds)
 
     def _named(self, fields: Mapping[str, Any]) -> bytes:
         """A single name in the directory that is open."""
         name = os.fsencode(fields["name"]) if isinstance(fields.get("name"), str) else b""
+        # guard: a record names what is in the open directory
         if name in (b"", b".", b"..") or b"/" in name or b"\0" in name or len(name) > 255:
             raise Odd("a record without a name")
+        # guard: what arrives is counted
         self._budget.spend(self._path[-1] + name)
         return name
 
@@ -152,6 +166,7 @@ class Applier:
 
     def _leave(self, fields: Mapping[str, Any], _data: bytes) -> None:
         if len(self._above) == 1:
+            # guard: nothing is left above the home
             raise Odd("there is nothing above")
         self._given(self._here, fields)
         outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._here)
@@ -170,7 +185,11 @@ class Applier:
 
     def _open(self, fields: Mapping[str, Any], flags: int) -> None:
         name, size = self._named(fields), _number(fields, "size")
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags |= (
+            os.O_NOFOLLOW  # guard: a file is changed through no link
+            | os.O_NONBLOCK
+            | os.O_CLOEXEC
+        )
         self._file, self._name = os.open(name, flags, 0o600, dir_fd=self._here), name
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             raise Odd("what is changed is no file")
@@ -179,6 +198,7 @@ class Applier:
 
     def _ahead(self, at: int, length: int) -> None:
         """A record writes inside the file, and behind what was written before: no byte is written twice."""
+        # guard: what is written is in the file
         if at < self._done or at + length > self._size:
             raise Odd("a record writes outside of its place")
         self._done = at + length
@@ -244,6 +264,7 @@ class Applier:
 
     def finish(self, fields: Mapping[str, Any]) -> None:
         """Give the top its owner, mode, times and attributes, as the last record says."""
+        # guard: how the top is to be is read like a record
         with _in_words():
             self._given(self._top, fields)
 
@@ -252,6 +273,7 @@ class Applier:
         if not isinstance(found, Mapping):
             raise Odd("attributes that are none")
         attributes = {str(name): base64.b64decode(value, validate=True) for name, value in found.items()}
+        # guard: attributes take room, too
         self._moved += sum(map(len, attributes.values()))
         owner = self._owner(_number(fields, "uid")), self._owner(_number(fields, "gid"))
         give(f"/proc/self/fd/{target}", owner, attributes, _number(fields, "mode") & 0o7777, _times(fields))
@@ -280,6 +302,7 @@ def _times(fields: Mapping[str, Any]) -> tuple[int, int]:
 
 def _id(fields: Mapping[str, Any]) -> str:
     value = fields.get("id")
+    # guard: what is linked is named by numbers
     if not isinstance(value, str) or not _ID.match(value):
         raise Odd("id is none")
     return value

@@ -48,7 +48,7 @@ def begin(directory: str, claimed: Backup, bounds: Bounds = BOUNDS) -> dict[str,
     check_room(directory, bounds)
     path = os.path.join(directory, claimed.name)
     found = backup_set.load(directory, claimed.name)
-    if found is not None and found.created != claimed.created:
+    if found is not None and found.created != claimed.created:  # guard: a set is not begun as another one
         raise NodeError(f"{claimed.name} is another set here, of {found.created}")
     if found is None:
         for where in (path, f"{path}/homes", f"{path}/manifest"):
@@ -69,10 +69,15 @@ def _same(here: Home | None, there: Home) -> bool:
 def _keep(directory: str, claimed: Backup) -> list[str]:
     """Keep homes that have not changed. While another connection brings one or reads one, all of them are sent."""
     try:
-        with backup_set.reading(directory, claimed.name, alone=True):
+        with backup_set.reading(
+            directory,
+            claimed.name,
+            alone=True,  # guard: nothing is kept while a home arrives
+        ):
             found = backup_set.load(directory, claimed.name) or backup_set.unfinished(directory, claimed.name)
             kept = {} if found is None else _kept(directory, claimed, found)
             if kept:
+                # guard: the manifest of a home that is kept is on disk before the set has the home
                 sync_directory(os.path.join(directory, claimed.name, "manifest"))
                 _record(directory, claimed.name, kept)
             return sorted(kept)
@@ -101,7 +106,7 @@ def _kept(directory: str, claimed: Backup, found: Backup) -> dict[str, Home]:
 def _record(directory: str, name: str, homes: Mapping[str, Home], place: Callable[[], None] = lambda: None) -> None:
     """Add these homes to the set. The first of them makes it a set. ``place``: what is done right before."""
     with flocked(backup_set.RECORDS):
-        place()
+        place()  # guard: a manifest has its name when the set has the home, and not before
         found = backup_set.load(directory, name) or backup_set.unfinished(directory, name)
         if found is None:
             raise NodeError(f"{name} was deleted while homes of it arrived")
@@ -156,7 +161,7 @@ def _alone(path: str, user: str) -> Iterator[tuple[int, str]]:
     handle = os.open(manifest, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one connection brings a home
         except BlockingIOError:
             raise NodeError(f"{user}: another connection brings this home just now") from None
         if not os.path.lexists(manifest) or not os.path.samestat(os.lstat(manifest), os.fstat(handle)):
@@ -192,22 +197,34 @@ def arrive(
                 _compare(part, manifest, home, found.format, known, untouched, limits)
                 _settle(part, os.path.join(path, "homes", user))
             except BaseException:
-                _clear(path, user)
+                _clear(path, user)  # guard: what does not arrive whole leaves nothing
                 os.unlink(manifest)
                 raise
 
             def place() -> None:
                 os.rename(manifest, found.manifest(user))
+                # guard: a manifest's name is on disk before the set has the home
                 sync_directory(os.path.dirname(manifest))  # before the set says that it has it
 
-            _record(directory, name, {user: replace(home, nested={}, verified=None)}, place)
+            _record(
+                directory,
+                name,
+                {
+                    user: replace(
+                        home,
+                        nested={},
+                        verified=None,  # guard: no home is verified by word of mouth
+                    )
+                },
+                place,
+            )
 
 
 def _begin_anew(directory: str, name: str, user: str, manifest: str) -> None:
     """Clear what an interruption left of a home; what another connection has brought meanwhile is none of that."""
     with flocked(backup_set.RECORDS):
         found = backup_set.load(directory, name)
-        if found is None or user not in found.homes:
+        if found is None or user not in found.homes:  # guard: a home that is there is not changed -> True
             _clear(os.path.join(directory, name), user)
             return
     os.unlink(manifest)
@@ -279,11 +296,12 @@ def _compare(
 ) -> None:  # fmt: skip
     """Check that what arrived equals its manifest, and that the manifest is the one its set names."""
     recorded = home_manifest.total(home_manifest.read(manifest, limits.budget()))
+    # guard: its manifest is the one that was told of
     if any(getattr(home, what) != value for what, value in recorded.as_dict().items()):
         raise NodeError("its manifest is not the one that its set tells of")
     budget = limits.budget()
     found = home_reader.lines(part, earlier=known, budget=budget, form=form, untouched=untouched)
-    if home_manifest.total(found).checksum != home.checksum:
+    if home_manifest.total(found).checksum != home.checksum:  # guard: what arrived is compared
         again = home_reader.lines(part, budget=limits.budget(), form=form)
         words = home_manifest.compare(home_manifest.read(manifest, unlimited()), again)
         raise NodeError(f"what arrived is not what was sent: {', '.join(words) or 'differs'}")

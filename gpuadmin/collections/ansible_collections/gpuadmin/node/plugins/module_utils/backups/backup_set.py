@@ -110,7 +110,11 @@ def check_directory(path: str) -> None:
         facts = os.lstat(path)
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+    if (
+        not stat.S_ISDIR(facts.st_mode)
+        or facts.st_uid != os.geteuid()
+        or facts.st_mode & 0o077  # guard: backups are where root alone can enter
+    ):
         raise NodeError(f"{path} must be a directory that root alone can enter (mode 0700)")
 
 
@@ -128,7 +132,7 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
     path = os.path.join(directory, name)
     try:
         raw = json.loads(data)
-        if raw["format"] not in range(1, FORMAT + 1):
+        if raw["format"] not in range(1, FORMAT + 1):  # guard: a set of another format is not read
             raise NodeError(f"{path} has format {quoted(raw['format'])}; this code knows {FORMAT}")
         found = {str(key): Home(**value) for key, value in raw["homes"].items()}
         uncopied = {str(host): dict(homes) for host, homes in raw.get("uncopied", {}).items()}
@@ -168,7 +172,15 @@ def reading(directory: str, name: str, *, alone: bool = False) -> Iterator[int]:
     handle = btrfs.open_directory(os.path.join(directory, name))
     try:
         try:
-            fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(
+                handle,
+                (
+                    fcntl.LOCK_EX
+                    if alone  # guard: a set that is read is not deleted
+                    else fcntl.LOCK_SH
+                )
+                | fcntl.LOCK_NB,
+            )
         except BlockingIOError:
             raise InUse(f"{name} is in use: it is being read" if alone else f"{name} is being deleted") from None
         os.stat(os.path.join(directory, name))
@@ -300,11 +312,13 @@ def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Ba
     was deleted while it was (``when``) copied or read.
     """
     directory = os.path.dirname(backup.path)
-    with flocked(RECORDS):
+    with flocked(RECORDS):  # guard: of two who record in a set neither is lost
         fresh = load(directory, backup.name)
-        if fresh is None:
+        if fresh is None:  # guard: a set that is deleted is not made one again
             raise NodeError(f"{backup.name} was deleted while it was {when}")
-        result = change(fresh)
+        result = change(
+            fresh  # guard: a verification writes into the set as it is by now -> backup
+        )
         store(result)
         return result
 
@@ -317,15 +331,23 @@ def remove(directory: str, name: str) -> None:
     if not NAME.match(name):
         raise NodeError(f"{quoted(name)} is not the name of a backup")
     path = os.path.join(directory, name)
-    if not os.path.isdir(path) or os.path.islink(path):
+    if (
+        not os.path.isdir(path)
+        # guard: no set is deleted through a link
+        or os.path.islink(path)
+    ):
         return
     with reading(directory, name, alone=True):
         _remove(directory, path)
 
 
 def _remove(directory: str, path: str) -> None:
+    # guard: a set that goes is not recorded again
     with flocked(RECORDS):  # nobody writes it again who has just read it
-        for file in (UNFINISHED, "backup.json"):  # either would make a set of what is left of it, if this is cut
+        for file in (
+            UNFINISHED,  # guard: a deletion takes first all that makes a set
+            "backup.json",
+        ):  # either would make a set of what is left of it, if this is cut
             try:
                 os.unlink(os.path.join(path, file))
             except FileNotFoundError:
@@ -334,7 +356,7 @@ def _remove(directory: str, path: str) -> None:
     homes = os.path.join(path, "homes")
     volumes = [homes] if btrfs.inspect(homes) is not None else []
     for above in (os.path.join(path, "nested"), *(() if volumes else (homes,))):
-        if not os.path.islink(above):
+        if not os.path.islink(above):  # guard: deleting a set follows no link to a directory of snapshots -> True
             volumes += [os.path.join(above, one) for one in btrfs.listing(above)]
     btrfs.delete(volumes)
     shutil.rmtree(path)

@@ -68,10 +68,18 @@ def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, setting
     if verb == "commit" and not rest:
         _prune(directory, settings)
         return json.dumps({"when": backup_set.now()})
-    if not rest or not home_owner(rest[0]):
+    if (
+        not rest
+        # guard: only what is a user name is asked for
+        or not home_owner(rest[0])
+    ):
         raise NodeError(UNKNOWN)
     link = Link(stdin, stdout, bounds=settings.bounds)
-    if verb == "home" and len(rest) in (1, 2) and all(backup_set.NAME.match(one) for one in rest[1:]):
+    if (
+        verb == "home"
+        and len(rest) in (1, 2)
+        and all(backup_set.NAME.match(one) for one in rest[1:])  # guard: a parent is named by a set's name
+    ):
         _home(directory, name, rest, link, settings)
     elif verb == "verify" and len(rest) == 1:
         _verify(directory, name, rest[0], link, settings)
@@ -84,7 +92,7 @@ def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, setting
 
 def _complete(directory: str, name: str) -> Backup:
     found = backup_set.load(directory, name)
-    if found is None:
+    if found is None:  # guard: a set that is asked for is there
         raise NodeError(f"there is no complete {name} here")
     return found
 
@@ -100,7 +108,7 @@ def _begin(directory: str, name: str, stdin: int, settings: Settings) -> dict[st
     arriving.clear(directory)
     _prune(directory, settings)
     if backup_set.load(directory, name) is None:
-        _refuse_flood(directory)
+        _refuse_flood(directory)  # guard: so many sets in a day
     return arriving.begin(directory, claimed, settings.bounds)
 
 
@@ -128,7 +136,7 @@ def _refuse_flood(directory: str) -> None:
 
 def _home(directory: str, name: str, rest: Sequence[str], link: Link, settings: Settings) -> None:
     operation, fields, _data = link.get()
-    if operation != "home":
+    if operation != "home":  # guard: a home begins with what it is
         raise NodeError(UNKNOWN)
     home = received.home_of(rest[0], fields.get("home"))
     parent = rest[1] if len(rest) == 2 else None
@@ -143,7 +151,7 @@ def _home(directory: str, name: str, rest: Sequence[str], link: Link, settings: 
 
 def _verify(directory: str, name: str, user: str, link: Link, settings: Settings) -> None:
     found = _complete(directory, name)
-    if user not in found.homes:
+    if user not in found.homes:  # guard: a home that is verified is in the set
         raise NodeError(f"{name} has no home of {user} here")
     with _alive(link):
         when = making.verify_one(found, user, settings.limits)
@@ -153,7 +161,7 @@ def _verify(directory: str, name: str, user: str, link: Link, settings: Settings
 
 def _send(found: Backup, user: str, inner: str, link: Link) -> None:
     """Stream a home, or a part of it."""
-    if user not in found.homes:
+    if user not in found.homes:  # guard: a home that is fetched is in the set
         raise NodeError(f"{found.name} has no home of {user} here")
     inner = inner_path(inner)
     source = sending.Source.of(found, user)

@@ -151,7 +151,7 @@ def _lines(stream: gzip.GzipFile, budget: Budget) -> Iterator[Line]:
         )
         path, number = front.lengthen(shared, rest), 0
         name = path.encode("utf-8", "surrogateescape")
-        budget.spend(name)
+        budget.spend(name)  # guard: short lines of long paths are counted
         if kind in ("f", "h"):
             number, link = link, ""
             if kind == "h":

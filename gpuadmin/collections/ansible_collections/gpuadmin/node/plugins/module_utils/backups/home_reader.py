@@ -41,17 +41,24 @@ class _Earlier:
 
     def content(self, path: str, facts: os.stat_result) -> str | None:
         """The checksum of a file that has not changed: nothing changes a file without changing its ctime."""
+        # guard: what was touched is read again
         if self._untouched is not None and facts.st_ctime_ns >= self._untouched:
             return None
         wanted = order(path)
         while not self._done and (self._next is None or order(self._next.path) < wanted):
             try:
                 self._next = next(self._found, None)
+            # guard: a damaged manifest of before ends no later backup
             except NodeError:  # damaged, which is no reason to have no backup from now on: the rest is read
                 self._next = None
             self._done = self._next is None
         line = self._next
-        if line is None or line.path != path or not line.content.startswith("e"):  # one of format 1 has no 'e'
+        if (
+            line is None
+            or line.path != path
+            # guard: checksums of the format before are not taken over -> not line.content
+            or not line.content.startswith("e")
+        ):  # one of format 1 has no 'e'
             return None
         if self._untouched is not None:
             return line.content if line.kind == "f" else None
@@ -88,7 +95,7 @@ class Reader:
             return False
         handle = open_directory(self._live)
         try:
-            return not is_placeholder(path, handle)
+            return not is_placeholder(path, handle)  # guard: an empty place of a subvolume lacks nothing -> True
         finally:
             os.close(handle)
 
@@ -114,7 +121,13 @@ class Reader:
             if first != path:
                 return Line(path, "h", mode, uid, gid, link=first, inode=facts.st_ino, number=number)
         handle = os.open(
-            entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME, dir_fd=entry.at
+            entry.name,
+            os.O_RDONLY
+            | os.O_NOFOLLOW  # guard: a file that became a link is not read
+            | os.O_NONBLOCK
+            | os.O_CLOEXEC
+            | os.O_NOATIME,
+            dir_fd=entry.at,
         )
         try:
             attributes = self._attributes(handle)
@@ -204,7 +217,7 @@ def _below(top: int, prefix: str, rest: dict[str, str], reader: Reader) -> Itera
         if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
             if path in rest:
                 yield from _subvolume(path, rest, reader)
-            elif reader.lacks(path):
+            elif reader.lacks(path):  # guard: a subvolume that is not in the backup is a problem
                 raise NodeError(f"{path!r} is a subvolume of its own that this backup does not hold")
         else:
             yield reader.line(entry, path)

@@ -20,7 +20,7 @@ def visits(top: int, nested: Mapping[str, str], budget: Budget) -> Iterator[Entr
     """
     rest = {os.fsencode(path): where for path, where in nested.items()}
     yield from _below(top, b"", rest, budget)
-    if rest:
+    if rest:  # guard: a subvolume without a place in the copy is an error
         raise NodeError(f"{os.fsdecode(min(rest))!r} has no place in the copy")
 
 

@@ -52,6 +52,7 @@ def copy_backup(arguments: Mapping[str, Any]) -> dict[str, Any]:
     directory = arguments["directory"]
     found = chosen(directory, arguments["backup"])
     earlier = [one for one in reversed(backup_set.complete(directory)) if one.name < found.name]
+    # guard: one copy at a time
     with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
         when, lacking = transfer.send(
             found, remote_of(arguments), earlier, _limits(arguments), arguments.get("workers", 2)

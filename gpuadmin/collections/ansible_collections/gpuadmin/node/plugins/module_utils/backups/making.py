@@ -82,13 +82,13 @@ def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
 
 def check(request: Request, mountinfo: str | None = None) -> str:
     """Refuse what cannot be backed up; return the root of the subvolume that holds the homes."""
-    if not NAME.match(request.name):
+    if not NAME.match(request.name):  # guard: a backup has a name that is one
         raise NodeError(f"{quoted(request.name)} is not a name for a backup")
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
         raise NodeError(f"there is no {request.root}")
-    check_directory(request.directory)
-    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):
+    check_directory(request.directory)  # guard: backups are made where root alone can enter
+    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):  # guard: backups are not in homes
         raise NodeError(f"{request.directory} is inside of the homes; backups belong beside them")
     return btrfs.holder(request.root)
 
@@ -121,7 +121,7 @@ def create(request: Request, mountinfo: str | None = None) -> Backup:
     """
     holder = check(request, mountinfo)
     try:
-        with flocked(LOCK):
+        with flocked(LOCK):  # guard: backups are made under the lock
             found = load(request.directory, request.name) or _make(request, holder)
         return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
     except OSError as error:
@@ -169,7 +169,11 @@ def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Li
     for backup in reversed(complete(request.directory)):
         home = backup.homes.get(name)
         if home is not None and home.uid == uid and backup.root == request.root:
-            return (line for line in home_manifest.read(backup.manifest(name)) if line.ctime < backup.begun)
+            return (
+                line
+                for line in home_manifest.read(backup.manifest(name))
+                if line.ctime < backup.begun  # guard: what was changed while a snapshot was made is read again
+            )
     return None
 
 
@@ -177,7 +181,7 @@ def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total | 
     """Write the manifest of one home, on disk when it is returned; None where there is no room for it."""
     request, backup, name = task
     try:
-        check_room(request.directory)
+        check_room(request.directory)  # guard: a manifest leaves room
         return _written(request, backup, name)
     except NoRoom:
         _drop(backup.manifest(name))
@@ -304,7 +308,11 @@ def look(
 
 
 def _record(backup: Backup, name: str, found: Found) -> Backup:
-    when = None if found.differences or found.problem else now()
+    when = (
+        None
+        if found.differences or found.problem  # guard: a home whose restore failed is not verified -> differences
+        else now()
+    )
     return changed(backup, partial(_read, name, when, None if found.differences else found.problem), "read")
 
 

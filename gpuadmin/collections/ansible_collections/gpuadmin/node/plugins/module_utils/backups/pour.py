@@ -78,7 +78,7 @@ def pour(source: int, sink: int, path: str, *, most: int | None = None, bounds: 
                     return
         if now - moved > bounds.idle or now - begun > bounds.total:
             raise NodeError(f"the other host or this one stood still: ended after {now - begun:.0f} seconds")
-        if most is not None and done > most:
+        if most is not None and done > most:  # guard: the document of a set is bounded
             raise NodeError(f"it is longer than {most} bytes")
         if now - looked > 0.5:
             looked = now

@@ -39,7 +39,7 @@ def check_time(name: str) -> None:
 
 
 def _check_past(when: datetime, what: str) -> None:
-    if when > moment(backup_set.now()) + AHEAD:
+    if when > moment(backup_set.now()) + AHEAD:  # guard: nothing is of the future
         raise NodeError(f"{what} is of the future by this host's clock ({backup_set.now()}): refused")
 
 
@@ -70,6 +70,7 @@ def _text(value: object) -> str:
 
 def _problem(found: Backup) -> str | None:
     inside = found.inside
+    # guard: a set's homes are below its snapshot
     if not isinstance(inside, str) or not (inside == "." or _below(inside)):
         return f"inside {quoted(inside)[:100]}"
     if not isinstance(found.root, str) or not found.root.startswith("/") or len(found.root) > 4096:
@@ -79,31 +80,36 @@ def _problem(found: Backup) -> str | None:
     if not isinstance(found.problems, Mapping):
         return "problems"
     for name, home in found.homes.items():
-        if not home_owner(name):
+        if not home_owner(name):  # guard: a set's homes have names of people
             return f"the name {quoted(name)[:100]}"
         wrong = _wrong(home)
         if wrong is not None:
             return f"{wrong} of {name}"
     places = [where for home in found.homes.values() for where in home.nested.values()]
-    return "one snapshot for two places" if len(set(places)) != len(places) else None
+    return "one snapshot for two places" if len(set(places)) != len(places) else None  # guard: a snapshot has one place
 
 
 def _wrong(home: Home) -> str | None:
     """Which field of a home is none that gpuadmin writes."""
     for what, most in (("uid", 2**32), ("inode", 2**64), ("files", 2**63), ("bytes", BYTES), ("entries", 2**63)):
         value = getattr(home, what)
+        # guard: a set's numbers are numbers
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
             return what
     for what, pattern in (("volume", UUID), ("checksum", SUM), ("verified", TIME)):
         value = getattr(home, what)
         if value in ("", None) if what != "checksum" else False:
             continue
-        if not isinstance(value, str) or not pattern.match(value):
+        if not isinstance(value, str) or not pattern.match(value):  # guard: a set's words are of their form
             return what
     if not isinstance(home.nested, Mapping):
         return "nested"
     for where, part in home.nested.items():
-        if not (where == "" or _below(where)) or not isinstance(part, str) or not PART.match(part) or part == "homes":
+        if (
+            not (where == "" or _below(where))  # guard: places of nested subvolumes are in the home
+            or not isinstance(part, str)
+            or (not PART.match(part) or part == "homes")  # guard: a set's subvolumes are snapshots in it
+        ):
             return "nested"
     return None
 

@@ -37,7 +37,7 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
     try:
         refuse_nonsense(request)
-        with flocked(f"{RUN}/restore-{request.user}.lock"):
+        with flocked(f"{RUN}/restore-{request.user}.lock"):  # guard: restore takes the lock
             found, away = locate(request)
             plan, backup = compute(request, table, found)
             if away:
@@ -80,12 +80,13 @@ def _workplace(request: Request, plan: Plan) -> Iterator[int]:
     """Where the copy is made, open: a new directory that root alone can enter, in the subvolume that it is for."""
     if request.mode == "directory":
         at, name = _open_above(request, plan), os.fsencode(f".{os.path.basename(plan.target)}.gpuadmin-part")
+    # guard: a copy is made in the subvolume that it is for -> (volume := None) is not None
     elif (volume := _open_volume(request, plan)) is not None:
         at, name = volume, os.fsencode(RESTORING)
     else:
         common = os.path.join(request.root, RESTORING)
         make_directory(common, 0o700, os.geteuid(), os.getegid())
-        backup_set.check_directory(common)
+        backup_set.check_directory(common)  # guard: a restore works in a directory that root alone can enter
         at, name = btrfs.open_directory(common), os.fsencode(request.user)
     try:
         _discard(at, name)
@@ -109,13 +110,14 @@ def _discard(at: int, name: bytes, ours: os.stat_result | None = None) -> None:
         return
     if ours is None:
         _refuse_theirs(facts, name)
-    elif not os.path.samestat(facts, ours):
+    elif not os.path.samestat(facts, ours):  # guard: a restore deletes no directory but its own
         return
     purge(at, name, lambda entry: None)
 
 
 def _refuse_theirs(facts: os.stat_result, name: bytes) -> None:
     """In a home that is a subvolume, its owner can give names beside the workplace: theirs is no place for root."""
+    # guard: a restore works in no directory of a person's
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         raise NodeError(f"{os.fsdecode(name)!r} is in the way, and is not root's: move it away first")
 
@@ -136,6 +138,7 @@ def _open_volume(request: Request, plan: Plan) -> int | None:
                 if found is not None:
                     os.close(found)
                 found = os.dup(here)
+        # guard: a file system of its own is refused before it is copied
         if found is not None and os.fstat(found).st_ino != btrfs.SUBVOLUME_INODE:
             raise NodeError(
                 f"{os.path.dirname(plan.place)} is on a file system of its own; nothing was restored: restore beside "
@@ -174,7 +177,7 @@ def _into_place(request: Request, plan: Plan, place: int) -> None:
 
 def _named(plan: Plan, place: int, above: int) -> None:
     name = os.path.basename(plan.place)
-    if os.fstat(above).st_dev != os.fstat(place).st_dev:
+    if os.fstat(above).st_dev != os.fstat(place).st_dev:  # guard: nothing is moved aside where nothing can be moved in
         raise NodeError(f"{os.path.dirname(plan.place)} was exchanged while this ran; nothing was restored")
     if plan.aside is not None:
         rename_new(name, above, os.path.basename(plan.aside), above)
@@ -248,6 +251,7 @@ def _fetch(
     try:
         transfer.fetch(request.remote, backup.name, request.user, inner, manifest, top, links, owner)
         recorded = home_manifest.total(home_manifest.read(backup.manifest(request.user)))
+        # guard: what the other host sends back is compared
         if recorded.checksum != backup.homes[request.user].checksum:
             raise NodeError(f"{request.remote.name} sent another manifest than its set {backup.name} tells of")
         if not _is_directory(backup, request.user, inner):

@@ -64,7 +64,7 @@ def locate(request: Request) -> tuple[Backup, bool]:
     was verified in any that is. Where it does not answer, what is here has to do.
     """
     user, directory, remote = request.user, request.directory, request.remote
-    backup_set.check_directory(directory)
+    backup_set.check_directory(directory)  # guard: a restore believes backups of root's alone
     if request.backup:
         here = backup_set.load(directory, request.backup)
     else:
@@ -130,15 +130,16 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
             raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
         if os.path.lexists(target):
             aside = f"{target}.before-{stamp}"
+    # guard: a part beside the home is in a directory of the person's
     elif inner:  # a part has its own mode, and was private by what lies above it
         folder = target
         target = os.path.join(folder, os.path.basename(inner))
     if inner and aside:
         aside = _free(aside)
     elif inner and folder:
-        folder = _free(folder)
+        folder = _free(folder)  # guard: a second part has a name of its own
         target = os.path.join(folder, os.path.basename(inner))
-    if os.path.lexists(aside or folder or target):
+    if os.path.lexists(aside or folder or target):  # guard: a restore's plan sees what is in its way
         raise NodeError(f"{aside or folder or target} is there already; move it away first")
     saved = found.homes[request.user]
     size = f"{counted(saved.files, 'file')}, {size_words(saved.bytes)}"

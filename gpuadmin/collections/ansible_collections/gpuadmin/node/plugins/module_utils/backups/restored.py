@@ -21,6 +21,7 @@ def verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -
 
     def wanted() -> Iterator[home_manifest.Line]:
         for line in _part(backup, request.user, inner):
+            # guard: what is restored is compared with the ids that it is to have -> (yield line)
             yield replace(line, uid=owner(line.uid), gid=owner(line.gid))
 
     def there() -> Iterator[home_manifest.Line]:
@@ -36,7 +37,7 @@ def verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -
 
     expected = home_manifest.total(wanted())
     found = home_manifest.total(there())
-    if expected.checksum != found.checksum:
+    if expected.checksum != found.checksum:  # guard: a restore is compared with the manifest
         lines = home_manifest.compare(wanted(), there())
         raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
     return found

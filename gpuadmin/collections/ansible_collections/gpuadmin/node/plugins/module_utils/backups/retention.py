@@ -25,7 +25,9 @@ class Kept:
     @property
     def since(self) -> datetime:
         """What its age counts from. When it was made is what another host says."""
-        return self.received or self.created
+        return (
+            self.received or self.created  # guard: age counts from this host's clock
+        )
 
     @property
     def label(self) -> str:
@@ -65,6 +67,7 @@ def reasons_to_keep(sets: Sequence[Kept], *, days: int, ordinary: int, now: date
             kept[one.name] = f"one of the newest {ordinary} ordinary ones"
         elif not one.ordinary and one.since > now - timedelta(days=days):
             kept[one.name] = f"younger than {days} days"
+        # guard: a second copy stays its time
         elif one.received is not None and one.received > now - timedelta(days=COPY_DAYS):
             kept[one.name] = f"it came here less than {COPY_DAYS} days ago"
         elif holders:

@@ -187,7 +187,7 @@ class _Sender:
         if size >= LARGE:
             held = self._held
             held.add(handle, size)
-            if held.asked > SHARED * held.bytes + MORE:
+            if held.asked > SHARED * held.bytes + MORE:  # guard: what shares its blocks does not fill the other disk
                 raise NodeError(
                     f"its files share their blocks: {size_words(held.bytes)} of them would be more than "
                     f"{size_words(held.asked)} in a copy"

@@ -71,9 +71,10 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
         if name.startswith("."):  # beside the homes, or what is being wiped
             return False
         count[name] = count.get(name, 0) + 1
-        if count[name] > SUBVOLUMES:
+        if count[name] > SUBVOLUMES:  # guard: a home has so many subvolumes and no more
             problems[_key(name)] = f"holds more than {SUBVOLUMES} subvolumes"
             return False
+        # guard: the paths of a home's subvolumes have a limit
         if length.get(name, 0) + len(os.fsencode(relative)) > NAMES:
             problems[_key(name)] = f"holds subvolumes at paths of more than {NAMES} bytes together"
             return False

@@ -207,6 +207,7 @@ def send(
                 tasks.append(replace(task, parent=_parent(backup, user, earlier, there) if task.send else None))
         lacking = _all(sorted(tasks, key=lambda task: (task.size, task.user)), workers)
         when = _answer(remote, "commit", backup.name).get("when")
+    # guard: a copy counts when the other host says when it had it
     if not isinstance(when, str) or not received.TIME.match(when):
         raise NodeError(f"{remote.name} did not say when it had {backup.name}")
     return when, lacking
@@ -237,7 +238,10 @@ def _parent(backup: Backup, user: str, earlier: Sequence[Backup], there: Mapping
         mine, theirs = one.homes.get(user), there[one.name].homes.get(user) if one.name in there else None
         if one.name == backup.name or mine is None or theirs is None or mine.uid != home.uid:
             continue
-        if (mine.uid, mine.checksum) == (theirs.uid, theirs.checksum) and (one.format == 1) == (backup.format == 1):
+        if (
+            # guard: a difference is of homes that are the same here and there
+            (mine.uid, mine.checksum) == (theirs.uid, theirs.checksum) and (one.format == 1) == (backup.format == 1)
+        ):
             return one
     return None
 
@@ -252,7 +256,7 @@ def _all(tasks: Sequence[Task], workers: int) -> dict[str, str]:
         else:
             lacking[task.user] = found.why
         lost = lost + 1 if isinstance(found, Lost) else 0
-        if lost >= LOST and isinstance(found, Lost):
+        if lost >= LOST and isinstance(found, Lost):  # guard: a host that is away is not asked for ever
             return {**lacking, **{user: found.why for user, why in lacking.items() if why == "was not reached"}}
     return lacking
 
@@ -270,7 +274,7 @@ def _each(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Lost | No
     again: list[Task] = []
     for task, found in each(_one, tasks, workers, seconds):
         if isinstance(found, NoRoomThere):
-            again.append(task)
+            again.append(task)  # guard: who had no room has another try alone
         yield task, found
     yield from each(_one, again, 1, seconds)
 

@@ -96,6 +96,7 @@ def _read(task: Task, budget: Budget) -> list[str]:
     def there() -> Iterator[Line]:
         return home_reader.lines(top, nested, budget=budget, form=backup.format)
 
+    # guard: a verification compares the manifest with what was recorded -> True
     if home_manifest.total(there()).checksum == home.checksum:
         return []
     budget = task.limits.budget()
@@ -131,7 +132,7 @@ def _own(above: int, name: str) -> int:
         os.mkdir(name, 0o700, dir_fd=above)
         try:
             place = btrfs.open_directory(name, above)
-        except FileNotFoundError:
+        except FileNotFoundError:  # guard: a place that another verification has cleared is made again
             continue
         try:
             fcntl.flock(place, fcntl.LOCK_EX)
@@ -164,13 +165,17 @@ def _restore(task: Task, place: int, budget: Budget) -> list[str]:
     top, nested = backup_set.source(backup, name)
     source, links = btrfs.open_directory(top), btrfs.open_directory("links", place)
     try:
-        Copier(links, budget.again()).tree(source, nested, place, b"copy")
+        Copier(
+            links,
+            budget.again(),  # guard: a verification has as many entries for each walk as the backup had -> budget
+        ).tree(source, nested, place, b"copy")
     finally:
         os.close(source)
         os.close(links)
     copy = btrfs.open_directory("copy", place)
     try:
         found = home_reader.lines(copy, budget=budget.again(), form=backup.format)
+        # guard: a verification restores a small home -> True
         if home_manifest.total(found).checksum == backup.homes[name].checksum:
             return []
         return home_manifest.compare(
@@ -216,7 +221,7 @@ def _sample(task: Task, place: int, budget: Budget) -> list[str]:
         for line in sorted(lines, key=lambda line: (line.kind == "d", -line.path.count("/"))):
             budget.check()
             have = _one(line, top, nested, links, copy, budget, backup.format)
-            if have != line:
+            if have != line:  # guard: a verification restores a sample of a large home
                 differences += home_manifest.compare(iter([line]), iter([have]))
     finally:
         os.close(links)

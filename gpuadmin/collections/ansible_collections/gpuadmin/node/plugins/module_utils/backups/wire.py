@@ -56,7 +56,7 @@ class Link:
             poll.register(self._complaints, select.POLLIN)
         while True:
             now = time.monotonic()
-            if now > min(idle, self._end):
+            if now > min(idle, self._end):  # guard: what does not move is ended
                 late = "stood still" if now > idle else "took too long"
                 raise Stopped(
                     f"the other host {late}: ended after {now - (self._end - self._bounds.total):.0f} seconds"

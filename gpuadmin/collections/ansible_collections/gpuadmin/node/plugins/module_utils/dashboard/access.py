@@ -53,14 +53,17 @@ class Access:
         proxy_secret: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if entrance.proxy is not None and len(proxy_secret) < 16:
+        if entrance.proxy is not None and len(proxy_secret) < 16:  # guard: a proxy without a secret is none
             raise NodeError("the reverse proxy's secret is missing, or has fewer than 16 characters")
         self._entrance, self._secret, self._spent, self._clock = entrance, secret, spent, clock
         self._nodes, self._sees, self._cluster = frozenset(nodes), sees, cluster
         self._proxy_secret = proxy_secret.encode()
         self._refused: Counter[str] = Counter()
         self._minute = 0.0
-        templates = Environment(loader=FileSystemLoader(f"{files}/templates"), autoescape=True)
+        templates = Environment(
+            loader=FileSystemLoader(f"{files}/templates"),
+            autoescape=True,  # guard: what the cluster is called is text -> False
+        )
         self._page = templates.get_template("enter.html")
 
     def viewer(self, request: Request) -> Viewer | None:
@@ -68,9 +71,20 @@ class Access:
         named = self._proxied(request)
         if named is not None:
             proxy = self._entrance.proxy
-            return self._viewer(named, admin=proxy is not None and named in proxy.admins)
+            return self._viewer(
+                named,
+                # guard: the proxy makes no admin of whom the site does not name -> True
+                admin=proxy is not None and named in proxy.admins,
+            )
         token = self._session(request)
-        return None if token is None else self._viewer(token.name, admin=token.admin)
+        return (
+            None
+            if token is None
+            else self._viewer(
+                token.name,
+                admin=token.admin,  # guard: a person's session makes no admin -> True
+            )
+        )
 
     def routes(self) -> list[Route]:
         """/enter and /leave."""
@@ -81,7 +95,14 @@ class Access:
         ]
 
     def _viewer(self, name: str, *, admin: bool) -> Viewer:
-        return Viewer(name, admin, "all" if admin else self._sees)
+        return Viewer(
+            name,
+            admin,
+            "all"
+            if admin
+            # guard: who comes in sees what the site says
+            else self._sees,
+        )
 
     # -- the proxy
 
@@ -94,11 +115,16 @@ class Access:
             return None
         peer = "" if request.client is None else request.client.host
         known = len(secrets) == 1 and hmac.compare_digest(secrets[0].encode(), self._proxy_secret)
-        if not known or address(peer) not in proxy.addresses:
+        if (
+            not known  # guard: the proxy has its secret
+            or address(peer) not in proxy.addresses  # guard: the proxy comes from its address
+        ):
             raise Stranger
         if given in ([], [""]):
             return None  # the proxy lets people through whom it does not know: they need a link
-        if len(given) != 1 or not valid_name(given[0]):
+        if (
+            len(given) != 1 or not valid_name(given[0])  # guard: the proxy names one person
+        ):
             raise Stranger
         return given[0]
 
@@ -113,11 +139,16 @@ class Access:
             token = tokens.read(text, self._key, kinds, self._clock(), self._entrance.session_seconds)
         except tokens.TokenError:
             return None
-        return None if self._spent.has(token.digest) else token
+        return (
+            None
+            if self._spent.has(token.digest)  # guard: a session that was left is over
+            else token
+        )
 
     def _key(self, kind: str, signer: str) -> bytes | None:
         """The key of a signer who may sign such a text: a node for people, the controller for admins."""
         admin = kind in (tokens.ADMIN_LINK, tokens.ADMIN_SESSION)
+        # guard: only nodes of the site sign for people, and only the controller for admins
         if signer not in ((tokens.CONTROLLER,) if admin else self._nodes):
             return None
         return tokens.signing_key(self._secret, kind, signer)
@@ -125,9 +156,9 @@ class Access:
     def _link(self, text: str) -> tokens.Token:
         kinds = (tokens.LINK, tokens.ADMIN_LINK)
         token = tokens.read(text, self._key, kinds, self._clock(), self._entrance.link_seconds)
-        if token.at < self._spent.since - tokens.SKEW:
+        if token.at < self._spent.since - tokens.SKEW:  # guard: a link from before what is remembered is not taken
             raise tokens.TokenError("late")  # from before what is remembered
-        if self._spent.has(token.digest):
+        if self._spent.has(token.digest):  # guard: a link is good once
             raise tokens.TokenError("spent")
         return token
 
@@ -153,6 +184,7 @@ class Access:
         try:
             token = self._link(text)
             # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
+            # guard: a link is spent for as long as it could be taken -> token.at
             until = token.at + self._entrance.link_seconds + tokens.SKEW
             if not self._spent.spend(token.digest, f"{token.signer}~{token.name}", until, now):
                 raise tokens.TokenError("spent")
@@ -167,7 +199,9 @@ class Access:
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(
             COOKIE, tokens.sign(key, kind, token.signer, token.name, int(now)),
-            max_age=self._entrance.session_seconds, path="/", secure=True, httponly=True, samesite="lax",
+            max_age=self._entrance.session_seconds, path="/",
+            secure=True,  # guard: a cookie goes over TLS alone -> False
+            httponly=True, samesite="lax",  # guard: no script reads a cookie -> False
         )  # fmt: skip
         return answer
 
@@ -178,6 +212,7 @@ class Access:
         token = self._session(request)
         if token is not None:
             try:
+                # guard: a session that was left is over for as long as it would be good -> token.at
                 until = token.at + self._entrance.session_seconds + tokens.SKEW
                 self._spent.spend(token.digest, f"session:{token.name}", until, self._clock())
             except (Full, OSError, NodeError) as error:
@@ -188,23 +223,31 @@ class Access:
 
     def _same_origin(self, request: Request) -> bool:
         """Whether a form came from a page of this dashboard (or from a program, which says nothing of where)."""
+        # guard: a browser that says it comes from elsewhere is believed
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = request.headers.get("origin")
         try:
+            # guard: a form comes from a page of the dashboard -> True
             return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
-        except ValueError:
+        except ValueError:  # guard: an origin that is no address is refused
             return False  # not even an address
 
     def _refuse(self, request: Request, problem: str) -> Response:
         now = self._clock()
+        # guard: a clock that was set back locks nobody out -> not now - self._minute < _MINUTE
         if not 0 <= now - self._minute < _MINUTE:
             self._minute = now
             self._refused.clear()
         peer = "" if request.client is None else request.client.host
+        # guard: addresses without end take no memory without end -> True
         if len(self._refused) < _MOST_ADDRESSES or peer in self._refused:
             self._refused[peer] += 1
-        if self._refused[peer] > _MOST or len(self._refused) >= _MOST_ADDRESSES:
+        # guard: who guesses waits
+        if (
+            self._refused[peer] > _MOST
+            or len(self._refused) >= _MOST_ADDRESSES  # guard: who guesses from many addresses waits
+        ):
             return self._answer(429, problem="often")
         return self._answer(403, problem=problem)
 
@@ -222,7 +265,7 @@ async def _field(request: Request, name: str) -> str:
     found = b""
     async for part in request.stream():
         found += part
-        if len(found) > _LARGEST:
+        if len(found) > _LARGEST:  # guard: a form is bounded
             return ""
     try:
         return parse_qs(found.decode("ascii"), max_num_fields=4).get(name, [""])[0]

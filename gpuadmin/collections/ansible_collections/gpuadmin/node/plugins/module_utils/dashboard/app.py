@@ -84,6 +84,7 @@ class Dashboard:
         """The one way to a page: nobody gets to an answer who was not let in."""
 
         async def endpoint(request: Request) -> Response:
+            # guard: nobody gets a page without being let in -> Viewer("", True, "all")
             viewer = self._access.viewer(request)
             if viewer is None:
                 if request.url.path.startswith("/data/"):
@@ -168,7 +169,10 @@ class Dashboard:
 
     def _visible(self, name: str, viewer: Viewer, found: Look) -> str:
         """The name of a person whom the viewer may see; whether anybody else has that name is nobody's business."""
-        if not viewer.may_see(name) or name not in views.known_people(found, viewer):
+        if (
+            # guard: the page of somebody who is not to be seen is not there
+            not viewer.may_see(name) or name not in views.known_people(found, viewer)
+        ):
             raise HTTPException(404)
         return name
 

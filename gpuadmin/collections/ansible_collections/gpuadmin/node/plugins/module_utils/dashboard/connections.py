@@ -26,7 +26,7 @@ class Bounded(H11Protocol):
 
     def _look(self) -> None:
         """End a connection that is still where it was at the look before: at no request, or at the same one."""
-        if self.cycle is self._seen:
+        if self.cycle is self._seen:  # guard: a connection on which nothing goes on is ended
             self.transport.abort()
             return
         self._seen = self.cycle

@@ -19,17 +19,24 @@ Application = Callable[
 #: Nothing from elsewhere, nothing inline, in no frame. `same-origin`: with `no-referrer` a browser does not say where a
 #: form comes from (Origin: null).
 HEADERS = {
+    # guard: a page loads nothing from elsewhere -> "base-uri 'none'; form-action 'self'"
+    # guard: a form goes nowhere else -> "default-src 'self'; base-uri 'none'"
+    # guard: a page has no other base -> "default-src 'self'; form-action 'self'"
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "object-src 'none'",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",  # guard: a page is opened by no other
+    "Cross-Origin-Resource-Policy": "same-origin",  # guard: a page is a part of no other
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
+    "X-Frame-Options": "DENY",  # guard: a page is in no frame of an older browser
 }
 
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:@/\\\[\]?#]+))(?::[0-9]{0,5})?", re.ASCII)
+_HOST = re.compile(
+    # guard: a port of the header Host is a number -> '(?:\\[([0-9A-Fa-f:.]+)\\]|([^\\s:@/\\\\\\[\\]?#]+))(?::.*)?'
+    r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:@/\\\[\]?#]+))(?::[0-9]{0,5})?",
+    re.ASCII,
+)
 
 
 class Guard:
@@ -66,11 +73,11 @@ class Guard:
 
     def _refused(self, request: Request) -> PlainTextResponse | None:
         given = request.headers.getlist("host")
-        if len(given) != 1 or _name(given[0]) not in self._hosts:
+        if len(given) != 1 or _name(given[0]) not in self._hosts:  # guard: the dashboard is asked by its own names
             return PlainTextResponse("This dashboard is not asked by that name.\n", 421)
         try:
             self._access.viewer(request)
-        except Stranger:
+        except Stranger:  # guard: a stranger with the proxy's header is refused
             return PlainTextResponse("Only the site's reverse proxy may say who somebody is.\n", 403)
         return None
 

@@ -38,7 +38,11 @@ def who(uid: int, host: Host, today: int) -> str:
     """
     desired = load(host.path(host.state))
     settings = desired.settings
-    if settings is None or not settings.login:
+    if (
+        settings is None
+        # guard: where nobody logs in nobody gets a link
+        or not settings.login
+    ):
         raise Refused("no-accounts")
     if (
         not settings.uid_first
@@ -49,27 +53,41 @@ def who(uid: int, host: Host, today: int) -> str:
     if settings.source == "registry":
         name = _registered(uid, desired)
         fields = _shadow(host, name)
-        if fields is None or pwd_name(uid) != name:
+        if (
+            fields is None
+            # guard: a link is in the name that this host gives to who asks
+            or pwd_name(uid) != name
+        ):
             raise Refused("not-here")
         ends = (desired.records[name].user.expires, number(fields[7]))
+        # guard: who is locked gets no link -> False
         locked = desired.records[name].user.locked or fields[1].startswith("!")
     else:
         found = member_name(uid, settings.group)
         if found is None:
             raise Refused("no-member")
         record = desired.records.get(found)
-        name, locked = found, record is not None and record.user.locked
-        ends = (None if record is None else record.user.expires, None)
+        name, locked = (
+            found,
+            # guard: an account of a directory that is locked gets no link -> False
+            record is not None and record.user.locked,
+        )
+        ends = (
+            None
+            if record is None
+            else record.user.expires,  # guard: an account of a directory that has expired gets no link
+            None,
+        )
     if locked:
         raise Refused("locked")
-    if any(day is not None and day <= today for day in ends):
+    if any(day is not None and day <= today for day in ends):  # guard: whose account has expired gets no link
         raise Refused("expired")
     return name
 
 
 def _registered(uid: int, desired: DesiredState) -> str:
     found = [one.user.name for one in desired.records.values() if one.user.uid == uid]
-    if len(found) != 1:
+    if len(found) != 1:  # guard: a uid of two gets no link -> not found
         raise Refused("not-ours")
     return found[0]
 
@@ -85,8 +103,18 @@ def pwd_name(uid: int) -> str | None:
 def _shadow(host: Host, name: str) -> list[str] | None:
     raw = read_bytes(host.path("etc/shadow")) or b""
     lines = [line.split(":") for line in raw.decode("utf-8", "surrogateescape").splitlines()]
-    found = [fields for fields in lines if fields[0] == name and len(fields) == 9]
-    return found[0] if len(found) == 1 else None
+    found = [
+        fields
+        for fields in lines
+        if fields[0] == name
+        # guard: an account of half a line gets no link
+        and len(fields) == 9
+    ]
+    return (
+        found[0]
+        if len(found) == 1  # guard: an account of two lines gets no link -> found
+        else None
+    )
 
 
 def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int, str]:

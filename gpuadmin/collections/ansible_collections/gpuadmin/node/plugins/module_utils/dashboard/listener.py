@@ -42,6 +42,7 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """As socket.accept(), which asyncio calls until nobody waits any more, or until it hears so from here."""
         self._turn += 1
+        # guard: one turn accepts so many connections
         if self._turn > AT_ONCE:
             self._turn = 0
             raise BlockingIOError("later")
@@ -49,6 +50,7 @@ class Listener(socket.socket):
         found = Connection(plain.family, plain.type, plain.proto, fileno=plain.detach())
         found.peer = counted_for(str(where[0]))
         here = [one for _, one in sorted(self._open.items()) if one.fileno() >= 0]
+        # guard: connections that were hung up on are bounded too
         if len(here) >= MOST_IN_ALL + LINGERING:
             found.close()
             raise ConnectionAbortedError("too many")
@@ -60,7 +62,14 @@ class Listener(socket.socket):
 def _make_room(here: Sequence[Connection], peer: str) -> None:
     """Given those that are open, the oldest first, and whose the newest is, end one where there are too many."""
     having = Counter(one.peer for one in here)
-    if having[peer] <= (MOST_HERE if peer in _HERE else MOST):
+    # guard: one address has so many connections -> True
+    if having[peer] <= (
+        MOST_HERE
+        if peer in _HERE
+        # guard: another address has fewer connections than this host
+        else MOST
+    ):
+        # guard: there are so many connections in all -> True
         if len(here) <= MOST_IN_ALL:
             return
         peer = having.most_common(1)[0][0]
@@ -77,12 +86,16 @@ def address(text: str) -> str:
     except ValueError:
         return ""
     mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
+    return str(
+        mapped  # guard: an address of IPv4 is itself by an IPv6 socket
+        or found
+    )
 
 
 def counted_for(text: str) -> str:
     """Whom connections from an address are counted for: of IPv6 a network, in which one machine has any address."""
     plain = address(text)
+    # guard: one machine's addresses of IPv6 count as one -> True
     if ":" not in plain or plain in _HERE:
         return plain
     return str(ipaddress.ip_network((plain, 64), strict=False))

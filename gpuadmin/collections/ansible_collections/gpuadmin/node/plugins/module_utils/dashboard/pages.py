@@ -22,7 +22,8 @@ COOKIE = "gpuadmin-language"
 def environment(files: str) -> Environment:
     """The templates of that directory. What is not given to one is an error, and what is given to it is escaped."""
     found = Environment(
-        loader=FileSystemLoader(os.path.join(files, "templates")), autoescape=True, undefined=StrictUndefined,
+        loader=FileSystemLoader(os.path.join(files, "templates")),
+        autoescape=True, undefined=StrictUndefined,  # guard: what somebody chose is escaped -> False
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     found.filters.update(

@@ -109,7 +109,7 @@ class Asked:
         until, kept = self._kept.get(key, (0.0, None))
         if time.monotonic() >= until:
             task = self._under_way.get(key)
-            if task is None:
+            if task is None:  # guard: many who look are one question -> True
                 task = asyncio.ensure_future(self._ask(key, seconds, slow, call, arguments))
                 self._under_way[key] = task
             # one who goes away does not take the answer from those who wait for it too
@@ -121,7 +121,10 @@ class Asked:
     async def _ask(
         self, key: tuple[Any, ...], seconds: float, slow: bool, call: Any, arguments: tuple[Any, ...]
     ) -> Any:
-        at_once = self._at_once.setdefault(slow, asyncio.Semaphore(_SLOW if slow else _QUICK))
+        at_once = self._at_once.setdefault(
+            slow,  # guard: how things are does not wait for how they were -> True
+            asyncio.Semaphore(_SLOW if slow else _QUICK),
+        )
         begun = time.monotonic()
         try:
             answer: Any

@@ -38,7 +38,12 @@ SPANS: Mapping[str, tuple[int, int]] = {
 
 def quoted(name: str) -> str:
     """A name as PromQL's string: whatever is in it, it is a value and ends where it ends."""
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return (
+        '"'
+        # guard: a name in a query ends where it ends -> name.replace('\\', '\\\\').replace('\n', '\\n')
+        + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        + '"'
+    )
 
 
 def last_seen(nodes: Sequence[str]) -> Mapping[str, str]:

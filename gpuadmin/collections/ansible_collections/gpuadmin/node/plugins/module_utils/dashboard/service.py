@@ -67,7 +67,7 @@ def configuration(guard: Guard, certificate: str, key: str) -> uvicorn.Config:
     return uvicorn.Config(
         guard, ssl_certfile=certificate, ssl_keyfile=key, loop="asyncio", http=Bounded, ws="none", access_log=False,
         log_level="warning", proxy_headers=False, server_header=False, timeout_keep_alive=10,
-        limit_concurrency=MOST_REQUESTS,
+        limit_concurrency=MOST_REQUESTS,  # guard: requests that are under way are bounded
     )  # fmt: skip
 
 

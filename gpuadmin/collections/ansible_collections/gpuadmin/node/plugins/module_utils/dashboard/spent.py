@@ -56,18 +56,26 @@ class Spent:
         if self._full(signer):
             self._forget(now)
             full = self._full(signer)
-            if full:
+            if full:  # guard: one signer's links do not fill the memory for others
                 raise Full(f"{full} has {self._of[full]} links that are not over yet")
         self._add(int(until) + 1, signer, digest)
-        if not self._whole or self._lines - len(self._until) >= _DEAD:
+        if (
+            not self._whole or self._lines - len(self._until) >= _DEAD  # guard: half a written line spoils no other
+        ):
             self._write(now)
         else:
+            # guard: what is spent is on disk before somebody comes in
             self._append(f"{int(until) + 1} {signer} {digest}\n".encode())
         return True
 
     def _full(self, signer: str) -> str:
         """Who has too many, if anybody: a signer, or one name that they sign for."""
-        most = {one: _MOST_OF_ONE if "~" in one else _MOST for one in _counted(signer)}
+        most = {
+            one: _MOST_OF_ONE
+            if "~" in one  # guard: one person's links do not fill the memory for others of their node
+            else _MOST
+            for one in _counted(signer)
+        }
         return next((one for one, number in most.items() if self._of[one] >= number), "")
 
     def _append(self, line: bytes) -> None:

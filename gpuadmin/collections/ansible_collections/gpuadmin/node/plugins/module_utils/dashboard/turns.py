@@ -23,12 +23,12 @@ class Turns:
     @contextlib.asynccontextmanager
     async def of(self, name: str) -> AsyncIterator[None]:
         """Wait for that person's turn. Raises HTTPException for who asks on and on."""
-        if self._waiting[name] >= WAITING:
+        if self._waiting[name] >= WAITING:  # guard: who asks on and on is told to wait
             raise HTTPException(429)
         lock = self._locks.setdefault(name, asyncio.Lock())
         self._waiting[name] += 1
         try:
-            async with lock:
+            async with lock:  # guard: one person has one answer of how things were at a time
                 yield
         finally:
             self._waiting[name] -= 1

@@ -25,11 +25,12 @@ class Viewer:
 
     def may_see(self, user: str) -> bool:
         """Whether this person may learn that `user` uses something."""
+        # guard: who sees their own sees nobody else -> True
         return self.admin or self.sees == "all" or user == self.name
 
     def may_see_private(self, user: str) -> bool:
         """Whether this person may learn what is nobody else's business: disk and hints."""
-        return self.admin or user == self.name
+        return self.admin or user == self.name  # guard: disk and hints are private -> True
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,11 @@ def _disk(disk: Disk) -> dict[str, Any]:
 def device_row(device: Device, look: Look, viewer: Viewer) -> dict[str, Any]:
     """A GPU or MIG device, and who holds it. Of holders whom the viewer may not see there is only that they are."""
     holders = device.holders or ()
-    visible = [_holder(one, device, look) for one in holders if viewer.may_see(one.user)]
+    visible = [
+        _holder(one, device, look)
+        for one in holders
+        if viewer.may_see(one.user)  # guard: a node's page names no holder who is not to be seen
+    ]
     key = device.node, device.uuid
     used = None
     if device.memory is not None and device.memory_used is not None and device.memory > 0:
@@ -105,7 +109,7 @@ def node_page(node: Node, look: Look, viewer: Viewer) -> dict[str, Any]:
     people = [
         {"name": user, "cores": one.cores, "memory": one.memory, "tasks": one.tasks}
         for user, one in look.people.get(node.name, {}).items()
-        if viewer.may_see(user)
+        if viewer.may_see(user)  # guard: a node's page lists no people who are not to be seen
     ]
     return {
         **_state(node, look),
@@ -124,7 +128,10 @@ def known_people(look: Look, viewer: Viewer) -> set[str]:
     """Those who have a page: of whom something is measured, and a person who looks, who is there without that. An
     admin who looks need not be one of the people.
     """
-    return (look.users() | (set() if viewer.admin else {viewer.name})) - {UNKNOWN, ""}
+    return (look.users() | (set() if viewer.admin else {viewer.name})) - {
+        UNKNOWN,  # guard: whom nobody knows has no page
+        "",
+    }
 
 
 def people_page(look: Look, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
@@ -173,7 +180,7 @@ def person_page(user: str, look: Look, viewer: Viewer, spent: Mapping[int, Measu
         ],
         "private": viewer.may_see_private(user),
     }
-    if page["private"]:
+    if page["private"]:  # guard: a page is not even given what is private -> True
         cores = {node: people[user].cores or 0.0 for node, people in look.people.items() if user in people}
         page["disk"] = look.disk.get(user)
         page["hints"] = hints(user, look.nodes, look.idle, look.worked, cores, look.when)

@@ -15,7 +15,10 @@ def name(text: str) -> str:
     as U+202E, and what is too long ends in an ellipsis.
     """
     visible = "".join(
-        f"U+{ord(one):04X}" if unicodedata.category(one)[0] in "CZ" and one != " " else one for one in text
+        f"U+{ord(one):04X}"
+        if unicodedata.category(one)[0] in "CZ" and one != " "  # guard: text that turns around is written out
+        else one
+        for one in text
     )
     return visible if len(visible) <= _LONGEST else visible[: _LONGEST - 1] + "…"
 

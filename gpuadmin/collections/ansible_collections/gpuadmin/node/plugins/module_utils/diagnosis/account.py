@@ -154,4 +154,8 @@ def about(name: str, text: str) -> list[str]:
     A line in which the client does so is about nobody.
     """
     wanted = re.compile(rf"\S+ \S+ [\w-]+(?:\[\d+\])?: {_SPEAKS}{re.escape(name)}(?![\w-])", re.IGNORECASE)
-    return [short(line) for line in text.splitlines() if wanted.match(line)][-KEPT_LINES:]
+    return [
+        short(line)
+        for line in text.splitlines()
+        if wanted.match(line)  # guard: what a client says in sshd's lines is nobody's -> name in line
+    ][-KEPT_LINES:]

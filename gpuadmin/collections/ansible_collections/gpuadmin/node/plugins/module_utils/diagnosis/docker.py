@@ -115,7 +115,12 @@ def containers(subject: Subject) -> dict[str, Any]:
     Raises NodeError, OSError.
     """
     uid = uid_of(subject)
-    if subject.docker is None or uid is None or not cgroup_alive(uid, "docker.service", subject.path(CGROUP)):
+    if (
+        subject.docker is None
+        or uid is None
+        # guard: a daemon is not started by being asked
+        or not cgroup_alive(uid, "docker.service", subject.path(CGROUP))
+    ):
         return {"asked": False, "ended": [], "running": 0}
     path = subject.path(f"run/user/{uid}/docker.sock")
     listed = ask(path, uid, f'/containers/json?all=1&limit=40&filters={{"status":{ENDED}}}')
@@ -184,7 +189,7 @@ def acting_as(uid: int, gid: int) -> Iterator[None]:
     groups = os.getgroups()
     os.setgroups([gid])
     os.setegid(gid)
-    os.seteuid(uid)
+    os.seteuid(uid)  # guard: a daemon is asked as its person
     try:
         yield
     finally:
@@ -203,6 +208,7 @@ def stop(path: str, uid: int, container: str, patience: int, seconds: float) -> 
     stopped so is not started again by itself. Raises NodeError, OSError.
     """
     answer = _exchanged(path, uid, "POST", f"/containers/{container}/stop?t={patience}", seconds)
+    # guard: what a daemon says did not stop is not taken for stopped -> _status(answer) is None
     if _status(answer) not in (204, 304):  # it has ended; it had ended before
         raise NodeError(f"the daemon answered {short(answer[:100].decode('latin-1'))}")
 
@@ -231,7 +237,7 @@ def _exchanged(path: str, uid: int, method: str, question: str, seconds: float) 
             if not part:
                 break
             found += part
-            if len(found) > LARGEST_ANSWER:
+            if len(found) > LARGEST_ANSWER:  # guard: a daemon's answer has a bound
                 raise NodeError("the daemon's answer has no end")
     return bytes(found)
 

@@ -72,7 +72,11 @@ def _held(gpu: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
         uid = owner_of(int(process["pid"]), subject.path("proc"))
         if uid is not None and uid >= PEOPLE:
             name = name_of(uid) or f"uid {uid}"
-            holders.add(name if not subject.own or name == subject.name else OTHERS)
+            holders.add(
+                name
+                if not subject.own or name == subject.name
+                else OTHERS  # guard: who asks for themselves hears no names of others
+            )
     return {
         "index": gpu["index"],
         "name": gpu.get("name"),

@@ -106,7 +106,11 @@ def others(home: str, uid: int) -> list[dict[str, Any]]:
     try:
         for name in THEIRS:
             try:
-                facts = os.stat(name, dir_fd=top, follow_symlinks=False)
+                facts = os.stat(
+                    name,
+                    dir_fd=top,
+                    follow_symlinks=False,  # guard: what is somebody else's in a home is looked at through no link
+                )
             except OSError:
                 continue
             if facts.st_uid != uid:

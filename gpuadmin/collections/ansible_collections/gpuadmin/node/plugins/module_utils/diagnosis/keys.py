@@ -19,7 +19,12 @@ from .subject import LARGEST_FILE, Subject, read_small
 
 MOST_KEYS = 50
 SMALLEST_RSA = 1024  # bits: sshd's RequiredRSASize where nothing else is set
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY = (
+    os.O_RDONLY
+    | os.O_DIRECTORY
+    | os.O_NOFOLLOW  # guard: a directory of somebody's is not entered through a link
+    | os.O_CLOEXEC
+)
 
 
 def of_site(subject: Subject, name: str) -> dict[str, Any]:

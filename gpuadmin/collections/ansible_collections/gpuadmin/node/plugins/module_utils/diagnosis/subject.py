@@ -99,7 +99,7 @@ def confine() -> None:
 
     One that hangs in the kernel keeps no connection open.
     """
-    bound_memory(MEMORY)
+    bound_memory(MEMORY)  # guard: the memory of a part has a bound
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -110,10 +110,16 @@ def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE
 
     Raises OSError; NodeError for what is no regular file.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    flags = (
+        os.O_RDONLY
+        | os.O_NOFOLLOW  # guard: a link in place of a file of keys is not followed
+        | os.O_NONBLOCK
+        | os.O_CLOEXEC
+        | os.O_NOCTTY
+    )
     handle = os.open(path, flags, dir_fd=directory)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # guard: what is no regular file is not read
             raise NodeError("is not a regular file")
         found = b""
         while len(found) < most:

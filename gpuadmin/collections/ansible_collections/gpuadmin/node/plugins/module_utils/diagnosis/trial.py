@@ -49,7 +49,11 @@ def trial(subject: Subject) -> dict[str, Any]:
     answer.
     """
     entry = passwd(subject, subject.name or "")
-    if entry is None or entry.pw_uid < PEOPLE or subject.uid not in (None, entry.pw_uid):
+    if (
+        entry is None
+        or entry.pw_uid < PEOPLE  # guard: no account of the system's is tried
+        or subject.uid not in (None, entry.pw_uid)  # guard: nobody but the person is tried
+    ):
         raise NodeError("there is nobody of this name and uid to be tried as")
     if not any(os.path.exists(subject.path(f"{directory}/sshd")) for directory in ("etc/pam.d", "usr/lib/pam.d")):
         raise NodeError("PAM has no rules for sshd")  # it would take those for `other`, which let nobody in
@@ -148,8 +152,9 @@ def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) ->
 def lines(descriptor: int, end: float) -> Iterator[bytes]:
     """Whole lines until there are no more, MOST bytes were read, or the time has come."""
     rest, read = b"", 0
-    while read < MOST:
+    while read < MOST:  # guard: what a session prints has a bound -> True
         left = end - time.monotonic()
+        # guard: a session that goes on is not waited for -> not select.select([descriptor], [], [], 3600)[0]
         if left <= 0 or not select.select([descriptor], [], [], left)[0]:
             return
         part = os.read(descriptor, 4096)
@@ -169,6 +174,7 @@ def parsed(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
     name, code = (answer.get("step"), answer.get("code")) if isinstance(answer, dict) else (None, None)
     if name in ("begun", "done"):
         return str(name), None
+    # guard: what a session says has a form -> name not in STEPS
     if name not in STEPS or not isinstance(code, str) or not _CODE.fullmatch(code):
         return None
     return str(name), {"code": code, "words": short(answer.get("words") or "", 200)}
@@ -196,7 +202,13 @@ def _kernels(path: str) -> str:
 def scope_of(path: str, uid: int) -> str | None:
     """The scope of a session of this person's that a cgroup is; None for any other cgroup."""
     found = _SCOPE.fullmatch(path)
-    return found.group(2) if found and int(found.group(1)) == uid else None
+    return (
+        found.group(2)
+        if found
+        # guard: only a person's scope is killed
+        and int(found.group(1)) == uid
+        else None
+    )
 
 
 def limit(text: str) -> int | None:

@@ -153,6 +153,7 @@ def _output(child: Any, ours: int, errors: int | None, token: bytes) -> tuple[by
         # what it left running may hold them open, and is not waited for
         late = child.poll() is None or not (silent or token in kept[ours])
     with contextlib.suppress(OSError):
+        # guard: a shell that goes on is ended -> os.kill(child.pid, signal.SIGKILL)
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     return kept[ours], kept[errors] if errors is not None else b"", late
@@ -193,6 +194,7 @@ def main() -> None:
     report = os.fdopen(os.dup(1), "w", encoding="ascii")  # nothing that is started has it
     print(json.dumps({"step": "begun"}), file=report, flush=True)
     asked = json.loads(sys.stdin.readline() or "{}")
+    # guard: nothing of a person's is begun before root says so -> steps(asked or {'home': '/', 'shell': '/bin/sh'})
     for name, found in steps(asked) if asked else ():
         print(json.dumps({"step": name, **found}), file=report, flush=True)
     print(json.dumps({"step": "done"}), file=report, flush=True)

@@ -44,11 +44,11 @@ def changed(top: int, since: int) -> dict[bytes, int] | None:
                 continue  # beside something that is newer, in the same leaf
             count += 1
             if count > MOST:
-                return None
+                return None  # guard: what is not known to be unchanged is not called so -> found
             try:
                 name = _below(top, inode)
             except FileNotFoundError:
-                if _is_there(top, inode):
+                if _is_there(top, inode):  # guard: a file whose names are in another form has changed
                     return None  # a file of very many names, in a form that is not looked up
                 continue  # deleted: its directory has changed, too
             except OSError:

@@ -85,11 +85,24 @@ def main(where: Where | None = None, owners: Owners | None = None, clock: Callab
     signal.signal(signal.SIGTERM, _end)
     began, saved, failed = time.monotonic(), time.monotonic(), False
     try:
-        for done in round_of(places, found, now=clock, whose=person_of(whose)):
+        for done in round_of(
+            places,
+            found,
+            now=clock,
+            whose=person_of(whose),  # guard: subordinate ids have no share of their own -> lambda uid: uid
+        ):
             if done.problem:
-                print(CONTROL.sub("?", f"{done.path}: {done.problem}"), file=sys.stderr)
-            failed = failed or done.place_failed
-            if time.monotonic() - saved > SAVED_AFTER:
+                print(
+                    # guard: the journal gets no lines of somebody's making -> f'{done.path}: {done.problem}'
+                    CONTROL.sub("?", f"{done.path}: {done.problem}"),
+                    file=sys.stderr,
+                )
+            failed = (
+                failed
+                # guard: somebody's odd directory fails no unit -> bool(done.problem)
+                or done.place_failed
+            )
+            if time.monotonic() - saved > SAVED_AFTER:  # guard: a power cut costs a minute of work
                 saved = time.monotonic()
                 kept.save(found, where.records)
     except Ended:
@@ -154,7 +167,7 @@ def tell(
     for name, one in theirs.items():
         _give(where.own, name, one)
     for name in os.listdir(where.own):
-        if name.partition(".json")[0] not in theirs:
+        if name.partition(".json")[0] not in theirs:  # guard: a person who has nothing any more has no file
             os.unlink(os.path.join(where.own, name))
 
 
@@ -167,7 +180,12 @@ def _give(directory: str, name: str, found: Mapping[str, Any]) -> None:
     path = os.path.join(directory, f"{name}.json")
     if os.path.lexists(path):
         os.unlink(path)  # it may have belonged to another uid of this name
-    write_atomic(path, json.dumps(found).encode(), mode=0o400, sync=False)
+    write_atomic(
+        path,
+        json.dumps(found).encode(),
+        mode=0o400,  # guard: each person's file is theirs alone -> 0o444
+        sync=False,
+    )
     os.chown(path, uid, 0)
 
 

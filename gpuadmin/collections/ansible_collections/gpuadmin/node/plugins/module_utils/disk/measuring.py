@@ -52,7 +52,12 @@ def directories(place: Place) -> list[str]:
     if place.name != "homes" and not os.path.lexists(place.path):
         return []
     mount = nearest(os.path.realpath(place.path), parse_mountinfo(read_mountinfo()))
-    if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
+    # guard: a file server that is away is not asked for sizes -> mount is None
+    if (
+        mount is None
+        or NETWORK.match(mount.fstype)
+        or mount.fstype == "autofs"  # guard: what an automount would mount is not asked for sizes
+    ):
         raise NodeError(f"{place.path} is on no disk of this host")
     if mount.fstype in MEMORY:
         return []
@@ -60,7 +65,7 @@ def directories(place: Place) -> list[str]:
         return [""]
     with os.scandir(place.path) as entries:
         names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
-    if len(names) > MOST:
+    if len(names) > MOST:  # guard: a place of very many directories
         raise NodeError(f"{place.path} has more than {MOST} directories")
     return names
 
@@ -75,14 +80,19 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
         for name in names:
             try:
                 facts[name] = os.stat(name, dir_fd=top, follow_symlinks=False)
-            except FileNotFoundError:
+            except FileNotFoundError:  # guard: a directory that went away meanwhile fails no place
                 continue
         same = os.fstat(top).st_dev
         # of what is a subvolume of its own, its own generation says it; the root of each has the same inode
         number = {name: _number(name, top) if one.st_dev != same else one.st_ino for name, one in facts.items()}
         old = {name: records[place.path, name] for name in facts if (place.path, name) in records}
-        old = {name: one for name, one in old.items() if one.generation and one.inode == number[name]}
-        old = {name: one for name, one in old.items() if not one.problem}
+        old = {
+            name: one
+            for name, one in old.items()
+            if one.generation
+            and one.inode == number[name]  # guard: another directory of a name is not the one that was measured
+        }
+        old = {name: one for name, one in old.items() if not one.problem}  # guard: a part is walked again
         inner = {name: one for name, one in old.items() if facts[name].st_dev == same}
         newest = changed(top, min(one.generation for one in inner.values())) if inner else {}
         found = set()
@@ -92,6 +102,8 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
             else:
                 last = _generation(name, top)
             # what changed in that very generation may have changed after it was looked at
+            # guard: what has changed is walked again -> True
+            # guard: what is not known to be unchanged is walked again -> last is None or last < one.generation
             if last is not None and last < one.generation:
                 found.add(name)
         return found
@@ -148,7 +160,15 @@ def measured(
         tree = measure(top, budget, shares=shares, leave_out=leave_out)
     finally:
         os.close(top)
-    return _record(tree, facts, began, number, 0 if tree.volumes else generation)
+    return _record(
+        tree,
+        facts,
+        began,
+        number,
+        0
+        if tree.volumes  # guard: who has subvolumes of their own is always walked
+        else generation,
+    )
 
 
 def _record(tree: Tree, facts: os.stat_result, began: float, number: int, generation: int) -> Record:
@@ -201,6 +221,7 @@ def round_of(
         path = os.path.join(task.place.path, task.name)
         if isinstance(found, Failed):
             if _key(task) in records:
+                # guard: what fails each time keeps nobody else from being measured
                 records[_key(task)] = replace(records[_key(task)], began=now())
             yield Done(path, found.why)
         else:

@@ -42,7 +42,14 @@ def people(places: Sequence[Place], records: Records, user: Callable[[int], str 
             continue
         path = os.path.join(directory, name) if name else directory
         for uid, part in record.people.items():
-            held = found.setdefault((user(int(uid)) or UNKNOWN, place.name), Holding(when=record.when))
+            held = found.setdefault(
+                (
+                    # guard: what somebody's directory is called says nothing of whose it is -> name or UNKNOWN
+                    user(int(uid)) or UNKNOWN,
+                    place.name,
+                ),
+                Holding(when=record.when),
+            )
             held.bytes += part.bytes
             held.inodes += part.inodes
             held.when = min(held.when, record.when)

@@ -61,7 +61,7 @@ class Shares:
         """One more file of several names. Returns whether it may be remembered."""
         person = self._whose(facts.st_uid)
         self._links[person] = self._links.get(person, 0) + 1
-        if self._links[person] <= LINKS:
+        if self._links[person] <= LINKS:  # guard: links of one person are not everybody's -> True
             return True
         self.part(facts, f"more than {LINKS} files of several names")
         return False

@@ -75,19 +75,38 @@ def measure(
     def enter(entry: Entry, parent: os.stat_result) -> bool:
         if shares is not None and shares.over(entry.facts):
             return False
-        return not leave_out(entry.path) and same_mount(entry, parent)
+        return (
+            not leave_out(entry.path)  # guard: another place below is not counted twice
+            and same_mount(entry, parent)  # guard: what is mounted in a home is not entered
+        )
 
     def skipped(entry: Entry, why: str) -> None:
         found.part(entry.facts, f"something in it {why}")
 
     try:
-        enough = None if shares is None else shares.over
-        for entry in walk(top, enter, leaving=True, budget=budget, skip=skipped, again=True, enough=enough):
+        enough = (
+            None
+            if shares is None
+            else shares.over  # guard: what is left of a directory whose owner has too much costs nobody time
+        )
+        for entry in walk(
+            top,
+            enter,
+            leaving=True,
+            budget=budget,
+            skip=skipped,
+            again=True,  # guard: a mount or a move of one person's ends nobody else's measuring
+            enough=enough,
+        ):
             if entry.leaving:
                 found.leave(entry.path)
                 continue
             found.within(entry.path)
-            if (entry.is_directory and leave_out(entry.path)) or (shares and not shares.spend(entry.facts)):
+            if (
+                (entry.is_directory and leave_out(entry.path))
+                # guard: who fills a disk of many is counted in part, alone
+                or (shares and not shares.spend(entry.facts))
+            ):
                 continue
             if entry.is_directory:
                 found.enter(entry.path)
@@ -95,7 +114,7 @@ def measure(
             elif entry.facts.st_nlink > 1 and not found.first(entry.facts, budget):
                 continue
             found.count(entry.facts)
-    except (NodeError, OSError) as error:
+    except (NodeError, OSError) as error:  # guard: what is too much or moves meanwhile is a part
         found.problem = in_words(error)
     return found.result()
 
@@ -148,7 +167,7 @@ class _Sizes:
             budget.release(_LINK)
             self.part(facts, str(error))
             return False
-        self._seen.add(key)
+        self._seen.add(key)  # guard: a file of several names counts once
         return True
 
     def part(self, facts: os.stat_result, why: str) -> None:

@@ -73,7 +73,7 @@ def taken(path: str, end: float, seconds: float) -> int:
     handle = open_lock(path)
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: while a driver hangs it is not asked again
             return handle
         except BlockingIOError:
             if time.monotonic() > end:
@@ -125,7 +125,10 @@ def gone(child: int) -> bool:
     end = time.monotonic() + _END_SECONDS
     while True:
         try:
-            if os.waitpid(child, os.WNOHANG)[0]:
+            if os.waitpid(
+                child,
+                os.WNOHANG,  # guard: what hangs in a driver is not waited for -> 0
+            )[0]:
                 return True
         except ChildProcessError:
             return True

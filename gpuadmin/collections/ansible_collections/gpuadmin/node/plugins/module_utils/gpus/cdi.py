@@ -68,7 +68,10 @@ def parse(data: bytes) -> Mapping[str, Any]:
     """A specification as `nvidia-ctk` writes it in JSON. Raises NodeError for what is none."""
     try:
         spec = json.loads(data)
-        if spec["kind"] != KIND or not all(isinstance(one["name"], str) for one in spec["devices"]):
+        if (
+            # guard: what is no specification of GPUs is not put there
+            spec["kind"] != KIND or not all(isinstance(one["name"], str) for one in spec["devices"])
+        ):
             raise ValueError
         device_nodes(spec)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -100,7 +103,7 @@ def closed(nodes: Sequence[str], root: str = "/") -> Iterator[str]:
             yield f"{path} is no device"
             continue
         need = next((bits for start, bits in _OPEN.items() if path.startswith(start)), 0)
-        if mode & need != need:
+        if mode & need != need:  # guard: device files that people cannot open are reported
             yield f"{path} has mode {stat.S_IMODE(mode):04o}, and people cannot open it"
 
 
@@ -126,7 +129,7 @@ def wrong(spec: Spec | None, gpus: Sequence[Mapping[str, Any]]) -> Iterator[str]
         if answering:
             yield f"containers get no GPU: {spec.problem}"
     else:
-        gone = sorted(spec.names - answering - {ALL})
+        gone = sorted(spec.names - answering - {ALL})  # guard: names of GPUs that do not answer are reported -> []
         lack = sorted(answering - spec.names)
         if lack:
             yield f"containers cannot ask for {_listed(lack)}: {REFRESH}"

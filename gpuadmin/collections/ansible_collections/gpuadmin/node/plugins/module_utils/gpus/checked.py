@@ -36,7 +36,7 @@ def check(root: str = "/", version: kernels.Reader | None = None) -> list[str]:
         for _ in range(_LOOKS):
             before = files(root)
             wrong = kernels.problems(kernels.look(root, version))
-            if files(root) == before:
+            if files(root) == before:  # guard: the check is of the files that are there at its end -> True
                 break
         write_atomic(path, json.dumps({"files": before, "problems": wrong}).encode(), mode=0o600, sync=False)
     return wrong
@@ -45,7 +45,11 @@ def check(root: str = "/", version: kernels.Reader | None = None) -> list[str]:
 def problems(root: str = "/", version: kernels.Reader | None = None) -> list[str]:
     """What is wrong with them now: as it was kept, or, where files are others by now, by a look. Changes nothing."""
     kept = _kept(root)
-    if kept is not None and kept[0] == files(root):
+    if (
+        kept is not None
+        # guard: what was checked before an upgrade is not told after it
+        and kept[0] == files(root)
+    ):
         return kept[1]
     return kernels.problems(kernels.look(root, version))
 
@@ -68,7 +72,17 @@ def _line(path: str) -> str:
         facts = os.stat(path)
     except OSError:
         return f"{path} is gone"
-    return f"{path} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns}"
+    return " ".join(
+        map(
+            str,
+            (
+                path,
+                facts.st_ino,  # guard: a module that was replaced is checked again
+                facts.st_size,  # guard: a module that was cut is checked again
+                facts.st_mtime_ns,  # guard: a module that was written to is checked again
+            ),
+        )
+    )
 
 
 def _kept(root: str) -> tuple[list[str], list[str]] | None:

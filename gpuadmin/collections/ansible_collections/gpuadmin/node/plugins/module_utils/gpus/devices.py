@@ -34,7 +34,7 @@ LAYOUT = (
     "dev/nvidia*",
     "dev/nvidia-caps/*",
     "proc/driver/nvidia/gpus/*",
-    "proc/driver/nvidia/capabilities/gpu*/mig/gi*",
+    "proc/driver/nvidia/capabilities/gpu*/mig/gi*",  # guard: MIG devices that changed are noticed
     "proc/driver/nvidia/capabilities/gpu*/mig/gi*/ci*",
 )
 
@@ -64,7 +64,12 @@ def main(places: Places | None = None, tool: str = TOOL) -> int:
         outcome = decide(where, tool)
         words = _written(outcome, where.root)
         # what went wrong is tried again each time: a GPU that comes back need not look different
-        kept = {"layout": None if outcome.problem else layout(where, tool), "problem": outcome.problem}
+        kept = {
+            "layout": None
+            if outcome.problem  # guard: what goes wrong is tried again
+            else layout(where, tool),
+            "problem": outcome.problem,
+        }
         write_atomic(record, json.dumps(kept).encode(), mode=0o600, sync=False)
     print(words)
     if outcome.problem:
@@ -116,7 +121,7 @@ def decide(where: Places, tool: str) -> Outcome:
         return Outcome(problem=f"{tool} did not end in {TOOL_SECONDS:g} s", failed=True, unknown=True)
     except (NodeError, OSError) as error:
         return Outcome(_reduced(where.root, names), f"{tool}: {in_words(error)}", failed=True)
-    lack = names - cdi.names(spec)
+    lack = names - cdi.names(spec)  # guard: what the toolkit leaves out is an error -> frozenset()
     problem = f"{tool} does not name {', '.join(sorted(lack))}" if lack else None
     wrong = "; ".join([problem] if problem else cdi.closed(cdi.device_nodes(spec), where.root))
     return Outcome(spec, wrong or None, failed=bool(wrong))
@@ -151,18 +156,22 @@ def _reduced(root: str, names: frozenset[str]) -> Mapping[str, Any] | None:
             old = cdi.parse(stream.read())
     except (NodeError, OSError):
         return None
-    left = [one for one in old["devices"] if one["name"] in names]
+    left = [
+        one
+        for one in old["devices"]
+        if one["name"] in names  # guard: with one GPU lost only the others keep their names
+    ]
     return {**old, "devices": left} if left else None
 
 
 def _written(outcome: Outcome, root: str) -> str:
     """Put it there, or take the old one away; in words."""
     path = os.path.join(root, cdi.SPEC)
-    if outcome.unknown:
+    if outcome.unknown:  # guard: names of GPUs that are not known to be gone stay
         return "what containers can ask for stays as it was"
     if outcome.spec is None:
         if os.path.lexists(path):
-            os.unlink(path)
+            os.unlink(path)  # guard: a GPU that is gone has no name for containers
         return "containers can ask for no GPU"
     make_directory(os.path.dirname(path), 0o755, sync=False)
     # JSON is YAML, too. A daemon's library watches the directory and sees the new file as a whole.

@@ -113,7 +113,10 @@ def resolved(path: str, root: str = "/") -> str:
         if links > _LINKS:
             return path
         target = os.readlink(here)
-        done = "" if os.path.isabs(target) else done
+        done = (
+            # guard: libraries are read in the image, not in the root that runs -> target
+            "" if os.path.isabs(target) else done
+        )
         parts = [one for one in target.split(os.sep) if one not in ("", ".")] + parts
     return os.path.join(base, done)
 

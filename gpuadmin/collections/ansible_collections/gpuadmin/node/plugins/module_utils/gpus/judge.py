@@ -38,7 +38,7 @@ def judge(seen: Seen, expected: Expected) -> Verdict:
     number += sum(1 for one in seen.devices if not one.nvidia and one.driver is not None)
     here = bool(seen.devices or seen.gpus)
     broken, worse = [*_broken(seen)], [*_worse(seen, expected)]
-    if expected.number and not number:
+    if expected.number and not number:  # guard: a node whose GPUs are all gone is broken
         none = f"none of {_counted(expected.number)} answers"
         why = [*seen.missing, *([seen.problem] if seen.problem else [])]
         broken.insert(0, f"{none}: {'; '.join(why)}" if why else f"{none}: {_where(seen)}")
@@ -64,7 +64,7 @@ def _more(seen: Seen) -> str:
 
 
 def _broken(seen: Seen) -> Iterator[str]:
-    if seen.driver.differ:
+    if seen.driver.differ:  # guard: module and libraries of a driver agree
         yield (
             f"the loaded module is {seen.driver.module}, the libraries are {seen.driver.libraries}: "
             "nothing can use a GPU before a reboot"
@@ -72,13 +72,13 @@ def _broken(seen: Seen) -> Iterator[str]:
     elif seen.problem and seen.driver.module is not None and any(one.nvidia for one in seen.devices):
         yield f"the driver is loaded and does not answer: {seen.problem}"
     for gpu in seen.gpus:
-        if gpu.get("ecc_uncorrected"):
+        if gpu.get("ecc_uncorrected"):  # guard: a GPU whose memory is bad is to be kept away from
             count = gpu["ecc_uncorrected"]
             yield f"{_name(gpu)}: {count} memory errors that ECC could not correct: reset or replace it"
         if gpu.get("remapped_failed"):
             yield f"{_name(gpu)}: a bad row of memory could not be remapped: replace it"
     for entry in seen.xids or ():
-        if entry["xid"] in xid.STAY_AWAY:
+        if entry["xid"] in xid.STAY_AWAY:  # guard: errors of people's programs send no node back -> True
             yield f"{entry['address']}: Xid {entry['xid']} ({xid.STAY_AWAY[int(entry['xid'])]}): reset or replace it"
 
 

@@ -91,15 +91,15 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
         named = ", ".join(f"{path} is {version}" for path, version in installed.libraries.items())
         wrong.append(f"the driver's libraries are of different versions ({named}): install one version of all")
     for kernel, modules in installed.modules.items():
-        if not modules:
+        if not modules:  # guard: each kernel of an image has the driver's module
             wrong.append(
                 f"kernel {kernel} has no module nvidia{_of(versions, ', and ')}: install its headers and "
                 f"`dkms autoinstall -k {kernel}`, or remove this kernel"
             )
         for path, version in modules.items():
-            if version is None:
+            if version is None:  # guard: a version of the driver that is not known is not taken for agreement
                 wrong.append(f"kernel {kernel}: modinfo finds no version in {path}: build it again")
-            elif versions and version not in versions:
+            elif versions and version not in versions:  # guard: the module of each kernel is of the libraries' version
                 wrong.append(
                     f"kernel {kernel}: its module nvidia is {version}{_of(versions, ', ')}: "
                     f"`dkms autoinstall -k {kernel}` with the module's package of the libraries' version"

@@ -65,6 +65,7 @@ class Resident:
         return self._left
 
     def _start(self) -> None:
+        # guard: beside a process that hangs in the driver no second one is kept -> os.open('/dev/null', os.O_RDONLY)
         guard = taken(self._lock, time.monotonic() + _PATIENCE, self._seconds)
         questions, asking = os.pipe()
         reading, answers = os.pipe()

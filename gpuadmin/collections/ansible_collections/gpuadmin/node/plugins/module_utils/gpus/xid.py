@@ -75,7 +75,12 @@ def parse(record: str) -> tuple[str, int, int] | None:
     prefix, _, text = record.partition(";")
     columns = prefix.split(",")
     found = _LINE.match(text)
-    if found is None or len(columns) < 3 or not columns[0].isdecimal() or int(columns[0]) >> 3 != 0:
+    if (
+        found is None
+        or len(columns) < 3
+        or not columns[0].isdecimal()
+        or int(columns[0]) >> 3 != 0  # guard: what a program writes into the kernel's log is no error of a GPU
+    ):
         return None
     address = found.group(1).lower()
     address += "" if "." in address else ".0"

@@ -50,6 +50,7 @@ def _archive_of(rest: str, directory: str, name: str, uid: int) -> str | None:
     """The archive that a home was packed into before it got the name ``rest``; None where there is none like it now."""
     for one in archives(directory, name, uid):
         path = os.path.join(directory, one)
+        # guard: what is deleted is in the very archive that it was packed into -> True
         if rest.endswith(f".gpuadmin-removed-{packing.mark(path)}"):
             return path
     return None
@@ -79,11 +80,11 @@ def archive(arguments: Mapping[str, Any]) -> str | None:
     """
     homes, name, uid = arguments["homes"], arguments["name"], arguments["uid"]
     directory = arguments["directory"]
-    if not valid_name(name):
+    if not valid_name(name):  # guard: a home is archived by a name that is one
         raise NodeError(f"{quoted(name)} is not a user's name")
     home = os.path.join(homes, name)
     for rest in rests(homes, name):  # what a cut left
-        home_state(rest, uid)
+        home_state(rest, uid)  # guard: the rest of a home is its owner's
         having = _archive_of(rest, directory, name, uid)
         if having is not None:
             packing.delete(rest, having)

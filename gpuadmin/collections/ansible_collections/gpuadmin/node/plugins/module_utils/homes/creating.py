@@ -64,7 +64,7 @@ def create(root: str, wanted: Sequence[tuple[str, int, int]], skeleton: str, *, 
     sync_filesystem(root)
     for name, _uid, _gid in wanted:
         target = os.path.join(root, name)
-        if os.path.lexists(target):
+        if os.path.lexists(target):  # guard: a home that has just appeared is not replaced
             raise NodeError(f"{target} has just appeared; nothing was replaced")
         os.rename(os.path.join(root, f".{name}{NEW}"), target)
     sync_directory(root)

@@ -144,7 +144,7 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
         if valid_name(raw.get("name")) and raw.get("uid") is None:
             home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
             continue
-        problem = problem or request.refused.get(name)
+        problem = problem or request.refused.get(name)  # guard: who is refused gets no home
         if problem:
             home.status, home.problem = "conflict", problem
             continue
@@ -172,7 +172,7 @@ def _compute_archives(
     for raw in request.archive:
         problem = _refused(raw)
         name = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
-        if name in plan.homes:
+        if name in plan.homes:  # guard: nobody's home is both made and archived
             problem = "is both wanted and to be archived"
         home = plan.homes[name] = UserReport("archived")
         if request.archive_directory is None:
@@ -237,7 +237,7 @@ def converge(
     try:
         if check:
             return observe()
-        with flocked(lock):
+        with flocked(lock):  # guard: homes are made under the lock
             plan = observe()
             if plan.make_root:
                 os.makedirs(os.path.dirname(request.root), mode=0o755, exist_ok=True)

@@ -72,16 +72,17 @@ def pack(path: str, target: str, *, seconds: float = BUDGET) -> None:
     """
     if os.path.lexists(target):
         raise NodeError(f"{target} is there already; run this again")
-    refuse_mounts(path)
+    refuse_mounts(path)  # guard: nothing is packed that something is mounted in
     part = target + ".part"
     tick = _limits(path, os.path.dirname(target), seconds)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     try:
         begun = _moment()
+        # guard: what is mapped and dirty is on disk before it is packed
         sync_filesystem(path)  # who has a page mapped that is dirty already writes to it again without a new ctime
         _refuse_long(path, tick)
         _create(path, part, target, tick)
-        _compare(path, part, target, tick)
+        _compare(path, part, target, tick)  # guard: an archive is compared with the tree
         os.utime(part, ns=(begun, begun))
         sync_filesystem(part)
     except BaseException:
@@ -121,7 +122,7 @@ def _limits(path: str, directory: str, seconds: float) -> Callable[[], None]:
             return
         next_look = now + POLL
         space = os.statvfs(directory)
-        if space.f_bavail * space.f_frsize < RESERVE:
+        if space.f_bavail * space.f_frsize < RESERVE:  # guard: an archive that would fill the disk
             raise NodeError(f"less than {RESERVE >> 20} MiB are free in {directory}: {path} is kept")
 
     return tick
@@ -131,7 +132,7 @@ def _refuse_long(path: str, tick: Callable[[], None]) -> None:
     """tar packs paths that it cannot unpack, and nobody could: a backup keeps and restores them."""
     for name, _entry in tar_compare.members(path):
         tick()
-        if len(name) > LONGEST:
+        if len(name) > LONGEST:  # guard: paths that tar cannot unpack
             raise NodeError(
                 f"{path} is kept: it has a path of {len(name)} bytes, and no archive with more than {LONGEST} could be "
                 f"unpacked ({os.fsdecode(name)[:60]!r}…). A backup can hold it, and restore-home --to brings it back; "
@@ -190,7 +191,7 @@ def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> Non
             assert process.stdout is not None
             with process.stdout as stream:
                 tar_compare.compare(stream, path, tick)
-            if process.wait() != 0:
+            if process.wait() != 0:  # guard: a decompressor that failed
                 errors.seek(0)
                 raise NodeError(f"{part} cannot be read back: {_text(errors.read(300))}")
         except (NodeError, OSError) as error:
@@ -202,7 +203,7 @@ def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> Non
 
 def delete(path: str, archive: str) -> Purged:
     """Delete what has not changed since it was packed into ``archive``. Cut, it goes on in the next call."""
-    refuse_mounts(path)
+    refuse_mounts(path)  # guard: nothing is deleted that something is mounted in
     above, name = os.path.split(path)
     handle = btrfs.open_directory(above)
     try:
@@ -220,7 +221,7 @@ def _unchanged(begun: int) -> Judge:
             return None  # what is in it decides
         facts = entry.facts
         inode, content = (facts.st_dev, facts.st_ino), (facts.st_size, facts.st_mtime_ns)
-        if facts.st_ctime_ns < begun:
+        if facts.st_ctime_ns < begun:  # guard: a deletion is not before what is written meanwhile -> True
             if facts.st_nlink > 1:
                 linked[inode] = content
             return None

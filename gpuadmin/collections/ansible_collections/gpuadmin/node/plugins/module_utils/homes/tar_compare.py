@@ -43,7 +43,13 @@ def members(path: str) -> Generator[tuple[bytes, Entry], None, None]:
             return
         handle = btrfs.open_directory(name, at)
         try:
-            with closing(walk(handle, same_mount, budget=budget)) as entries:
+            with closing(
+                walk(
+                    handle,
+                    same_mount,
+                    budget=budget,  # guard: what is packed has a budget of entries
+                )
+            ) as entries:
                 for entry in entries:
                     if not stat.S_ISSOCK(entry.facts.st_mode):
                         yield b"./" + name + b"/" + entry.path, entry
@@ -68,13 +74,13 @@ def compare(stream: IO[bytes], path: str, tick: Callable[[], None]) -> None:
                     tick()
                     member = archive.next()
                     archive.members.clear()  # type: ignore[attr-defined]  # typeshed has no members; it would keep all of them
-                    if member is None or _bytes(member.name) != name:
+                    if member is None or _bytes(member.name) != name:  # guard: an archive that has less than the tree
                         raise NodeError(f"the archive lacks {os.fsdecode(name)!r}")
                     difference = _difference(archive, member, name, entry, first, tick)
                     if difference:
                         raise NodeError(f"{os.fsdecode(name)!r} {difference}")
             more = archive.next()
-            if more is not None:
+            if more is not None:  # guard: an archive that has more than the tree
                 raise NodeError(f"{more.name!r} is in the archive and not there any more")
         while stream.read(BLOCK):
             tick()
@@ -93,25 +99,30 @@ def _difference(
     facts = entry.facts
     inode = facts.st_dev, facts.st_ino
     if member.islnk():
-        return None if first.get(inode) == _bytes(member.linkname) else "is no hard link to the same file any more"
+        return (
+            None
+            if first.get(inode) == _bytes(member.linkname)
+            else "is no hard link to the same file any more"  # guard: hard links in an archive
+        )
     if not getattr(member, _KINDS[stat.S_IFMT(facts.st_mode)])():
         return "is another thing than in the archive"
     if not entry.is_directory and facts.st_nlink > 1:
         first.setdefault(inode, name)
-    if (member.uid, member.gid) != (facts.st_uid, facts.st_gid):
+    if (member.uid, member.gid) != (facts.st_uid, facts.st_gid):  # guard: owners in an archive
         return "has another owner than in the archive"
-    if not _same_attributes(member, entry):
+    if not _same_attributes(member, entry):  # guard: an archive has the attributes and ACLs
         return "has other attributes or another ACL than in the archive"
     if stat.S_ISLNK(facts.st_mode):
         target = os.readlink(entry.name, dir_fd=entry.at)
         return None if _bytes(member.linkname) == os.fsencode(target) else "leads elsewhere than in the archive"
-    if member.mode & 0o7777 != stat.S_IMODE(facts.st_mode):
+    if member.mode & 0o7777 != stat.S_IMODE(facts.st_mode):  # guard: modes in an archive
         return "has another mode than in the archive"
     if stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode):
         device = os.major(facts.st_rdev), os.minor(facts.st_rdev)
         return None if (member.devmajor, member.devminor) == device else "is another device than in the archive"
     if not stat.S_ISREG(facts.st_mode):
         return None
+    # guard: times in an archive -> member.size != facts.st_size
     if (member.size, _modified(member)) != (facts.st_size, facts.st_mtime_ns):
         return "was changed while it was packed"
     return _content(archive, member, entry, tick)
@@ -165,7 +176,11 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry, ti
             while end < start + length:
                 tick()
                 block = packed.read(min(BLOCK, start + length - end))
-                if not block or os.pread(handle, len(block), end) != block:
+                if (
+                    not block
+                    # guard: content in an archive
+                    or os.pread(handle, len(block), end) != block
+                ):
                     return "has other content than in the archive"
                 end += len(block)
         return None if _zeros(handle, end, member.size, tick) else "has other content than in the archive"
@@ -186,7 +201,11 @@ def _zeros(handle: int, start: int, stop: int, tick: Callable[[], None]) -> bool
         while start < hole:
             tick()
             block = os.pread(handle, min(BLOCK, hole - start), start)
-            if not block or block.count(0) != len(block):
+            if (
+                not block
+                # guard: what an archive has as a hole
+                or block.count(0) != len(block)
+            ):
                 return False
             start += len(block)
     return True

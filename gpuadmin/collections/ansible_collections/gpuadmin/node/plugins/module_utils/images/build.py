@@ -35,6 +35,7 @@ NOT_FROM_VAR = (
     "lib/pacman",
     "lib/rpm",
     "lib/gpuadmin",
+    # guard: the key that signs a node's modules is in no image
     "lib/dkms/mok.key",  # signs modules for this node's firmware: nobody else's
     "lib/shim-signed/mok",  # the same on Ubuntu
     "home",
@@ -52,7 +53,7 @@ def prepare(places: Places, settings: ImageSettings, name: str) -> list[str]:
     check_name(name)
     preflight(places, settings)
     for kind in ("images", "roots"):
-        if os.path.lexists(places.in_top(kind, name)):
+        if os.path.lexists(places.in_top(kind, name)):  # guard: a build takes no name that is taken
             raise NodeError(f"there is an image or a root {name} on this node already; choose another name")
     leave(places)
     clean(places)
@@ -147,7 +148,7 @@ def finish(places: Places, settings: ImageSettings, name: str) -> list[str]:
         raise NodeError(f"there is no root {name} being built on this node")
     kept = collect_var(places.in_top("incoming", f"{name}.var", "upper"), os.path.join(new, FACTORY))
     check_boots(new, name)
-    check_driver(new, name, settings.gpus)
+    check_driver(new, name, settings.gpus)  # guard: an image on which GPUs would not work is not tried
     guard.sync(places.top)
     guard.set_read_only(new, True)
     guard.sync(places.top)

@@ -118,9 +118,9 @@ class Door:
         self._calls += 1
         # now: the kernel forgets whose a closed connection was
         name = caller_name(*peer, self._port) if self._calls <= LOOKED_UP else peer[0]
-        reserved = peer[1] < 1024
+        reserved = peer[1] < 1024  # guard: callers with ports of root's have room of their own -> False
         with self._lock:
-            full = self._pending[reserved] >= PENDING
+            full = self._pending[reserved] >= PENDING  # guard: only so many callers are served at a time -> False
             if not full:
                 self._pending[reserved] += 1
         if full:

@@ -36,7 +36,7 @@ class Credentials:
 
         Raises OSError or NodeError, with the connection closed.
         """
-        raw.settimeout(seconds)
+        raw.settimeout(seconds)  # guard: a caller has so many seconds to prove itself
         return self._proven(self.called.wrap_socket(raw, server_side=True))
 
     def call(self, raw: socket, seconds: float) -> ssl.SSLSocket:
@@ -45,6 +45,7 @@ class Credentials:
         return self._proven(self.calling.wrap_socket(raw))
 
     def _proven(self, connection: ssl.SSLSocket) -> ssl.SSLSocket:
+        # guard: the other end shows the very certificate of this push
         if connection.getpeercert(binary_form=True) != self.certificate:
             connection.close()
             raise NodeError("the other end does not hold the key of this push")
@@ -53,6 +54,7 @@ class Credentials:
 
 def store(places: Places, pem: str) -> None:
     """Keep the push's key (PEM: private key and certificate) on this node, for root alone."""
+    # guard: an old key's mode does not stay
     remove(places)  # an old file's mode would stay
     os.makedirs(places.run, mode=0o755, exist_ok=True)
     write_atomic(os.path.join(places.run, FILE), pem.encode(), mode=0o600, sync=False)
@@ -71,7 +73,11 @@ def load(places: Places) -> Credentials:
     path = os.path.join(places.run, FILE)
     try:
         facts = os.lstat(path)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        if (
+            not stat.S_ISREG(facts.st_mode)
+            or facts.st_uid != os.geteuid()  # guard: a key that somebody else made is not used
+            or facts.st_mode & 0o077  # guard: a key that others can read is not used
+        ):
             raise NodeError(f"{path} is not a file of root's alone; the key of this push is not used")
         with open(path, encoding="ascii") as stream:
             found = CERTIFICATE.search(stream.read())
@@ -89,7 +95,7 @@ def _context(side: int, path: str, certificate: str) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # the certificate is compared as a whole, and has no names
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED  # guard: both ends of a link ask for a certificate -> ssl.CERT_NONE
     context.load_verify_locations(cadata=certificate)
     context.load_cert_chain(path)
     if side == ssl.PROTOCOL_TLS_SERVER:

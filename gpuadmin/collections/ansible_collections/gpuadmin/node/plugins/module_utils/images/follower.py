@@ -73,7 +73,7 @@ class Follower:
                 connection.settimeout(self._stalled)
                 while self.sent < self._size:
                     self._pass_on(connection)
-                if connection.recv(1) != DONE:
+                if connection.recv(1) != DONE:  # guard: a next node that does not confirm has not got it
                     raise NodeError("it does not confirm that it has all of it")
         except (OSError, ValueError, NodeError) as error:
             self.problem = f"{self._host} got {self.sent} of {self._size} bytes along the chain: {in_words(error)}"

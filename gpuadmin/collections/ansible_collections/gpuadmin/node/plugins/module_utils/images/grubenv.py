@@ -21,7 +21,7 @@ SIZE = 1024
 
 def parse(block: bytes) -> dict[str, str]:
     """Given the block, return its variables. Raises NodeError if it is none."""
-    if len(block) != SIZE or not block.startswith(HEADER):
+    if len(block) != SIZE or not block.startswith(HEADER):  # guard: grubenv is a block of GRUB's
         raise NodeError("grubenv is damaged: not an environment block of 1024 bytes; make it again with grub-editenv")
     variables = {}
     for line in block[len(HEADER) :].split(b"\n"):
@@ -35,7 +35,7 @@ def render(variables: Mapping[str, str]) -> bytes:
     """Given variables, return the block."""
     lines = "".join(f"{name}={value}\n" for name, value in variables.items()).encode()
     block = (HEADER + lines).ljust(SIZE, b"#")
-    if len(block) != SIZE:
+    if len(block) != SIZE:  # guard: grubenv stays a block of 1024 bytes
         raise NodeError("the variables do not fit into grubenv")
     return block
 
@@ -62,7 +62,7 @@ def write(boot: str, **changes: str) -> None:
             again = parse(os.pread(handle, SIZE, 0))
         finally:
             os.close(handle)
-    if again != variables:
+    if again != variables:  # guard: grubenv is read back
         raise NodeError(f"{path} reads back other than it was written; nothing boots from this disk reliably")
 
 

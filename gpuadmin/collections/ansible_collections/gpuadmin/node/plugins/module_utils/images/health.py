@@ -44,7 +44,12 @@ def cannot_write(directory: str) -> str | None:
         finally:
             os.close(file)
     except OSError as error:
-        return None if error.errno in FULL else f"{directory} cannot be written to: {error.strerror}"
+        return (
+            None
+            # guard: a disk that people filled sends no node back
+            if error.errno in FULL
+            else f"{directory} cannot be written to: {error.strerror}"
+        )
     finally:
         os.close(handle)
     return None
@@ -58,7 +63,15 @@ def _unnamed(directory: int) -> int:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             raise
     name = f".gpuadmin-check-{secrets.token_hex(16)}"
-    file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    file = os.open(
+        name,
+        os.O_RDWR
+        | os.O_CREAT
+        | (os.O_EXCL | os.O_NOFOLLOW)  # guard: a health check does not write to what is there
+        | os.O_CLOEXEC,
+        0o600,
+        dir_fd=directory,
+    )
     os.unlink(name, dir_fd=directory)
     return file
 
@@ -93,6 +106,7 @@ def sshd_problem(program: str = "/usr/sbin/sshd") -> str | None:
     ports = [int(line.split()[1]) for line in settings.stdout.splitlines() if _is_port(line)]
     port = ports[0] if ports else 22
     uids = listeners(port)
+    # guard: the listener on the ssh port is root's -> not uids
     if 0 not in uids:
         other = f", but uid {min(uids)} does" if uids else ""
         return f"root does not listen on the ssh port {port}{other}"
@@ -116,7 +130,12 @@ def _greets(program: str) -> bool:
 def gpu_problem(settings: ImageSettings) -> str | None:
     """Why nobody could compute on this root, or None; where the site wants it, also what is less than expected."""
     found = _gpus(settings)
-    wrong = found.broken + (found.worse if settings.gpus_worse == "refuse" else ())
+    wrong = found.broken + (
+        found.worse
+        # guard: GPUs that are less than expected refuse a trial where the site says so
+        if settings.gpus_worse == "refuse"
+        else ()
+    )
     return "; ".join(wrong) or None
 
 

@@ -80,6 +80,7 @@ def _same(one: str, other: str) -> bool:
     if os.path.islink(one) or os.path.islink(other):
         return os.path.islink(one) and os.path.islink(other) and os.readlink(one) == os.readlink(other)
     a, b = os.lstat(one), os.lstat(other)
+    # guard: a private file stays private in the state
     if (stat.S_IMODE(a.st_mode), a.st_uid, a.st_gid) != (stat.S_IMODE(b.st_mode), b.st_uid, b.st_gid):
         return False
     return read_bytes(one) == read_bytes(other)
@@ -120,6 +121,7 @@ def capture(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     """Store a confirmed root's identity as the node's; return the paths that changed. Refuses a root that has none."""
     have = _files(root, (*PATHS, *extra))
     missing = [name for name in REQUIRED if not (name in have and read_bytes(os.path.realpath(have[name])))]
+    # guard: a root that is nobody is not taken for the node
     if missing or not any(name.startswith("etc/ssh/ssh_host_") for name in have):
         raise NodeError(
             f"this root has no {', '.join(missing) or 'ssh host key'}: its identity is not taken as the node's"
@@ -129,7 +131,10 @@ def capture(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     if not changed:
         return []
     os.makedirs(stored, mode=0o700, exist_ok=True)
-    os.chmod(stored, 0o700)
+    os.chmod(
+        stored,
+        0o700,  # guard: the identity is for root's eyes -> 0o755
+    )
     for name in changed:
         if name in have:
             _copy(have[name], os.path.join(stored, name))
@@ -143,7 +148,7 @@ def apply(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     """Bring a writable root to the node's identity; return the paths that changed. The caller syncs."""
     stored = os.path.join(state, "identity")
     want = _files(stored, (*PATHS, *extra))
-    if any(name not in want for name in REQUIRED):
+    if any(name not in want for name in REQUIRED):  # guard: an incomplete identity is not applied
         raise NodeError(f"this node's identity is not complete in {stored}: run gpuadmin prepare-root")
     changed = differences(root, state, extra)
     for name in changed:

@@ -84,7 +84,7 @@ def carry_out(request: Mapping[str, Any], places: Places, progress: Callable[[st
             return wanted.function(Call(places, settings, request, progress))
     finally:
         if request["action"] == "push":
-            chain_key.remove(places)
+            chain_key.remove(places)  # guard: the key goes when the push is over
 
 
 def _push(call: Call) -> dict[str, object]:

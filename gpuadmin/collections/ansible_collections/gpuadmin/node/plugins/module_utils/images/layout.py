@@ -105,7 +105,7 @@ def _boot(places: Places, store_type: str) -> list[str]:
 def prepare(places: Places, settings: ImageSettings, *, check: bool) -> Layout:
     """Bring a fit node to the layout; one that is unfit is only reported. The top level is mounted."""
     layout = examine(places, settings)
-    if layout.problems:
+    if layout.problems:  # guard: a node that is unfit is not prepared
         return layout
     for name in DIRECTORIES:
         path = places.in_top(name)

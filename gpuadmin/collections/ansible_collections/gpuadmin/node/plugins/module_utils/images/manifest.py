@@ -55,7 +55,7 @@ class Manifest:
 def _parent(value: object) -> tuple[str, str] | None:
     if value is None:
         return None
-    if not isinstance(value, dict) or not UUID.fullmatch(str(value.get("uuid"))):
+    if not isinstance(value, dict) or not UUID.fullmatch(str(value.get("uuid"))):  # guard: a parent has a uuid
         raise ValueError("a parent without a name and a uuid")
     return check_name(value.get("name")), str(value["uuid"])
 
@@ -64,11 +64,14 @@ def parse(text: bytes, where: str = "the manifest") -> Manifest:
     """Given the bytes, return the manifest. Raises NodeError that says what is wrong with it."""
     try:
         raw = json.loads(text.decode("utf-8"))
-        if raw["format"] != FORMAT:
+        if raw["format"] != FORMAT:  # guard: a manifest of another format is not read
             raise NodeError(f"{where} has format {raw['format']!r}; this gpuadmin knows {FORMAT}")
         streams = []
         for item in raw["streams"]:
-            if not FILE.fullmatch(item["file"]) or not re.fullmatch("[0-9a-f]{64}", item["sha256"]):
+            if (
+                not FILE.fullmatch(item["file"])  # guard: a manifest names no file outside
+                or not re.fullmatch("[0-9a-f]{64}", item["sha256"])  # guard: a manifest's digests are digests
+            ):
                 raise ValueError(f"stream {item['file']!r}")
             streams.append(
                 Stream(
@@ -80,7 +83,7 @@ def parse(text: bytes, where: str = "the manifest") -> Manifest:
                     int(item.get("protocol", 1)),
                 )
             )
-        if not UUID.fullmatch(raw["uuid"]) or not streams:
+        if not UUID.fullmatch(raw["uuid"]) or not streams:  # guard: a manifest has a uuid and a stream
             raise ValueError("no uuid, or no stream")
         return Manifest(
             check_name(raw["name"]), raw["uuid"], _parent(raw["parent"]), float(raw["created"]),
@@ -107,8 +110,15 @@ def choose_stream(manifest: Manifest, held: Mapping[str, str], *, full: bool = F
     usable = [
         stream
         for stream in manifest.streams
-        if stream.protocol <= protocol
-        and (stream.parent is None or (not full and held.get(stream.parent[0]) == stream.parent[1]))
+        if stream.protocol <= protocol  # guard: a stream is of a version that the node knows
+        and (
+            stream.parent is None
+            or (
+                not full
+                # guard: a difference is to a parent of its very uuid -> stream.parent[0] in held
+                and held.get(stream.parent[0]) == stream.parent[1]
+            )
+        )
     ]
     if usable:
         return min(usable, key=lambda stream: (stream.bytes, stream.file))
@@ -172,9 +182,9 @@ def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
                 signature = stream.read()
         except FileNotFoundError:
             raise NodeError(f"image {name} is not signed; it is not used") from None
-        verify(text, signature, signers)
+        verify(text, signature, signers)  # guard: a manifest's signature is checked
     manifest = parse(text, path)
-    if manifest.name != name:
+    if manifest.name != name:  # guard: a manifest is under its own name
         raise NodeError(f"{path} is the manifest of {manifest.name}; the store was changed by hand")
     return manifest, text
 

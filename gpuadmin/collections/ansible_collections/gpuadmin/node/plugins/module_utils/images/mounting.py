@@ -17,7 +17,7 @@ from .places import ImageSettings, Places
 def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> Iterator[None]:
     """The top level, and the store (``ro``, ``rw`` or None) for the block."""
     done = []
-    if places.own:
+    if places.own:  # guard: a look that is killed leaves nothing mounted
         keep_own()
         _clear_looks(os.path.dirname(places.top))
     try:

@@ -62,7 +62,10 @@ class Places:
 def looking() -> Places:
     """The places for a process that only looks: it mounts the disk for itself, so that no other look, which ends
     first, leaves it an empty directory, and nothing stays mounted where it is killed."""
-    return Places(top=f"{RUN}/look-{os.getpid()}", own=True)
+    return Places(
+        top=f"{RUN}/look-{os.getpid()}",  # guard: a look that ends leaves the others what they look at -> f'{RUN}/look'
+        own=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,12 @@ class ImageSettings:
 
 def check_name(name: object, what: str = "image") -> str:
     """Given a name, return it if it is one. Raises NodeError."""
-    if not isinstance(name, str) or len(name) > 64 or not NAME.fullmatch(name):
+    if (
+        not isinstance(name, str)
+        or len(name) > 64
+        # guard: an image's name is a plain one
+        or not NAME.fullmatch(name)
+    ):
         raise NodeError(f"{name!r} is no name of an {what}: lower-case letters, digits and . _ -, 64 at most")
     return name
 
@@ -101,6 +109,7 @@ def read_json(path: str) -> dict[str, Any] | None:
         if not isinstance(value, dict):
             raise ValueError("not an object")
     except ValueError as error:
+        # guard: a record that cannot be read is not an empty one
         raise NodeError(f"{path} cannot be read ({error}); restore it or move it away") from error
     if value.get("format", FORMAT) != FORMAT:
         raise NodeError(

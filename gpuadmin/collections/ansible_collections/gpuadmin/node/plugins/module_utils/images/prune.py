@@ -30,12 +30,22 @@ def decide(
     newest first. Kept: what runs, what boots, what is tried, the last confirmed root before the one that runs; of the
     images the ``keep`` newest, those of the roots that stay, and the parents of the newest.
     """
-    wanted_roots = {running, current, trial}
-    wanted_roots |= set([name for name in confirmed if name != running][:1])
+    wanted_roots = {
+        running,  # guard: pruning keeps what runs
+        current,  # guard: pruning keeps what boots
+        trial,  # guard: pruning keeps what is to be tried
+    }
+    wanted_roots |= set(
+        # guard: pruning keeps the confirmed root before -> [name for name in confirmed if name != running][:0]
+        [name for name in confirmed if name != running][:1]
+    )
     delete_roots = sorted(set(roots) - wanted_roots)
-    wanted_images = set(list(newest)[: max(keep, 1)]) | {image_of.get(name, name) for name in wanted_roots}
+    wanted_images = (
+        set(list(newest)[: max(keep, 1)])
+        | {image_of.get(name, name) for name in wanted_roots}  # guard: pruning keeps the images of the roots that stay
+    )
     if newest:
-        parent = images.get(newest[0])
+        parent = images.get(newest[0])  # guard: pruning keeps the newest image's parent -> None
         while parent is not None and parent not in wanted_images:
             wanted_images.add(parent)
             parent = None  # its own parent is not needed to receive the next difference
@@ -44,7 +54,7 @@ def decide(
 
 def plan_node(places: Places, keep: int = KEEP) -> tuple[list[str], list[str]]:
     """What `decide` says of this node, whose top level is mounted. Nothing while a switch is going on."""
-    if journal(places).get("stage") == "pending":
+    if journal(places).get("stage") == "pending":  # guard: nothing is pruned while a switch is going on
         return [], []
     manifests = known_manifests(places)
     held = btrfs.listing(places.in_top("images"))

@@ -34,6 +34,7 @@ def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = Tr
     found, last = btrfs.inspect(root), journal(places)
     if found is None:
         raise NodeError(f"there is no root {name} on this node to make an image from")
+    # guard: an image was booted by its golden node
     if tried and (found.id != subvolumes.running_root(places).id or last.get("stage") != "confirmed"):
         raise NodeError(
             f"this node does not run {name}, confirmed; an image that its golden node has not booted is not built"
@@ -42,10 +43,10 @@ def seal(places: Places, settings: ImageSettings, name: str, *, tried: bool = Tr
     btrfs.snapshot(root, writable, read_only=False)
     identity.strip(writable, settings.uid_first, settings.uid_last, settings.identity)
     left = identity.leftovers(writable, settings.uid_first, settings.uid_last, settings.identity)
-    if left:
+    if left:  # guard: an image holds nothing of the golden node
         raise NodeError(f"{name} is not sealed: {'; '.join(left[:6])}")
     check_boots(writable, name)
-    check_driver(writable, name, settings.gpus)
+    check_driver(writable, name, settings.gpus)  # guard: an image on which GPUs would not work is not sealed
     guard.sync(places.top)
     # a read-only subvolume cannot move to another directory, but a snapshot can be made there, in one transaction
     btrfs.snapshot(writable, final)
@@ -80,7 +81,15 @@ def send(
     os.makedirs(directory, mode=0o700, exist_ok=True)
     # it is signed again, with what is added: what somebody changed in the store would be signed with it
     complete = os.path.lexists(os.path.join(directory, "manifest.json"))
-    old = load(directory, settings.signers).raw if complete else None
+    old = (
+        load(
+            directory,
+            settings.signers,  # guard: a manifest is verified before it is signed again -> None
+        ).raw
+        if complete
+        else None
+    )
+    # guard: a name in the store is one image
     if old is not None and old.get("uuid") != (found.received_uuid or found.uuid):
         raise NodeError(f"the store has another image {name}; choose another name")
     streams: dict[str, Mapping[str, object]] = {}
@@ -194,13 +203,13 @@ def _pump(source: IO[bytes], sink: IO[bytes], counted: list[int]) -> None:
 def publish(places: Places, settings: ImageSettings, name: str, text: str, signature: str) -> None:
     """Put the signed manifest into the store: the signature first, the manifest last, both durable."""
     manifest = parse(text.encode())
-    verify(text.encode(), signature.encode(), settings.signers)
-    if manifest.name != name:
+    verify(text.encode(), signature.encode(), settings.signers)  # guard: only what the site's key signed is published
+    if manifest.name != name:  # guard: a manifest is published under its own name
         raise NodeError(f"this is the manifest of {manifest.name}, not of {name}")
     directory = os.path.join(places.store, name)
     for stream in manifest.streams:
         size = os.path.getsize(os.path.join(directory, stream.file))
-        if size != stream.bytes:
+        if size != stream.bytes:  # guard: what is published is whole
             raise NodeError(f"{stream.file} has {size} bytes in the store, not {stream.bytes}")
     write_atomic(os.path.join(directory, "manifest.json.sig"), signature.encode(), mode=0o600)
     write_atomic(os.path.join(directory, "manifest.json"), text.encode(), mode=0o600)

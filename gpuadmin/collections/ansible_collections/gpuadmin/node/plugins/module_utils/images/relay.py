@@ -125,11 +125,15 @@ def receive(connection: SSLSocket, path: str, size: int, follower: Follower | No
     """
     view = memoryview(bytearray(BLOCK))
     new = os.O_CREAT | os.O_EXCL if path != os.devnull else 0
-    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | new, 0o600)
+    handle = os.open(
+        path,
+        os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | new,
+        0o600,  # guard: what a relay writes is root's alone -> 0o644
+    )
     done, more = 0, True
     with os.fdopen(handle, "wb", buffering=0) as sink:
         while done < size and more:
-            block = view[: min(BLOCK, size - done)]
+            block = view[: min(BLOCK, size - done)]  # guard: what is written ends at the manifest's size -> view
             filled = 0
             while filled < len(block) and more:
                 count = connection.recv_into(block[filled:])
@@ -140,11 +144,11 @@ def receive(connection: SSLSocket, path: str, size: int, follower: Follower | No
             done += filled
             if follower is not None:
                 follower.reached(path, done)
-    if done < size:
+    if done < size:  # guard: less than the manifest's size is an error
         raise NodeError(f"the node before ended after {done} of {size} bytes")
     connection.sendall(DONE)
     connection.settimeout(HANDSHAKE)
-    if connection.recv(1):
+    if connection.recv(1):  # guard: more than the manifest's size is an error
         raise NodeError(f"the node before sends more than the {size} bytes of the manifest")
 
 
@@ -182,7 +186,7 @@ def await_listening(places: Places, seconds: float) -> None:
         state = read_json(os.path.join(places.run, STATE)) or {}
         if state.get("problem"):
             raise NodeError(str(state["problem"]))
-        if state.get("listening"):
+        if state.get("listening"):  # guard: that the relay listens is not taken from its port -> True
             return
         if time.monotonic() > end:
             raise NodeError(f"the relay does not listen (journalctl -u {UNIT} tells more)")

@@ -124,7 +124,7 @@ def _copy(
         raise NodeError(
             f"the image store went away while {manifest.name} was fetched ({in_words(error)}); run it again, it goes on"
         ) from error
-    if total.hexdigest() != stream.sha256:
+    if total.hexdigest() != stream.sha256:  # guard: a stream has the manifest's sha256
         os.unlink(part)
         raise _OtherDigest(
             f"{manifest.name} arrived with another sha256 than its manifest says; it is deleted and nothing was "
@@ -135,7 +135,11 @@ def _copy(
 
 def _private(path: str, flags: int) -> int:
     """A stream holds password hashes and keys: nobody else reads it, whatever the umask is."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    return os.open(
+        path,
+        flags | os.O_NOFOLLOW,
+        0o600,  # guard: what is fetched is root's alone -> 0o644
+    )
 
 
 def _pour(
@@ -185,7 +189,7 @@ def receive(places: Places, manifest: Manifest, stream: Stream) -> None:
     final = places.in_top("images", manifest.name)
     there = btrfs.inspect(final)
     if there is not None:
-        if subvolumes.is_image(there, manifest.uuid):
+        if subvolumes.is_image(there, manifest.uuid):  # guard: another image of the name is not taken for it -> True
             return
         raise NodeError(
             f"this node has another image of the name {manifest.name} (uuid {there.received_uuid or there.uuid}, "
@@ -198,7 +202,7 @@ def receive(places: Places, manifest: Manifest, stream: Stream) -> None:
     found = btrfs.inspect(got)
     if found is None:
         raise NodeError(f"the stream of {manifest.name} holds no subvolume of that name")
-    if not found.read_only or found.received_uuid != manifest.uuid:
+    if not found.read_only or found.received_uuid != manifest.uuid:  # guard: what was received has the manifest's uuid
         raise NodeError(
             f"{manifest.name} was received with uuid {found.received_uuid}, its manifest says {manifest.uuid}"
         )

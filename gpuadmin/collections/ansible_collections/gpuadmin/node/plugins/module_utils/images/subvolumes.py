@@ -15,7 +15,9 @@ from .places import Places, Running
 
 def is_image(found: Subvolume, wanted: str) -> bool:
     """Whether a subvolume is pristine and the image with that uuid: received, or made on this very disk."""
-    return found.read_only and wanted == (found.received_uuid or found.uuid)
+    return (
+        found.read_only and wanted == (found.received_uuid or found.uuid)  # guard: an image that is writable is none
+    )
 
 
 def _mountinfo() -> str:
@@ -38,7 +40,10 @@ def running_root(places: Places, text: str | None = None) -> Running:
     if places.running is not None:
         return places.running
     found = mounted_on("/", parse_mountinfo(_mountinfo() if text is None else text))
-    if found is None or found.fstype != "btrfs":
+    if (
+        found is None
+        or found.fstype != "btrfs"  # guard: the running root is known from mountinfo or nothing is decided
+    ):
         raise NodeError(f"this host's root is {found.fstype if found else 'unknown'}, not a btrfs subvolume")
     identifier = found.subvolume_id
     if identifier is None:
@@ -52,7 +57,7 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
     Not ``durable``: after a power cut it may be there again.
     """
     found = btrfs.inspect(path)
-    if found is None:
+    if found is None:  # guard: what is no subvolume is not deleted
         raise NodeError(f"{path} is no subvolume; it is left alone")
     above = nearest(os.path.realpath(path), parse_mountinfo(read_mountinfo()))
     if above is None or above.fstype != "btrfs":
@@ -61,11 +66,11 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
     inner = _inside(path)
     deepest_first = {**inner, path: found}
     for where, one in deepest_first.items():
-        if one.id == running_root(places).id:
+        if one.id == running_root(places).id:  # guard: the running root is never deleted
             raise NodeError(f"{where} (id {one.id}) is the running root; it is never deleted")
-        if one.id in mounted:
+        if one.id in mounted:  # guard: a mounted subvolume is never deleted
             raise NodeError(f"{where} (id {one.id}) is mounted on {mounted[one.id][0]}; it is not deleted")
-        if one.id in keep:
+        if one.id in keep:  # guard: a subvolume that is still needed is kept
             raise NodeError(f"{where} (id {one.id}) is still needed; it is not deleted")
     for where, one in {path: found, **inner}.items() if inner else ():
         if one.read_only:

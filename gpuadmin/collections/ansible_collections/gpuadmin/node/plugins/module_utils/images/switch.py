@@ -111,7 +111,7 @@ def _receive(switch: Switch) -> None:
 def _root(switch: Switch) -> None:
     """A writable snapshot with the node's identity: synced, read back, read-only, and then named."""
     if switch.manifest is None:
-        if btrfs.inspect(switch.places.in_top("roots", switch.target)) is None:
+        if btrfs.inspect(switch.places.in_top("roots", switch.target)) is None:  # guard: a rollback needs its root
             raise NodeError(f"this node has no root {switch.target} any more")
         return
     places, name = switch.places, switch.manifest.name
@@ -124,11 +124,11 @@ def _root(switch: Switch) -> None:
     identity.apply(new, places.state, switch.settings.identity)
     guard.sync(places.top)
     wrong = identity.differences(new, places.state, switch.settings.identity)
-    if wrong:
+    if wrong:  # guard: a new root reads back with the node's identity
         raise NodeError(f"the new root does not read back with this node's identity: {', '.join(wrong)}")
     faults.at("root:written")
     # both in one transaction: a root of this name is complete and read-only, or not there
-    guard.set_read_only(new, True)
+    guard.set_read_only(new, True)  # guard: a new root is read-only before it has its name
     os.rename(new, places.in_top("roots", switch.target))
     guard.sync(places.top)
     replace(known, images={**known.images, switch.target: name}).write(places)

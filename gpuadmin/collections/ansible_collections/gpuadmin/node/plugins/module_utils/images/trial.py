@@ -51,7 +51,7 @@ def fill_var(factory: str, var: str) -> list[str]:
         relative = os.path.relpath(directory, factory)
         for name in sorted([*names, *files]):
             source, target = os.path.join(directory, name), os.path.normpath(os.path.join(var, relative, name))
-            if os.path.lexists(target):
+            if os.path.lexists(target):  # guard: what is in /var is not replaced
                 continue
             facts = os.lstat(source)
             if os.path.isdir(source) and not os.path.islink(source):
@@ -90,7 +90,7 @@ def run_checks(scripts: Sequence[str]) -> dict[str, str]:
                 output = (done.stdout + done.stderr).strip().splitlines()
                 failed[name] = output[-1] if output else f"status {done.returncode}"
         except (LateError, OSError) as error:
-            failed[name] = in_words(error)
+            failed[name] = in_words(error)  # guard: a check that does not answer has failed
     return failed
 
 
@@ -103,7 +103,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
     if last.get("stage") != "pending":
         return "no switch is going on"
     running = subvolumes.running_root(places).name
-    if running != last.get("root"):
+    if running != last.get("root"):  # guard: a trial that did not come up is not confirmed
         if last.get("boot_id") == boot_id(places):
             return f"{last.get('root')} waits for the reboot"
         reason = (
@@ -112,25 +112,30 @@ def gate(places: Places, settings: ImageSettings) -> str:
         _finish(places, "failed", str(reason))
         return str(reason)
     if grubenv.read(places.boot).get("current") == running:  # cut between the commit and its record
-        end_early_deadline(places)
+        end_early_deadline(places)  # guard: what the initramfs left ends where a cut came after the commit
         _confirmed(places, running)
         return f"{running} is confirmed"
     faults.at("health:before")
     scripts = checks(places, "required")
-    failed = {} if scripts else {"required.d": "this node has no required checks: run gpuadmin prepare-root"}
+    failed = (
+        {}
+        if scripts  # guard: a node with no required checks confirms nothing -> True
+        else {"required.d": "this node has no required checks: run gpuadmin prepare-root"}
+    )
     end = time.monotonic() + settings.settle
     while scripts:
         failed = run_checks(scripts)
         if not failed or time.monotonic() > end:
             break
         time.sleep(2)  # a service may still be starting
-    if failed:
+    if failed:  # guard: a failed check confirms nothing
         summary = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
         give_up(places, f"a required check failed on {running}: {summary}")
         return f"{running} has failed: {summary}"
     faults.at("health:after")
     faults.at("commit:before")
     grubenv.write(places.boot, current=running)
+    # guard: what the initramfs left ends with the commit
     end_early_deadline(places)  # before anything that a disk which people have filled can stop
     wanted = run_checks(checks(places, "wanted"))
     _confirmed(places, running, wanted)
@@ -182,7 +187,10 @@ def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
     try:
         _finish(places, "failed", reason)
         sync_filesystem(places.state)
-    except (NodeError, OSError) as error:  # a full disk: the confirmed root finds an attempt that did not come up
+    except (
+        NodeError,
+        OSError,  # guard: a trial goes back although that cannot be written down
+    ) as error:  # a full disk: the confirmed root finds an attempt that did not come up
         print(f"that could not be noted: {in_words(error)}", file=sys.stderr, flush=True)
     how = ("--force", "--force") if hard else ("--force",)
     print(run_command(("systemctl", *how, "reboot")).stderr, end="", file=sys.stderr, flush=True)
@@ -190,12 +198,17 @@ def give_up(places: Places, reason: str, *, hard: bool = False) -> None:
 
 def deadline(places: Places, settings: ImageSettings) -> None:
     """Early at boot: wait for as long as a trial may take, and go back if it is not confirmed by then."""
+    # guard: a deadline is of a trial
     if not on_trial(places) or grubenv_current(places) == subvolumes.running_root(places).name:
         return
     seconds = int(str(journal(places).get("deadline") or settings.deadline))
     time.sleep(seconds)  # this process is the deadline
     # what GRUB knows decides: the record of it may not have been written, on a disk that is full
-    if on_trial(places) and grubenv_current(places) != subvolumes.running_root(places).name:
+    if (
+        on_trial(places)  # guard: a trial that was confirmed is not rebooted at its deadline
+        # guard: a deadline that waited asks GRUB what is confirmed
+        and grubenv_current(places) != subvolumes.running_root(places).name
+    ):
         give_up(places, f"{journal(places).get('root')} was not confirmed within {seconds} s", hard=True)
 
 
@@ -207,6 +220,7 @@ def end_early_deadline(places: Places, proc: str = "/proc") -> None:
     pid = int(data)
     with suppress(FileNotFoundError, ProcessLookupError):
         arguments = read_proc(f"{proc}/{pid}/cmdline")
+        # guard: the early deadline kills no other process -> True
         if b"gpuadmin-trial" in arguments:  # the number may be another process's by now
             os.kill(pid, signal.SIGKILL)
     os.unlink(places.early_deadline)
@@ -231,20 +245,35 @@ def check(places: Places, settings: ImageSettings, what: str) -> str | None:
     assert isinstance(before, dict)
     if what == "root":
         wanted, running = journal(places).get("root"), subvolumes.running_root(places).name
+        # guard: a trial is of the root that was to be tried -> None
         return None if running == wanted else f"{running} runs, {wanted} was to be tried"
     if what == "identity":
         wrong = identity.differences(places.root, places.state, settings.identity)
-        return f"not this node's own: {', '.join(wrong)}" if wrong else None
+        return (
+            f"not this node's own: {', '.join(wrong)}"
+            if wrong  # guard: a trial keeps the node's identity
+            else None
+        )
     if what == "units":
         known = set(before.get("failed_units") or [])
-        new = sorted(unit for unit in failed_units() if unit not in known and not health.of_people(unit))
-        return f"failed since the switch: {', '.join(new)}" if new else None
+        new = sorted(
+            unit
+            for unit in failed_units()
+            if unit not in known
+            and not health.of_people(unit)  # guard: a unit that a person made fail sends no node back
+        )
+        return (
+            f"failed since the switch: {', '.join(new)}"
+            if new  # guard: a trial has no new failed unit
+            else None
+        )
     if what == "gpus":
         wanted_gpus, now = list(before.get("gpus") or []), pci.summary()
         lost = [gpu for gpu in wanted_gpus if gpu not in now]
+        # guard: a trial has all GPUs
         if lost:  # this root may be the cause, whatever is expected
             return f"GPUs are not as before: {', '.join(lost)}"
-        return health.gpu_problem(settings)
+        return health.gpu_problem(settings)  # guard: a trial's GPUs work -> None
     if what == "gpus-worse":
         return health.gpus_worse(settings)
     if what == "writable":

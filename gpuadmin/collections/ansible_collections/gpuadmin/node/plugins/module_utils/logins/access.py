@@ -66,7 +66,11 @@ def _jobs(host: Host, person: Person) -> Iterator[tuple[str, str]]:
                 facts = os.lstat(os.path.join(host.path(directory), name))
             except FileNotFoundError:
                 continue  # it runs now, or was taken back
-            if stat.S_ISREG(facts.st_mode) and facts.st_uid == person.uid:
+            if (
+                stat.S_ISREG(facts.st_mode)
+                # guard: a door closes on nobody else's jobs
+                and facts.st_uid == person.uid
+            ):
                 yield os.path.join(host.path(directory), name), f"{directory.replace('/', '+')}+{name}"
 
 
@@ -85,9 +89,9 @@ def compute(people: Sequence[Person], closed: bool, host: Host) -> Plan:
         else:
             for name in sorted(os.listdir(aside)) if os.path.isdir(aside) else ():
                 if OLDER in name:
-                    continue
+                    continue  # guard: an older job becomes no table of another name
                 path = host.path(name.replace("+", "/"))
-                if os.path.lexists(path):
+                if os.path.lexists(path):  # guard: a job does not replace another one that is there
                     entry.status = "conflict"
                     entry.problem = f"{path} is there already; the one from before is kept as {aside}/{name}"
                     continue
@@ -107,10 +111,11 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
     if check:
         return plan
     try:
-        with flocked(host.path("run/gpuadmin/closing.lock")):
+        with flocked(host.path("run/gpuadmin/closing.lock")):  # guard: login access is closed under the lock
             plan = compute(people, closed, host)
             for name, source, target in plan.moves:
                 with _by_itself(plan, name):
+                    # guard: a job put aside replaces none -> os.makedirs(os.path.dirname(target), exist_ok=True)
                     _keep_older(target)
                     _move(source, target)
             for person in people:
@@ -194,7 +199,7 @@ def _cancel_slurm(person: Person, host: Host) -> None:
 
 def way_in(person: Person, host: Host) -> str | None:
     """How the person could still come in, or None. PAM refuses an expired account, by key and for cron as well."""
-    if any(True for _ in _jobs(host, person)):
+    if any(True for _ in _jobs(host, person)):  # guard: a job that is still there is a way in
         return "has cron or at jobs"
     if host.group is not None:
         groups = host.run(("id", "--groups", "--name", "--", person.name))

@@ -51,7 +51,7 @@ def parse(entries: object) -> list[Announcement]:
 
 def _fits(character: str) -> bool:
     """Nothing that a terminal would obey."""
-    return character == "\n" or character.isprintable()
+    return character == "\n" or character.isprintable()  # guard: a node shows nothing that a terminal obeys -> True
 
 
 def converge(
@@ -90,7 +90,11 @@ def load(path: str) -> list[Announcement]:
 def show(found: Sequence[Announcement], *, motd: str = MOTD, now: float | None = None) -> None:
     """Write those that hold now where pam_motd(8) reads; remove the file where none does."""
     moment = time.time() if now is None else now
-    current = [one for one in found if one.begin <= moment < one.end]
+    current = [
+        one
+        for one in found
+        if one.begin <= moment < one.end  # guard: an announcement that is over is not shown -> one.begin <= moment
+    ]
     if not current:
         if os.path.lexists(motd):
             os.unlink(motd)

@@ -179,6 +179,7 @@ def _kill(process: Process, people: Sequence[Person]) -> None:
     except OSError:
         return
     try:
+        # guard: the uid of a process is looked at again before it is killed -> True
         if owner(people, os.stat(f"/proc/{process.pid}").st_uid) is not None or _uid(process.pid) == process.uid:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except OSError:

@@ -93,7 +93,12 @@ def _entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
         with os.scandir(directory) as found:
             for entry in found:
                 try:
-                    yield entry.stat(follow_symlinks=False), entry.path
+                    yield (
+                        entry.stat(
+                            follow_symlinks=False  # guard: a count of a home follows no link
+                        ),
+                        entry.path,
+                    )
                 except OSError:
                     continue  # it has gone meanwhile
     except OSError:

@@ -91,7 +91,7 @@ class Names:
 
     def _learn(self, uid: int, spaces: bool, end: float) -> bool:
         """Ask one daemon. False where it did not answer as one should."""
-        if not self._alive(uid):
+        if not self._alive(uid):  # guard: a daemon that does not run is not asked for names
             return True  # to ask would start it
         path = f"/run/user/{uid}/docker.sock"
         try:
@@ -129,6 +129,7 @@ def names_of(listed: object) -> dict[str, str]:
         name = names[0] if isinstance(names, list) and names else None
         match = _NAME.match(name) if isinstance(name, str) else None
         if isinstance(ident, str) and _ID.match(ident):
+            # guard: a daemon's name of a container is a name -> str(name)
             found[ident] = match.group(1) if match else ident[:SHORT]
     return found
 

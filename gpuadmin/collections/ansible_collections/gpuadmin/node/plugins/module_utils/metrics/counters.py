@@ -79,7 +79,10 @@ class Counters:
         use.held += seconds
         before, use.last = use.last, time.time()
         # where nobody looked, or nobody knows, it may have been used
-        if active is not False or not use.last - GAP <= before <= use.last or use.used > use.last:
+        if (
+            # guard: a look that does not know begins the idle time again -> active
+            active is not False or not use.last - GAP <= before <= use.last or use.used > use.last
+        ):
             use.used = use.last
         if active is not None:
             use.measured += seconds
@@ -109,7 +112,10 @@ class Counters:
             return
         self._place = int(number[0])
         entry = parse(record)
-        if entry is not None and (entry[:2] in self._xids or len(self._xids) < MOST_XIDS):
+        if (
+            entry is not None
+            and (entry[:2] in self._xids or len(self._xids) < MOST_XIDS)  # guard: only so many errors become series
+        ):
             self._xids[entry[:2]] = self._xids.get(entry[:2], 0) + 1
 
     def put(self, samples: Samples) -> None:

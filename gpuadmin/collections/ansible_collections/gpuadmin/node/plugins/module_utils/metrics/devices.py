@@ -128,6 +128,7 @@ class Scanner:
             except OSError:
                 continue
             of_them = people.setdefault(whose, [])
+            # guard: who has very many processes takes their own share of a round -> True
             if len(of_them) < MOST_PROCESSES:
                 of_them.append(int(name))
             else:
@@ -148,7 +149,10 @@ class Scanner:
             with os.scandir(f"{self._proc}/{pid}/fd") as files:
                 for number, entry in enumerate(files):
                     seen = self._files.get(whose, 0)
-                    if number == MOST_FILES or seen == MOST_OF_ONE:
+                    if (
+                        number == MOST_FILES
+                        or seen == MOST_OF_ONE  # guard: who has very many files takes their own share of a round
+                    ):
                         self._short.add(whose)
                         break
                     self._files[whose] = seen + 1
@@ -185,7 +189,7 @@ class Scanner:
 
     def _named(self, pid: int, file: File) -> Key | None:
         """By its name, for a kernel before 5.14, which says no inode. A person can have another name for it there."""
-        if file.inode:
+        if file.inode:  # guard: a name is no device where the kernel says the inode
             return None
         try:
             return by_name(os.readlink(f"{self._proc}/{pid}/fd/{file.name}"))
@@ -206,4 +210,11 @@ class Scanner:
 def _key(file: File, devices: Nodes, mounts: dict[int, str]) -> Key | None:
     # None: it was opened in a mount that its process does not have any more; nobody but they can have done so
     system = mounts.get(file.mount)
-    return next((key for which, key in devices.get(file.inode, ()) if system in (which, None)), None)
+    return next(
+        (
+            key
+            for which, key in devices.get(file.inode, ())
+            if system in (which, None)  # guard: the same inode of another file system is no GPU
+        ),
+        None,
+    )

@@ -62,7 +62,11 @@ def plain(value: object) -> str:
 
 def _escaped(text: str, *, quotes: bool = True) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return text.replace('"', '\\"') if quotes else text
+    return (
+        text.replace('"', '\\"')
+        if quotes  # guard: a label's value stays one
+        else text
+    )
 
 
 def _number(value: float) -> str:

@@ -65,7 +65,11 @@ def holdings(
                 parts |= users | holders
         for pid in users | holders:
             process = processes.get(pid)
-            if pid in users and (process is None or (until is not None and process.started > until)):
+            if pid in users and (
+                process is None
+                # guard: a number that is another process's by now is not the one that the driver meant
+                or (until is not None and process.started > until)
+            ):
                 # it has ended, and perhaps its number is another's by now: somebody used it, and nobody knows who
                 key = one.uuid, UNKNOWN, ""
                 process = None

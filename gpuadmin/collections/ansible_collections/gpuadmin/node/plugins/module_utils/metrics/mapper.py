@@ -105,10 +105,10 @@ class Mapper:
         available = nodes(self._places.dev)
         self._owners.refresh()
         self._scanner.step(available, SCAN_SECONDS if self._scanner.whole else FIRST_SECONDS)
-        if not self._scanner.whole:
+        if not self._scanner.whole:  # guard: what is held is not known before all processes were looked through
             raise NodeError("what is held is not known before all processes were looked through once")
         now, record = self._now(), read_record(self._places.record)
-        if record is not None and not 0 <= now - record.seconds <= LATE:
+        if record is not None and not 0 <= now - record.seconds <= LATE:  # guard: an old record says nothing
             record = None
         if record is not None:
             self._known = record.devices
@@ -130,14 +130,15 @@ class Mapper:
             self._samples.put("gpuadmin_collector_incomplete", 1, user=self._owners.name(uid) or f"uid {uid}")
 
     def _identified(self, pids: set[int]) -> dict[int, Process]:
-        found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in sorted(pids)[:MOST_PROCESSES])
+        first = sorted(pids)[:MOST_PROCESSES]  # guard: only so many processes are identified in a pass -> sorted(pids)
+        found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in first)
         return {pid: process for pid, process in found if process is not None}
 
     def _cap(self, device: Device) -> Key | None:
         """The device node that opens a MIG device. The driver's files say it, and do not change it."""
         key = device.minor, device.gi, device.ci
         if key not in self._caps or self._caps[key] is None:
-            if len(self._caps) > MOST_DEVICES:
+            if len(self._caps) > MOST_DEVICES:  # guard: places of parts are not kept for ever
                 self._caps.clear()
             self._caps[key] = caps_of(self._places.capabilities, device)
         return self._caps[key]
@@ -159,9 +160,17 @@ class Mapper:
         last, self._last = self._last, (now, self._last[1] if record is None and self._last else 0.0)
         if record is not None:
             self._last = now, record.seconds
-        if last is None or not 0 < now - last[0] <= LATE:
+        if (
+            last is None
+            # guard: time in which nobody looked is nobody's
+            or not 0 < now - last[0] <= LATE
+        ):
             return
-        new = record is not None and record.seconds > last[1]
+        new = (
+            record is not None
+            # guard: a record that was counted is not counted again
+            and record.seconds > last[1]
+        )
         busy = {one.uuid: one.busy if new and one.processes is not None else None for one in devices}
         people: dict[tuple[str, str], bool] = {}
         for (uuid, user, _container), one in found.items():

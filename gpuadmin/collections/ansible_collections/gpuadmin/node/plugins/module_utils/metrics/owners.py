@@ -65,7 +65,7 @@ class Owners:
         try:
             facts = os.stat(self._subuid)
             state: object = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
-        except FileNotFoundError:
+        except FileNotFoundError:  # guard: ranges that cannot be read are not taken for none -> OSError
             state = None
         if state == self._read[1] and self._clock() - self._read[0] < _AGAIN:
             return
@@ -79,7 +79,7 @@ class Owners:
             raise OSError(errno.EFBIG, f"more than {_LARGEST >> 20} MiB", path)
         ranges = []
         for one in parse_ranges(text):
-            if one.problem:
+            if one.problem:  # guard: a damaged range gives nobody anything
                 continue
             ranges.append((one.start, one.end, self._owner_of(one.owner)))
         return ranges
@@ -115,11 +115,21 @@ class Owners:
         people = frozenset().union(*(self.of(uid) for uid in numbers)) if numbers else frozenset({_NOBODY})
         if session is not None:
             # what runs as root in somebody's session (sudo) is theirs
-            return session if not people or session in people else None
+            return (
+                session
+                if not people or session in people
+                # guard: what agrees with nobody is nobody's use
+                else None
+            )
         if not people:
             return numbers[0]
         owner = next(iter(people))
-        return owner if len(people) == 1 and owner != _NOBODY else None
+        return (
+            owner
+            if len(people) == 1 and owner != _NOBODY
+            # guard: a uid of nobody is not somebody's
+            else None
+        )
 
 
 def container_of(path: str) -> str:
@@ -136,7 +146,7 @@ def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:
         status = _read(f"{base}/status")
         path = cgroup_path(_read(f"{base}/cgroup")) or "/"
         namespace = os.readlink(f"{base}/ns/pid")
-        if started != _started(base):
+        if started != _started(base):  # guard: a process whose number was given away meanwhile is nobody's
             return None
         line = next(line for line in status.splitlines() if line.startswith("Uid:"))
         uids = [int(word) for word in line.split()[1:5]]
@@ -144,7 +154,11 @@ def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:
         return None
     owner = owners.attribute(uids, slice_owner(path))
     name = None if owner is None else owners.name(owner)
-    if owner is None or name is None:
+    if (
+        owner is None
+        # guard: a slice of an account that is gone is nobody's
+        or name is None
+    ):
         return Process(pid, started, None, UNKNOWN, "", namespace)
     return Process(pid, started, owner, name, container_of(path), namespace)
 

@@ -44,7 +44,7 @@ def read(path: str) -> Record | None:
     """The record; None where there is none. Raises NodeError for what is none, or is anybody's to write."""
     try:
         facts = os.stat(os.path.dirname(path))
-        if stat.S_IMODE(facts.st_mode) & 0o022:
+        if stat.S_IMODE(facts.st_mode) & 0o022:  # guard: what anybody may write is not believed by root
             raise NodeError(f"{os.path.dirname(path)} may be written by anybody")
         raw = read_small(path, most=LARGEST)
     except FileNotFoundError:
@@ -62,9 +62,10 @@ def parse(found: object) -> Record:
     seconds = found["seconds"]
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e12:
         raise ValueError("seconds")
-    if len(found["devices"]) > MOST_DEVICES:
+    if len(found["devices"]) > MOST_DEVICES:  # guard: only so many devices are taken of the sampler's record
         raise ValueError("too many devices")
     devices = tuple(_device(one) for one in found["devices"])
+    # guard: only so many processes are taken of the sampler's record
     if sum(len(one.processes or ()) for one in devices) > MOST_PIDS:
         raise ValueError("too many processes")
     return Record(float(seconds), devices)

@@ -67,7 +67,7 @@ class Sampler:
             samples.update(of_nvml(found))
             write(where.directory, RECORD, json.dumps(record(found, seconds_since_boot())))
         else:
-            remove(where.directory, RECORD)
+            remove(where.directory, RECORD)  # guard: what did not answer is not passed on
         write(where.directory, TEXT, samples.render())
         return problem
 

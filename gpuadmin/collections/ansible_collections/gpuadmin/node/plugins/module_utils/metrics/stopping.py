@@ -89,7 +89,14 @@ class Stopper:
         seen = self._look()
         refused = {one: why for one in targets if (why := self._refused(one, since, seen))}
         agreed = [one for one in targets if one not in refused]
-        found = {one: self._decided(one, agreed, seen) for one in agreed}
+        found = {
+            one: self._decided(
+                one,
+                agreed,  # guard: a GPU that was used since they were told may be used -> targets
+                seen,
+            )
+            for one in agreed
+        }
         if not check:
             self._end(agreed, found, seen)
         return [Outcome("kept", refused[one]) if one in refused else found[one] for one in targets]
@@ -103,12 +110,16 @@ class Stopper:
 
     def _refused(self, target: Target, since: Mapping[tuple[str, str], int], seen: Seen) -> str:
         """Why a target is left alone; empty where it is not."""
-        if self._owners.name(target.uid) != target.user:
+        if self._owners.name(target.uid) != target.user:  # guard: a uid that is another's on the node is not ended
             return f"uid {target.uid} is not {target.user}'s on this host"
         now = since.get((target.uuid, target.user))
-        if now is None or now != target.since:
+        if (
+            now is None
+            # guard: what was used since it was told is not ended
+            or now != target.since
+        ):
             return "it was used or let go since then, or nobody knows"
-        if target.uid in seen.incomplete:
+        if target.uid in seen.incomplete:  # guard: whose open files are not all looked at is not ended
             return "they have more processes or open files than are looked at"
         return ""
 
@@ -116,15 +127,21 @@ class Stopper:
         """Every process that holds a GPU, or is listed by the driver, with the devices that it holds."""
         record = read_record(self._places.record)
         now = seconds_since_boot()
-        if record is None or not 0 <= now - record.seconds <= LATE:
+        if (
+            record is None
+            # guard: an old answer of the driver ends nothing
+            # guard: an answer of the driver's from before the boot ends nothing -> not now - record.seconds <= LATE
+            or not 0 <= now - record.seconds <= LATE
+        ):
             raise NodeError("what the driver says is old, so who uses which GPU is not known; nothing is stopped")
+        # guard: a GPU of which the driver does not say who uses it
         if any(one.processes is None for one in record.devices):
             raise NodeError("the driver does not say of each GPU who uses it; nothing is stopped")
         available = nodes(self._places.dev)
         scanner = Scanner(self._owners, self._places.proc)
         end = time.monotonic() + SCAN
         while scanner.rounds < 2:  # a round ends where the next begins
-            if time.monotonic() > end:
+            if time.monotonic() > end:  # guard: a look at all processes that does not end
                 raise NodeError(f"looking through all processes took more than {SCAN:g} s; nothing is stopped")
             scanner.step(available, 1.0)
         processes = self._identified(record, scanner.held)
@@ -147,22 +164,32 @@ class Stopper:
         processes = {pid: process for pid, process in found if process is not None}
         host = os.readlink(f"{self._places.proc}/self/ns/pid")
         self._names.learn(processes.values(), host)
+        # guard: a container that has no cgroup of its own is asked of its daemon -> processes
         return {pid: replace(one, container=self._names.ident(one, host)) for pid, one in processes.items()}
 
     def _decided(self, target: Target, agreed: Iterable[Target], seen: Seen) -> Outcome:
         """What would be ended for a target: nothing that holds another GPU as well, which may be in use."""
-        mine = {one.uuid for one in agreed if one.uid == target.uid}
+        mine = {
+            one.uuid
+            for one in agreed
+            if one.uid == target.uid  # guard: a GPU that is idle for somebody else may be used
+        }
         pids = _of(target, seen)
         if not pids:
             return Outcome("gone")
         boot = time.time() - seconds_since_boot()
+        # guard: what was begun since its person was told is not ended
         if any(boot + seen.processes[pid].started > target.notified for pid in pids):
             return Outcome("kept", "they have begun something on it since they were told")
         shared = {seen.processes[pid].container for pid in pids} - {""}
         for pid, process in seen.processes.items():
-            if pid in pids or (process.uid == target.uid and process.container in shared):
+            if (
+                pid in pids
+                # guard: a container in which another GPU is used is not stopped
+                or (process.uid == target.uid and process.container in shared)
+            ):
                 others = seen.devices.get(pid, frozenset()) - mine
-                if others:
+                if others:  # guard: what holds another GPU as well is not ended
                     return Outcome("kept", f"what holds it holds {', '.join(sorted(others))} as well")
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
@@ -200,6 +227,7 @@ class Stopper:
                 stack.callback(os.close, handle)
                 # by now the number may be another's; from here on the handle is of whoever is looked at
                 now, then = identify(pid, self._owners, self._places.proc), seen.processes[pid]
+                # guard: a number that became another's is not ended -> True
                 if now is not None and replace(now, container=now.container or then.container) == then:
                     handles[pid] = handle
             self._end_containers(target, {seen.processes[pid].container for pid in handles} - {""})
@@ -220,11 +248,11 @@ class Stopper:
         path, end = f"/run/user/{target.uid}/docker.sock", time.monotonic() + CONTAINERS
         for container in sorted(containers):
             left = end - time.monotonic()
-            if left <= 0:
+            if left <= 0:  # guard: a silent daemon is not waited for once for each container
                 return
             try:
                 self._stop(path, target.uid, container, self._patience, min(self._patience + 5.0, left))
-            except (NodeError, OSError):
+            except (NodeError, OSError):  # guard: a daemon that does not answer ends no run
                 continue  # their daemon does not answer, or says something odd
 
 
@@ -233,7 +261,9 @@ def _of(target: Target, seen: Seen) -> set[int]:
     return {
         pid
         for pid, uuids in seen.devices.items()
-        if target.uuid in uuids and pid in seen.processes and seen.processes[pid].uid == target.uid
+        if target.uuid in uuids
+        and pid in seen.processes
+        and seen.processes[pid].uid == target.uid  # guard: another person's processes are not ended
     }
 
 

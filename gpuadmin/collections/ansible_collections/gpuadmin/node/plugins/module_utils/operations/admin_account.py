@@ -39,6 +39,6 @@ def operate(document: Document, check: bool) -> Answer:
         document.name, document.uid, document.home, document.key, document.homes, document.uid_first, document.uid_last
     )
     missing = plan(wanted, observe(wanted))
-    if not check:
+    if not check:  # guard: a check makes no admin account -> True
         execute(missing, wanted)
     return Answer(missing.operations(wanted))

@@ -49,5 +49,8 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
-    done = actions.act(asdict(document), check=check)
+    done = actions.act(
+        asdict(document),
+        check=check,  # guard: check mode makes no backup -> False
+    )
     return Answer(done.operations, done.report)

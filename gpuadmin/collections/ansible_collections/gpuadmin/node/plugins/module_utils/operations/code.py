@@ -34,7 +34,11 @@ def operate(document: Document, check: bool) -> Answer:
     digest, state = str(document.digest), document.state_directory
     missing = not kept.has(digest, state)
     linking = document.link and not kept.linked(digest, state)
-    if document.link and not missing and not check:
+    if (
+        document.link
+        and not missing  # guard: units are not led to code that is not there
+        and not check  # guard: a look lets units run what they ran
+    ):
         kept.link(digest, state)
         place = kept.place(digest, state)
         compiled.later(place, lambda: compiled.every(place))

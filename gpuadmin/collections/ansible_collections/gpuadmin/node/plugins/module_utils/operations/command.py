@@ -23,8 +23,10 @@ class Document:
 
 def operate(document: Document, check: bool) -> Answer:
     operations = [f"run: {document.line}"]
-    if check:
+    if check:  # guard: a check runs no command
         return Answer(operations)
     answered = answer(document.line)
-    problem = None if answered["status"] == 0 else f"ended with {answered['status']}"
-    return Answer(operations, {"command": answered}, problem=problem)
+    report = {"command": answered}
+    if answered["status"] != 0:  # guard: a command that failed has failed
+        return Answer(operations, report, problem=f"ended with {answered['status']}")
+    return Answer(operations, report)

@@ -24,5 +24,9 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
-    done = restart(document.name, document.uid, check=check)
+    done = restart(
+        document.name,
+        document.uid,
+        check=check,  # guard: a check restarts no daemon -> False
+    )
     return Answer(report={"docker_restart": done["words"]}, changed=done["changed"])

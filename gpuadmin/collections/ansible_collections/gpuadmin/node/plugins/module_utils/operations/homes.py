@@ -58,14 +58,20 @@ EACH = "homes"
 def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     given = asdict(document)
     given.update({option: entries(option, given[option]) for option in ("users", "archive", "remember")})
-    given["users"] = [one for one in given["users"] if not one.get("locked")]
+    given["users"] = [
+        one
+        for one in given["users"]
+        if not one.get("locked")  # guard: who is locked gets no home
+    ]
     remember, forget = given.pop("remember"), given.pop("forget")
     # Before a home is made: two admins who asked at the same time both got the answer that a uid is free.
     known = keep(given["root"], given["archive_directory"], remember, (), check=check, state=state)
+    # guard: a uid is remembered before a home is made -> {}
     refused = of_others(known.memory, given["users"], forget)
     plan = converge(Request(**given, refused=refused), check=check)
     known = keep(given["root"], given["archive_directory"], remember, forget, check=check, state=state)
     # whoever is locked is asked no home for, and can be somebody with another's uid all the same
     theirs = {name: str(plan.homes[name].problem) for name in plan.refused}
+    # guard: who is locked is refused as well -> theirs
     refused = {**of_others(known.memory, remember, forget), **theirs}
     return replace(Answer.of(plan, uids=known.as_dict(), refused=refused), diff=plan.diff())

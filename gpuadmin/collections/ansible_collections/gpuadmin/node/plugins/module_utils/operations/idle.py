@@ -45,12 +45,20 @@ class Document:
 
 def operate(document: Document, check: bool) -> Answer:
     notified = 0
-    for one in [] if check else document.tell:
+    messages = (
+        []
+        if check  # guard: in check mode nobody is told that something is ended
+        else document.tell
+    )
+    for one in messages:
         notified += terminals.tell(one.message, uid=one.uid)
     found: dict[str, Any] = {"stopped": []}
     if document.stop:
         try:
-            found = stopping.report([asdict(one) for one in document.stop], check=check)
+            found = stopping.report(
+                [asdict(one) for one in document.stop],
+                check=check,  # guard: in check mode nothing idle is ended -> False
+            )
         except ValueError as error:
             raise NodeError(str(error)) from error
     done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]

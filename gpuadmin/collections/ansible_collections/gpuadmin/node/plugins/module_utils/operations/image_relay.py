@@ -37,7 +37,10 @@ class Document:
 def operate(document: Document, check: bool) -> Answer:
     link = relay.link_from(asdict(document.link))
     places, remarks = Places(), []
-    if not check and link is not None:
+    if (
+        not check  # guard: check mode writes no key
+        and link is not None
+    ):
         try:
             chain_key.store(places, document.key)
             if link.previous is not None:

@@ -40,7 +40,11 @@ def operate(document: Document, check: bool) -> Answer:
     given = asdict(document)
     found = leftovers.observe(leftovers.Request(**given))
     cleared: dict[str, Any] = {}
-    if found and not check:
+    if (
+        found
+        # guard: check mode clears no leftovers
+        and not check
+    ):
         done: Any = background.perform(
             "clear-leftovers", clear_leftovers, {**given, "only": [one.name for one in found]}
         )

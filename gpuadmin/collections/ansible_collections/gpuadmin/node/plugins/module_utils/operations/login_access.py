@@ -40,5 +40,11 @@ EACH = "login_access"
 def operate(document: Document, check: bool) -> Answer:
     host = access.Host(state=document.state_directory, group=document.group)
     found = people.parse(map(asdict, document.people))
-    plan = access.converge(found, document.state == "closed", host, check=check, login=document.login)
+    plan = access.converge(
+        found,
+        document.state == "closed",
+        host,
+        check=check,  # guard: check mode closes no login access -> False
+        login=document.login,
+    )
     return Answer.of(plan)

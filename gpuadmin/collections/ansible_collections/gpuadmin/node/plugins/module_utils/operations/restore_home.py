@@ -61,7 +61,7 @@ def operate(document: Document, check: bool) -> Answer:
     if away:
         operations.insert(0, f"take it from the second copy {backup.name} on {given['remote']['host']}")
     restored: object = {"target": plan.target, "backup": backup.name}
-    if not check:
+    if not check:  # guard: check mode restores nothing -> True
         arguments = {**given, "backup": backup.name}
         restored = background.perform(f"restore-{given['user']}", restore_home, arguments)
     return Answer(operations, {"restored": restored, "problems": []})

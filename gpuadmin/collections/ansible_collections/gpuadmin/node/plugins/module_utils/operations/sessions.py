@@ -34,4 +34,10 @@ EACH = "sessions"
 
 def operate(document: Document, check: bool) -> Answer:
     found = people.parse(map(asdict, document.people))
-    return Answer.of(sessions.converge(found, message=document.message, grace=document.grace, check=check))
+    plan = sessions.converge(
+        found,
+        message=document.message,
+        grace=document.grace,
+        check=check,  # guard: check mode ends no sessions -> False
+    )
+    return Answer.of(plan)

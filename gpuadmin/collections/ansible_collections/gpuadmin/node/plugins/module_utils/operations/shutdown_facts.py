@@ -36,7 +36,12 @@ LOOKS = True
 
 def operate(document: Document, check: bool) -> Answer:
     found = power.collect(node=document.node, uid_first=document.uid_first, uid_last=document.uid_last)
-    reasons = power.problems(found, force=document.force, serves=document.serves)
+    reasons = power.problems(
+        found,
+        force=document.force,
+        # guard: a storage host that is mounted refuses when it is asked, too -> False
+        serves=document.serves,
+    )
     report = {"power": {**found, "problems": reasons}}
     if document.require and reasons:
         return Answer(report=report, problem=f"{'; '.join(reasons)}; it was left as it is")

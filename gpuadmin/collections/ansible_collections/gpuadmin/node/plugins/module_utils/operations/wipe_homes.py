@@ -41,7 +41,10 @@ EACH = "homes"
 
 def operate(document: Document, check: bool) -> Answer:
     given = asdict(document)
-    plan = homes.converge(homes.Request(**given), check=check)
-    if check:
+    plan = homes.converge(
+        homes.Request(**given),
+        check=check,  # guard: check mode moves no home -> False
+    )
+    if check:  # guard: check mode empties no trash
         return Answer.of(plan)
     return Answer.of(plan, deleted=background.perform("wipe-homes", empty_trash, {**given, "users": []}))

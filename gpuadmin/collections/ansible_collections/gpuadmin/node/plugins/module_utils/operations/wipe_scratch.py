@@ -49,7 +49,7 @@ EACH = "scratch"
 
 def operate(document: Document, check: bool) -> Answer:
     given = asdict(document)
-    if check:
+    if check:  # guard: check mode wipes no scratch
         request = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
         return Answer.of(scratch.observe_and_compute(request), deleted={})
     done: Any = background.perform("wipe-scratch", wipe_scratch, given)

@@ -34,7 +34,7 @@ def accounts(place: Place) -> list[Found]:
     """Accounts with uid 0 besides root, and accounts without a password."""
     found = []
     for name, password, uid, *_rest in _table(place, "passwd").entries():
-        if number(uid) == 0 and name != "root":
+        if number(uid) == 0 and name != "root":  # guard: root by another name is not overlooked
             found.append(Found(f"uid 0: {name}", "is root by another name"))
         if not password:
             found.append(Found(f"no password: {name}", "logs in without one (/etc/passwd)"))
@@ -52,7 +52,12 @@ def groups(place: Place) -> list[Found]:
         if group not in GROUPS:
             continue
         first = [name for name, (_uid, primary) in people.items() if primary == number(gid)]
-        for name in dict.fromkeys([*members(named), *first]):
+        for name in dict.fromkeys(
+            [
+                *members(named),
+                *first,  # guard: a group that is somebody's first counts
+            ]
+        ):
             found += _member(place, name, group, people.get(name, (None, None))[0])
     return found
 
@@ -75,6 +80,7 @@ def directory(place: Place, members_of: Callable[[str], list[str]] | None = None
 
 def _member(place: Place, name: str, group: str, uid: int | None) -> Iterator[Found]:
     service = group in FOR_SERVICES and system_account(uid)
+    # guard: a member of a group of privilege is not overlooked
     if name not in place.expected and not service and uid != 0:  # who is root already is said by accounts
         yield Found(f"{name} in group {group}", GROUPS[group], ROOT)
 

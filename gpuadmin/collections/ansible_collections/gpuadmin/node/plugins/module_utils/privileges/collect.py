@@ -43,7 +43,13 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
     parts = PARTS if chosen is None else chosen
     answer: dict[str, Any] = {"found": [], "sshd": {}, "keys": {}, "aside": [], "unknown": {}}
     outcome: dict[str, Any] = dict(
-        each(partial(_look, parts=parts, place=place), list(parts), len(parts), seconds, grace=0)
+        each(
+            partial(_look, parts=parts, place=place),
+            list(parts),
+            len(parts),
+            seconds,  # guard: a part that hangs is unknown, and no other is -> 60 * seconds
+            grace=0,
+        )
     )
     for name in parts:
         result = outcome[name]
@@ -64,7 +70,7 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
 def _bounded(part: str, found: list[Found]) -> list[dict[str, str]]:
     """The findings of a part as they are reported, as many as somebody reads; the rest is counted."""
     first = sorted(found, key=lambda one: one.rank != ROOT)
-    if len(first) > MOST:
+    if len(first) > MOST:  # guard: what a host says of who is root has its bounds
         more = Found(part, f"and {len(first) - MOST} more", ROOT if first[MOST].rank == ROOT else DIFFERS)
         first = [*first[:MOST], more]
     return [{**one.document(), "key": short(one.key, LONGEST), "words": short(one.words, LONGEST)} for one in first]

@@ -77,8 +77,9 @@ def programs(place: Place, seconds: float = SECONDS, mountinfo: str | None = Non
     found = []
     for path in sorted({*special, *capable}):
         what = "file capabilities" if path in capable else _what(*special[path])
-        if path not in known:
+        if path not in known:  # guard: a setuid program that no package owns is not overlooked
             found.append(Found(path, f"has {what}, and no package owns it"))
+        # guard: a packaged program that became setuid is not overlooked
         elif place.family == "debian" and os.path.basename(path) not in KNOWN and path not in given:
             found.append(Found(path, f"has {what}; its package is not known to ship it so"))
     found += _without(place, given)
@@ -117,6 +118,7 @@ def _walk(tops: Sequence[str], but: Sequence[str]) -> tuple[str, ...]:
 
 def _but(paths: Sequence[str]) -> list[str]:
     """What keeps find out of some directories. It takes their names for patterns."""
+    # guard: a directory that is left out is no pattern -> [one for one in paths]
     names = [re.sub(r"([*?\[\]\\])", r"\\\1", one) for one in paths]
     words = [word for one in names for word in ("-o", "-path", one)][1:]
     return ["(", *words, ")", "-prune", "-o"] if words else []
@@ -159,6 +161,7 @@ def _without(place: Place, given: dict[str, int]) -> list[Found]:
             mode = os.stat(place.path(path)).st_mode & 0o7777
         except OSError:
             continue
+        # guard: a program that lost what it needs is not overlooked
         if not mode & 0o6000 and path not in given and not has_capabilities(place.path(path)):
             found.append(Found(path, f"is not setuid (mode {mode:o}): {consequence}", DIFFERS))
     return found
@@ -203,5 +206,8 @@ def _run(command: Sequence[str], end: float) -> tuple[list[str], bool]:
     try:
         text, late = run_command(command, seconds=max(end - time.monotonic(), 0.1)).stdout, False
     except LateError as error:
-        text, late = error.output.rpartition("\0")[0], True
+        text, late = (
+            error.output.rpartition("\0")[0],
+            True,  # guard: a walk that was stopped says so -> False
+        )
     return [one for one in text.split("\0") if one], late

@@ -53,6 +53,7 @@ def sudo(place: Place) -> list[Found]:
             continue
         people = [one for user in users_of(line) for one in _expanded(user, rules.aliases)]
         known = OF_GROUPS | place.expected | {"#0"}
+        # guard: a rule of sudo's for somebody else is not overlooked -> not set(people) & known
         if not set(people) <= known:
             found.append(Found(f"sudo for {', '.join(people)} in {path}", line))
     return found
@@ -132,7 +133,7 @@ def _read(place: Place, path: str, rules: _Rules) -> None:
             inner = include.group(2).strip('"').replace("\\ ", " ").replace("%h", os.uname().nodename.split(".")[0])
             inner = os.path.normpath(os.path.join(os.path.dirname(path), inner))
             for name in _of_directory(place, inner) if include.group(1) else [inner]:
-                _read(place, name, rules)
+                _read(place, name, rules)  # guard: a file that sudo includes from elsewhere is read
         elif _ALIAS.match(line):
             _aliases(line, rules)
         else:

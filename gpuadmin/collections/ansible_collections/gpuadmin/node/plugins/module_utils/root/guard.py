@@ -158,10 +158,11 @@ def _private(run: str) -> None:
     """Make the directory of the locks root's alone: whoever can open a lock can hold it as well."""
     os.makedirs(run, mode=0o700, exist_ok=True)
     facts = os.lstat(run)
+    # guard: the directory of the root's lock is nobody else's
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
         raise RootError(f"{run} is not root's directory; no lock is kept there")
     if stat.S_IMODE(facts.st_mode) != 0o700:
-        os.chmod(run, 0o700)
+        os.chmod(run, 0o700)  # guard: the directory of the root's lock is root's alone
 
 
 def _lock_file(run: str) -> int:
@@ -207,7 +208,7 @@ def open_root(path: str = "/", *, state: str = STATE, run: str = RUN) -> Iterato
     if not root.managed:
         yield False
         return
-    if received_uuid(path):
+    if received_uuid(path):  # guard: a received root is never made writable
         raise RootError(
             f"the running root {root.subvolume} is a received subvolume; it is never made writable. "
             "Boot a root that was made from it (a writable snapshot)"
@@ -235,7 +236,7 @@ def close_left_open(path: str = "/", *, state: str = STATE, run: str = RUN) -> s
         return "this root is an ordinary one: nothing to close"
     lock = _lock_file(run)
     try:
-        if not _last(lock):
+        if not _last(lock):  # guard: a root that somebody holds is not closed
             return f"the root is held open by {holder_of(lock)}; it closes it when it ends"
         if is_read_only(path):
             return "the root is read-only"

@@ -65,7 +65,7 @@ def _why_not(name: str, uid: int, backup: Backup) -> str | None:
     if saved.verified is None:
         return f"was not verified in the backup {backup.name}"
     lacking = [f"{host} ({homes[name]})" for host, homes in sorted(backup.uncopied.items()) if name in homes]
-    if lacking:
+    if lacking:  # guard: a home without a second copy stays
         return f"has no second copy on {', '.join(lacking)}"
     if saved.uid != uid:
         return f"belonged to uid {saved.uid} when it was backed up, not {uid}"
@@ -80,7 +80,7 @@ def _changed_hands(request: Request, name: str, uid: int, backup: Backup, table:
         return "is a symbolic link; it is not followed"
     if not stat.S_ISDIR(facts.st_mode):
         return "is not a directory"
-    if facts.st_uid != uid:
+    if facts.st_uid != uid:  # guard: a home that was given away is not wiped
         return f"belongs to uid {facts.st_uid}, not {uid}"
     inside = mounts.below(path, table)
     if inside:
@@ -88,7 +88,10 @@ def _changed_hands(request: Request, name: str, uid: int, backup: Backup, table:
     saved = backup.homes[name]
     volume = btrfs.subvolume(path)
     own = volume.uuid if volume is not None and facts.st_ino == btrfs.SUBVOLUME_INODE else ""
-    if facts.st_ino != saved.inode or own != saved.volume:
+    if (
+        facts.st_ino != saved.inode  # guard: another directory than the one that was backed up
+        or own != saved.volume  # guard: another subvolume than the one that was backed up
+    ):
         return "is another directory than the one that was backed up"
     return None
 
@@ -116,7 +119,7 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
                 f"{quoted(raw.get('name'))}, uid {quoted(raw.get('uid'))} is refused",
             )
             continue
-        if seen.setdefault(uid, owner) != owner:
+        if seen.setdefault(uid, owner) != owner:  # guard: what is beside a home is its owner's by name
             home.status, home.problem = "conflict", f"uid {uid} is {seen[uid]}'s, too"
             continue
         if not os.path.lexists(os.path.join(request.root, name)):
@@ -146,7 +149,7 @@ def _checked(request: Request, mountinfo: str) -> Backup:
     homes_request = directories.Request(request.root, mountpoint=request.mountpoint)
     if not directories.check_root(homes_request, mountinfo):
         raise NodeError(f"there is no {request.root}")
-    backup_set.check_directory(request.directory)
+    backup_set.check_directory(request.directory)  # guard: a wipe believes backups of root's alone
     backup = backup_set.load(request.directory, request.backup)
     if backup is None:
         raise NodeError(f"there is no complete backup {request.backup} in {request.directory}: nothing is wiped")
@@ -162,7 +165,7 @@ def converge(request: Request, *, check: bool = False, mountinfo: str | None = N
         backup = _checked(request, table)
         if check:
             return compute(request, backup, table)
-        with flocked(lock):
+        with flocked(lock):  # guard: homes go under the lock
             plan = compute(request, backup, table)
             if plan.move:
                 _move(request, plan, backup)
@@ -177,6 +180,7 @@ def _private(path: str) -> None:
         os.mkdir(path, 0o700)
     except FileExistsError:
         facts = os.lstat(path)
+        # guard: where homes are moved to is root's alone
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
             raise NodeError(f"{path} is not root's directory") from None
 
@@ -187,7 +191,7 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
         for name in list(plan.move):
             try:
                 problem = _move_or_delete(request, source, name, backup)
-            except (OSError, NodeError) as error:
+            except (OSError, NodeError) as error:  # guard: one home that cannot be moved
                 problem = f"could not be wiped: {in_words(error)}"
             if problem:
                 plan.entries[name].status, plan.entries[name].problem = "conflict", problem
@@ -195,7 +199,7 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
                 plan.move.remove(name)
     finally:
         os.close(source)
-    sync_filesystem(request.root)
+    sync_filesystem(request.root)  # guard: homes that are reported to have gone are out of sight on the disk
 
 
 def _move_or_delete(request: Request, source: int, name: str, backup: Backup) -> str | None:
@@ -239,7 +243,7 @@ def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
     try:
         with Twin(*backup_set.source(backup, name), backup.begun) as twin:
             return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
-    except (OSError, NodeError) as error:
+    except (OSError, NodeError) as error:  # guard: one home out of sight that cannot be deleted
         done = Purged()
         done.keep(os.fsencode(name), f"stays, wholly or in part: {in_words(error)}")
         return done
@@ -257,6 +261,7 @@ def empty_trash(request: Request) -> dict[str, Purged]:
         for name in sorted(os.listdir(handle)):
             if name not in backup.homes:
                 continue
+            # guard: what is not verified any more is not deleted
             if backup.homes[name].verified is None:  # somebody has verified it again since
                 done[name] = Purged()
                 done[name].keep(os.fsencode(name), f"stays: it is not verified in the backup {backup.name} any more")
@@ -265,5 +270,6 @@ def empty_trash(request: Request) -> dict[str, Purged]:
     finally:
         os.close(handle)
     backup_set.leave_trash(place)
+    # guard: homes that are reported to be deleted are on the disk
     sync_filesystem(request.root)  # nobody looks for it again
     return done

@@ -66,6 +66,7 @@ def _path(request: Request, name: str) -> str:
 def observe(request: Request) -> list[Leftover]:
     """What is left, as far as it was asked for. Raises NodeError where the home root is not what it should be."""
     table = mounts.read_mountinfo()
+    # guard: leftovers are below a mount that is there
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
         raise NodeError(f"there is no {request.root}")
     found = []
@@ -93,7 +94,11 @@ def _count(path: str) -> tuple[int, int]:
     entries, size = 1, 0
     handle = btrfs.open_directory(path)
     try:
-        for entry in walk(handle, same_mount, budget=Budget(COUNTING, setting=False)):
+        for entry in walk(
+            handle,
+            same_mount,
+            budget=Budget(COUNTING, setting=False),  # guard: counting leftovers has a budget
+        ):
             entries += 1
             size += entry.facts.st_size if stat.S_ISREG(entry.facts.st_mode) else 0
     finally:
@@ -121,7 +126,7 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
 
 def _pack(request: Request, one: Leftover) -> str:
     target = packing.archive_path(request.archive, one.user, one.uid, "-leftover")
-    backup_set.check_directory(request.archive)
+    backup_set.check_directory(request.archive)  # guard: leftovers are packed where root alone can enter
     packing.clear_debris(request.archive, one.user, one.uid, "-leftover")
     packing.pack(_path(request, one.name), target)
     return target
@@ -130,6 +135,7 @@ def _pack(request: Request, one: Leftover) -> str:
 def _delete(request: Request, one: Leftover, archive: str) -> Purged:
     path = _path(request, one.name)
     deleted = packing.delete(path, archive)
+    # guard: the trash is taken away under the lock
     with flocked(LOCK):  # a wipe may just be making these directories
         backup_set.leave_trash(os.path.dirname(path))
     return deleted

@@ -68,7 +68,11 @@ def observe(directories: Sequence[str], docker: str | None, people: Sequence[Per
     found = Found()
     by_uid = {one.uid: one for one in people}
     for directory in dict.fromkeys([*([docker] if docker else []), *directories]):
-        if not _plain(directory) or not os.path.isdir(directory) or mounts.network_filesystem(directory):
+        if (
+            not _plain(directory)
+            or not os.path.isdir(directory)
+            or mounts.network_filesystem(directory)  # guard: scratch on a network file system is not this node's
+        ):
             continue
         try:
             _look(found, directory, directory == docker, people, by_uid)
@@ -85,9 +89,9 @@ def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], 
         for entry in entries:
             try:
                 facts = entry.stat(follow_symlinks=False)
-            except OSError:
+            except OSError:  # guard: an entry of /tmp that has gone
                 continue  # it has gone since it was listed: /tmp is never still
-            if facts.st_uid < 1000:
+            if facts.st_uid < 1000:  # guard: scratch of the system
                 continue
             person = by_uid.get(facts.st_uid) or next((one for one in people if one.owns(facts.st_uid)), None)
             if person is None or (docker and entry.name != os.fsencode(person.name)):
@@ -173,9 +177,10 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
                 item.status, item.problem = "conflict", f"cannot be looked at: {error.strerror}"
                 continue
             inside = mounts.below(os.fsdecode(real), table)
+            # guard: scratch that another uid has by now -> facts.st_ino != int(str(raw['inode']))
             if (facts.st_uid, facts.st_ino) != (int(str(raw["uid"])), int(str(raw["inode"]))):
                 problem = "is another thing than when it was decided"
-            elif inside:
+            elif inside:  # guard: scratch on which something is mounted stays
                 problem = f"{quoted(inside[0].point)} is mounted there"
             else:
                 item.operations.append(f"wipe {_kind(facts.st_mode)} of {item.user} (not backed up)")
@@ -216,7 +221,7 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
                 done = purge(handle, name, owned_by(person.subids, person.uid))
             finally:
                 os.close(handle)
-        except (OSError, NodeError) as error:
+        except (OSError, NodeError) as error:  # guard: one entry of scratch that cannot be deleted
             problem = f"stays, wholly or in part: {in_words(error)}"
             continue
         total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed

@@ -1,6 +1,6 @@
-"""Take each check of tests/mutants/*.yml out of the code, one at a time, and expect its tests to fail.
+"""Take each guard that is marked in the code out of it, one at a time, and expect its tests to fail.
 
-Every mutant gets a copy of the tree of its own; its tests run there, as `python -m pytest`, and import that copy.
+Each gets a copy of the tree of its own; its tests run there, as `python -m pytest`, and import that copy.
 """
 
 from __future__ import annotations
@@ -19,33 +19,36 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutant_lists import ROOT, ListError, Mutant, mutated, problems, read_lists
-from mutant_runs import REPORT, RUNNING, Outcome, check_isolation, copy_tree, outcomes_of, run_tests
+from guard_list import ROOT, Guard, ListError, read_guards
+from guard_runs import REPORT, RUNNING, Outcome, check_isolation, copy_tree, outcomes_of, run_tests
 
-SHORTEST_LIMIT = 120.0  # seconds; a mutant's tests may take ten times what they take without it
+sys.path.append(str(ROOT))
+from tests.contract.test_node_code import TESTED_BY
+
+SHORTEST_LIMIT = 120.0  # seconds; a guard's tests may take ten times what they take with it
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``kind``: killed, survived or broken (the entry itself is wrong). ``why`` says more, where there is more."""
+    """``kind``: killed, survived or broken (mark or tests are wrong). ``why`` says more, where there is more."""
 
-    mutant: Mutant
+    guard: Guard
     kind: str
     why: str
     seconds: float
     output: str = ""
 
 
-def judge(mutant: Mutant, outcome: Outcome) -> Verdict:
-    """Given what its tests did, say what became of a mutant."""
+def judge(guard: Guard, outcome: Outcome) -> Verdict:
+    """Given what the tests did without a guard, say whether they hold it."""
     if outcome.code is None:
-        return Verdict(mutant, "killed", f"its tests hung for {outcome.seconds:.0f} s", outcome.seconds)
+        return Verdict(guard, "killed", f"its tests hung for {outcome.seconds:.0f} s", outcome.seconds)
     if outcome.code == 1 and outcome.red:
-        return Verdict(mutant, "killed", "", outcome.seconds)
+        return Verdict(guard, "killed", "", outcome.seconds)
     if outcome.code == 0:
         why = f"{outcome.passed} tests stay green" + (f", {outcome.skipped} skipped" if outcome.skipped else "")
-        return Verdict(mutant, "survived", why, outcome.seconds)
-    return Verdict(mutant, "broken", f"pytest ended with {outcome.code}", outcome.seconds, outcome.output)
+        return Verdict(guard, "survived", why, outcome.seconds)
+    return Verdict(guard, "broken", f"pytest ended with {outcome.code}", outcome.seconds, outcome.output)
 
 
 class Trees:
@@ -66,7 +69,7 @@ class Trees:
         return place
 
     def green(self, tests: Sequence[str]) -> dict[str, Outcome]:
-        """Run test paths without any mutation, together; what is not green then once more by itself."""
+        """Run test paths with all guards, together; what is not green then once more by itself."""
         found: dict[str, Outcome] = {}
         together = True
         while not self.ending.is_set() and (left := [test for test in tests if test not in found]):
@@ -80,65 +83,64 @@ class Trees:
             together = False
         return found
 
-    def kill(self, mutant: Mutant, limit: float) -> Verdict:
-        """Take the check out and run its tests."""
+    def kill(self, guard: Guard, limit: float) -> Verdict:
+        """Take a guard out and run its tests."""
         place = self.copy()
         try:
-            source = place / mutant.file
-            source.write_text(mutated(mutant, source.read_text()))
-            return judge(mutant, run_tests(place, mutant.tests, limit))
+            (place / guard.file).write_text(guard.text, encoding="utf-8")
+            return judge(guard, run_tests(place, guard.tests, limit))
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
 
 def not_green(outcome: Outcome) -> str:
-    """Why a test path is no base to judge a mutant by, or ''."""
+    """Why a test path is no base to judge a guard by, or ''."""
     if outcome.code == 0 and outcome.passed:
         return ""
     return "passes no test" if outcome.code == 0 else f"is not green without it (pytest ended with {outcome.code})"
 
 
-def chosen(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
-    """The mutants whose label has one of the words; all of them without words."""
-    return [one for one in mutants if not words or any(word.lower() in one.label.lower() for word in words)]
+def chosen(guards: Sequence[Guard], words: Sequence[str]) -> list[Guard]:
+    """The guards whose file or name has one of the words; all of them without words."""
+    return [one for one in guards if not words or any(word.lower() in one.label.lower() for word in words)]
 
 
 def show(verdict: Verdict) -> None:
     more = f" ({verdict.why})" if verdict.why else ""
     print(f"{verdict.kind.upper() if verdict.kind != 'killed' else 'killed':<8} {verdict.seconds:6.1f} s  "
-          f"{verdict.mutant.label}{more}", flush=True)  # fmt: skip
+          f"{verdict.guard.label}{more}", flush=True)  # fmt: skip
     if verdict.output:
         print("\n".join(f"    {line}" for line in verdict.output.splitlines()), flush=True)
 
 
-def run_all(mutants: Sequence[Mutant], jobs: int, announce: Callable[[Verdict], None] = show) -> list[Verdict]:
-    """Judge each mutant, several at a time, and announce each verdict when it is known."""
+def run_all(guards: Sequence[Guard], jobs: int, announce: Callable[[Verdict], None] = show) -> list[Verdict]:
+    """Judge each guard, several at a time, and announce each verdict when it is known."""
     verdicts = []
 
     def judged(verdict: Verdict) -> None:
         verdicts.append(verdict)
         announce(verdict)
 
-    for mutant in mutants:
-        for problem in problems(mutant):
-            judged(Verdict(mutant, "broken", problem, 0.0))
-    sound = [mutant for mutant in mutants if not problems(mutant)]
-    base = tempfile.mkdtemp(prefix="gpuadmin-mutants-")
+    for guard in guards:
+        if guard.problem:
+            judged(Verdict(guard, "broken", guard.problem, 0.0))
+    sound = [guard for guard in guards if not guard.problem]
+    base = tempfile.mkdtemp(prefix="gpuadmin-guards-")
     try:
         trees = Trees(Path(base))
         with ThreadPoolExecutor(jobs) as pool, _ending(pool, trees):
-            paths = sorted({test for mutant in sound for test in mutant.tests})
+            paths = sorted({test for guard in sound for test in guard.tests})
             parts = [paths[len(paths) * part // jobs : len(paths) * (part + 1) // jobs] for part in range(jobs)]
             outcomes = {test: outcome for found in pool.map(trees.green, parts) for test, outcome in found.items()}
             pending = []
-            for mutant in sound:
-                bad = [(test, why) for test in mutant.tests if (why := not_green(outcomes[test]))]
+            for guard in sound:
+                bad = [(test, why) for test in guard.tests if (why := not_green(outcomes[test]))]
                 if bad:
                     test, why = bad[0]
-                    judged(Verdict(mutant, "broken", f"{test} {why}", 0.0, outcomes[test].output))
+                    judged(Verdict(guard, "broken", f"{test} {why}", 0.0, outcomes[test].output))
                     continue
-                limit = max(SHORTEST_LIMIT, 10 * sum(outcomes[test].seconds for test in mutant.tests))
-                pending.append((mutant, limit))
+                limit = max(SHORTEST_LIMIT, 10 * sum(outcomes[test].seconds for test in guard.tests))
+                pending.append((guard, limit))
             for verdict in pool.map(lambda pair: trees.kill(*pair), pending):
                 judged(verdict)
     finally:
@@ -165,22 +167,22 @@ def _terminated(_number: int, _frame: object) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: all killed; 1: a mutant survived or an entry is broken; 2: the lists cannot be used."""
-    parser = argparse.ArgumentParser(description="take each check that guards data out, and expect red tests")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only those whose subject or name has it")
+    """0: all killed; 1: a guard's removal survived, or its mark is broken; 2: nothing can be run."""
+    parser = argparse.ArgumentParser(description="take each guard out of the code, and expect red tests")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only those whose file or name has it")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("-l", "--list", action="store_true", help="say which there are, and run nothing")
     options = parser.parse_args(arguments)
     try:
-        mutants = chosen(read_lists(), options.words)
-        if not mutants:
-            raise ListError("there is no such mutant")
+        guards = chosen(read_guards(ROOT, TESTED_BY), options.words)
+        if not guards:
+            raise ListError("there is no such guard")
         if options.list:
-            print("\n".join(one.label for one in mutants))
+            print("\n".join(one.label for one in guards))
             return 0
         signal.signal(signal.SIGTERM, _terminated)
         begun = time.monotonic()
-        verdicts = run_all(mutants, max(options.jobs, 1))
+        verdicts = run_all(guards, max(options.jobs, 1))
     except ListError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
@@ -189,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     left = [one for one in verdicts if one.kind != "killed"]
     for verdict in left:
-        print(f"{verdict.kind.upper()} {verdict.mutant.label}: {verdict.why}")
+        print(f"{verdict.kind.upper()} {verdict.guard.label}: {verdict.why}")
     counts = {kind: sum(one.kind == kind for one in verdicts) for kind in ("killed", "survived", "broken")}
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count or kind != "broken")
     print(f"=== {summary} in {time.monotonic() - begun:.0f} s ===")

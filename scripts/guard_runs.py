@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from mutant_lists import ListError
+from guard_list import ListError
 
-REPORT = ".mutant.xml"
+REPORT = ".guard.xml"
 RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
@@ -74,7 +74,7 @@ def run_tests(place: Path, tests: Iterable[str], limit: float, *, all_of_them: b
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "-o", "junit_family=xunit1",
         f"--junitxml={report}", *(() if all_of_them else ("-x",)), *tests,
     )  # fmt: skip
-    log = place / ".mutant.log"
+    log = place / ".guard.log"
     begun = time.monotonic()
     with log.open("wb") as stream:
         process = subprocess.Popen(

@@ -1,0 +1,96 @@
+"""Every guard of the tree: where its mark is, what its file is without it, and which tests hold it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from guard_marks import Mark, MarkError, marks, without
+
+ROOT = Path(__file__).resolve().parents[1]
+PLUGINS = "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
+
+
+class ListError(Exception):
+    """Nothing can be run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A mark ``name`` in ``file`` (from the repository's root), ``text`` of the file without it, and its ``tests``.
+
+    ``problem`` says what is wrong with the mark; there is no ``text`` then.
+    """
+
+    name: str
+    file: str
+    line: int
+    text: str
+    tests: tuple[str, ...]
+    problem: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.file.removeprefix(f'{PLUGINS}/')}: {self.name}"
+
+
+def mirror(file: str, elsewhere: dict[str, tuple[str, str]]) -> str:
+    """Given a file of code, return the test that is named after it; ``elsewhere`` is TESTED_BY of test_node_code.py."""
+    path = Path(file)
+    if file.startswith(f"{PLUGINS}/module_utils/"):
+        path = path.relative_to(f"{PLUGINS}/module_utils")
+        if str(path) in elsewhere:
+            return f"tests/{elsewhere[str(path)][0]}"
+        return f"tests/unit/node/{path.with_name(f'test_{path.name}')}"
+    if file.startswith("gpuadmin/") and not file.startswith(PLUGINS):
+        path = path.relative_to("gpuadmin")
+        return f"tests/unit/{path.with_name(f'test_{path.name}')}"
+    return ""
+
+
+def holders(root: Path = ROOT) -> dict[str, list[str]]:
+    """For each name in a `pytest.mark.holds("NAME", …)`: the tests, or files of tests, that bear the mark."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        text = path.read_text()
+        if "mark.holds(" in text:
+            for test, name in _held(ast.parse(text), str(path.relative_to(root))):
+                found.setdefault(name, []).append(test)
+    return found
+
+
+def _held(node: ast.AST, place: str) -> Iterator[tuple[str, str]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call) and ast.unparse(child.func) == "pytest.mark.holds":
+            yield from ((place, ast.literal_eval(name)) for name in child.args)
+        named = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        yield from _held(child, f"{place}::{child.name}" if named else place)
+
+
+def _guard(mark: Mark, file: str, text: str, tests: tuple[str, ...]) -> Guard:
+    try:
+        left, problem = without(text, mark), "" if tests else "no test is named after its file, and none names it"
+    except MarkError as error:
+        left, problem = "", str(error)
+    return Guard(mark.name, file, mark.line, left, tests, problem)
+
+
+def read_guards(root: Path = ROOT, elsewhere: dict[str, tuple[str, str]] | None = None) -> list[Guard]:
+    """All guards, by file and line. Raises ListError where two have one name."""
+    held, found = holders(root), []
+    for path in sorted((root / "gpuadmin").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path.is_symlink() or "# guard: " not in text:
+            continue
+        file = str(path.relative_to(root))
+        own = mirror(file, elsewhere or {})
+        own = own if own and Path(own).name.startswith("test_") and (root / own).is_file() else ""
+        for mark in marks(text):
+            tests = tuple(held.get(mark.name) or filter(None, [own]))
+            found.append(_guard(mark, file, text, tests))
+    twice = {one.name for one in found if sum(other.name == one.name for other in found) > 1}
+    if twice:
+        raise ListError(f"two guards have one name: {', '.join(sorted(twice))}")
+    return found
