@@ -287,7 +287,7 @@ def test_whatever_somebody_s_shell_does_it_ends_soon_and_leaves_nothing(minji: C
     with there_is(minji, at_home(".bashrc", HOSTILE[words])):
         begun = time.monotonic()
         minji.gpuadmin("diagnose", "minji", "--host", NODE, code=0 if words == "leaves something running" else 6)
-        assert time.monotonic() - begun < 40, "the trial takes 9 s at most; the rest is the machine's"
+        assert time.monotonic() - begun < 180, "the trial takes 9 s at most, and the machine the rest; not two hours"
         left = minji.admin(
             NODE, f"pgrep -u {UID} -x 'sleep|yes|sh|python3' -a || true; loginctl list-sessions --no-legend"
         )

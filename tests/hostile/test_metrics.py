@@ -79,7 +79,7 @@ def slices() -> Iterator[dict[int, Path]]:
     for at in [*(path.parent for path in made.values()), *([] if there else [base])]:
         directories = sorted((path for path in at.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
         for path in [*directories, at]:
-            end = time.monotonic() + 5
+            end = time.monotonic() + 60
             while path.exists() and time.monotonic() < end:
                 try:
                     path.rmdir()
@@ -212,7 +212,7 @@ def test_her_daemon_names_nothing_of_the_neighbours(
         os.kill(daemon, signal.SIGSTOP)
         again, began = Names(alive=lambda uid: uid == MALLORY), time.monotonic()
         again.learn(both, host)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60, "she stays stopped"
         assert again.silent == {MALLORY}
         assert [(one.user, again.of(one, host)) for one in both] == [("mallory", IDENT[:12]), ("alice", IDENT[:12])]
 

@@ -55,8 +55,8 @@ def stage() -> Iterator[Scene]:
 def test_it_does_what_it_says_and_leaves_nothing_running(stage: Scene) -> None:
     """Nearly all tricks work on this machine; at its end no process is left, and no more bytes than it may take."""
     name, uid = "mallory", HOSTILE["mallory"]
-    stage.start(name, [*stage.command(name, 60), "--rounds", "30", "--processes", "3"])
-    assert stage.running[name].wait(timeout=90) == 0
+    stage.start(name, [*stage.command(name, 600), "--rounds", "30", "--processes", "3"])
+    assert stage.running[name].wait(timeout=900) == 0
     seed, *_passed, last = (stage.base / f"{name}.log").read_text().splitlines()
     assert seed == "seed 30"
     told = json.loads(last)
@@ -73,12 +73,12 @@ def test_it_does_what_it_says_and_leaves_nothing_running(stage: Scene) -> None:
 @pytest.mark.btrfs
 def test_told_to_linger_it_does_and_is_ended(stage: Scene) -> None:
     name, uid = "trudy", HOSTILE["trudy"]
-    stage.start(name, [*stage.command(name, 60), "--linger", "--only", "deaf", "stopped", "--rounds", "4"])
-    assert stage.running[name].wait(timeout=60) == 0
+    stage.start(name, [*stage.command(name, 600), "--linger", "--only", "deaf", "stopped", "--rounds", "4"])
+    assert stage.running[name].wait(timeout=900) == 0
     assert alive(uid)
     plan = stage.end_sessions()
     assert plan.conflicts == []
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while alive(uid) and time.monotonic() < end:
         time.sleep(0.05)  # those that are killed need a moment to end
     assert alive(uid) == []
@@ -92,8 +92,8 @@ def test_it_tells_what_it_could_read(stage: Scene) -> None:
     copied = stage.storage.root / "eve/copied"
     copied.write_text(stage.token)
     os.chown(copied, HOSTILE["eve"], HOSTILE["eve"])
-    stage.start("eve", [*stage.command("eve", 20), "--only", "looked", "--rounds", "3"])
-    assert stage.running["eve"].wait(timeout=30) == 0
+    stage.start("eve", [*stage.command("eve", 600), "--only", "looked", "--rounds", "3"])
+    assert stage.running["eve"].wait(timeout=900) == 0
     stage.loot()
     assert any("careless" in words for words in stage.failures)
     assert any("copied" in words and "in a hostile person's" in words for words in stage.failures)

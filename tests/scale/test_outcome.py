@@ -138,7 +138,7 @@ def test_connections_wait_for_the_next_run_and_end_when_asked(
     assert control.parent.stat().st_mode & 0o777 == 0o700
     assert len(masters(short_directory)) == 4
     connections.close(directory / "known_hosts")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while masters(short_directory) and time.monotonic() < deadline:
         time.sleep(0.1)  # no children of this process: nothing tells of their end
     assert masters(short_directory) == []

@@ -110,6 +110,6 @@ def connect(service: Running) -> ssl.SSLSocket:
     """A connection that says what a test lets it say."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    found = context.wrap_socket(socket.create_connection(("127.0.0.1", service.port), 10), server_hostname="localhost")
-    found.settimeout(10)
+    found = context.wrap_socket(socket.create_connection(("127.0.0.1", service.port), 60), server_hostname="localhost")
+    found.settimeout(60)
     return found

@@ -338,7 +338,7 @@ def test_an_ansible_that_hangs_is_ended_all_the_same(sleeping: subprocess.Popen[
 def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tmp_path: Path) -> None:
     other = subprocess.run(
         stubbed(tmp_path / "content", "add-user", "minji", "--yes", "--json", "--site", str(tmp_path / "site")),
-        check=False, capture_output=True, text=True, timeout=30,
+        check=False, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert other.returncode == 5
     document = json.loads(other.stdout)
@@ -347,7 +347,7 @@ def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tm
     assert f"process {sleeping.pid}" in document["result"]["error"]
     assert (tmp_path / "site/users.yml").read_text() == "users: []\n"
     os.kill(sleeping.pid, signal.SIGINT)
-    sleeping.communicate(timeout=30)
+    sleeping.communicate(timeout=300)
 
 
 def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
@@ -355,14 +355,14 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
 ) -> None:
     sleeping.kill()
     sleeping.communicate()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while [line for line in ours(tmp_path / "tmp") if "ansible" in line] and time.monotonic() < deadline:
         time.sleep(0.2)  # no children of this process: nothing tells of their end
     assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
     write_playbook(tmp_path / "content", "sync-users", "- name: Look\n  ansible.builtin.debug:\n    msg: x\n")
     again = subprocess.run(
         stubbed(tmp_path / "content", "sync-users", "--yes", "--json", "--site", str(tmp_path / "site")),
-        check=False, capture_output=True, text=True, timeout=60,
+        check=False, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     runs = subprocess.run(

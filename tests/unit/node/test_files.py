@@ -84,7 +84,7 @@ def test_a_holder_is_named_with_what_to_do(tmp_path: Path) -> None:
         begun = time.monotonic()
         with pytest.raises(NodeError, match=f"stopped, started .*does not move.*kill -CONT {pid}.*kill -KILL {pid}"):
             take(path, 0.3)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60, "a stopped process holds it for ever"
     take(path, 5)  # the kernel gives back what a dead process held
 
 

@@ -132,12 +132,12 @@ def test_each_look_mounts_the_disk_for_itself(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_login_manager_that_is_frozen_holds_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where Python itself waits in the kernel, as for a file server or a disk that is gone."""
-    monkeypatch.setattr(occupants, "people", lambda *_: time.sleep(60))  # what hangs
+    monkeypatch.setattr(occupants, "people", lambda *_: time.sleep(600))  # what hangs
     monkeypatch.setattr(occupants, "gpu_users", lambda first: [])
     monkeypatch.setattr(status, "gpus", lambda: [])
     begun = time.monotonic()
     places = Places(state=str(tmp_path))
-    found = status.collect(uid_first=20000, uid_last=49999, disks={}, node=True, places=places, seconds=0.5)
-    assert time.monotonic() - begun < 10
-    assert found["unknown"] == {"people": "did not end within 0.5 seconds"}
+    found = status.collect(uid_first=20000, uid_last=49999, disks={}, node=True, places=places, seconds=3)
+    assert time.monotonic() - begun < 60
+    assert found["unknown"] == {"people": "did not end within 3 seconds"}
     assert (found["gpus"], found["image"]) == ([], None)

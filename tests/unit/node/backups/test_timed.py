@@ -105,12 +105,14 @@ def test_a_manifest_without_room_is_that_home_s_problem(storage: Storage, monkey
 
 @pytest.mark.btrfs
 def test_a_backup_host_that_hangs_stops_no_backup(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nor a restore: the second copy has a unit and a lock of its own, and ends."""
+    """Nor a restore: the second copy has a unit and a lock of its own."""
     storage.home(*MINJI)
     storage.backup()
-    hanging = transfer.Remote("nas2", ("sh", "-c", "exec sleep 600"), Bounds(idle=6, total=60))
+    asked, over = tmp_path / "asked", tmp_path / "over"
+    script = f"touch {asked}; until [ -e {over} ]; do sleep 0.1; done; exit 1"
+    hanging = transfer.Remote("nas2", ("sh", "-c", script), Bounds(idle=300, total=300))
     monkeypatch.setattr(jobs, "remote_of", lambda _: hanging)
     settings = settings_of(storage, remote={"host": "nas2"})
     said: list[Exception] = []
@@ -123,13 +125,17 @@ def test_a_backup_host_that_hangs_stops_no_backup(
 
     copying = threading.Thread(target=copy)
     copying.start()
-    time.sleep(0.5)  # until the thread is at it
-    begun = time.monotonic()
-    timed.make(settings, SECOND)
-    restore.execute(wanted(storage))
-    assert (time.monotonic() - begun < 5, copying.is_alive()) == (True, True)
-    copying.join(30)
-    assert "stood still" in str(said[0])
+    while not asked.exists():
+        assert copying.is_alive()
+        time.sleep(0.05)  # until the thread is at it
+    try:
+        timed.make(settings, SECOND)
+        restore.execute(wanted(storage))
+        assert copying.is_alive(), "they waited for it"
+    finally:
+        over.touch()
+        copying.join(60)
+    assert "nas2: list" in str(said[0])
 
 
 @pytest.mark.btrfs

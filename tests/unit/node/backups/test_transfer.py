@@ -198,9 +198,9 @@ def test_a_sparse_file_costs_what_it_holds(storage: Storage, other: Keeper) -> N
         stream.seek(6 << 60)
         stream.write(b"y" * 4096)
     second = storage.backup(SECOND, verify=[])
-    begun, before = time.monotonic(), written(other)
-    assert transfer.send(second, other.behind(NOT_WHOLE), [first])[1] == {}
-    assert (time.monotonic() - begun < 20, written(other) - before < 1 << 20) == (True, True)
+    before = written(other)  # whoever reads holes, or writes them, is at it for years: the home's time ends first
+    assert transfer.send(second, other.behind(NOT_WHOLE), [first], transfer.Limits(seconds=120))[1] == {}
+    assert written(other) - before < 1 << 20
     as_it_was(second, other)
     facts = Path(other.sets[SECOND].home("minji"), "sparse").stat()
     assert (facts.st_size, facts.st_blocks * 512) == (7 << 60, 4096)
@@ -299,21 +299,23 @@ def test_a_host_that_hangs_is_given_up(storage: Storage, script: str) -> None:
     begun = time.monotonic()
     with pytest.raises(NodeError, match="nas2: list"):
         transfer.send(backup, mad, [])
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60, "it would go on for ever"
 
 
 @pytest.mark.btrfs
-def test_a_host_that_hangs_with_homes_is_not_asked_for_all_of_them(storage: Storage, other: Keeper) -> None:
+def test_a_host_that_hangs_with_homes_is_not_asked_for_all_of_them(
+    storage: Storage, other: Keeper, tmp_path: Path
+) -> None:
     for number in range(8):
         storage.home(f"user{number}", 20001 + number)
     backup = storage.backup(verify=[])
-    hanging = replace(
-        other.behind('case "$4" in "home "*) exec sleep 600;; *) exec "$@";; esac'), bounds=Bounds(idle=2, total=60)
-    )
-    begun = time.monotonic()
-    lacking = transfer.send(backup, hanging, [], workers=1)[1]
-    assert (len(lacking), time.monotonic() - begun < 30) == (8, True)
-    assert all("stood still" in why for why in lacking.values())
+    calls = tmp_path / "calls"  # the first one hangs; then ssh says that there is no connection, which takes no time
+    silent = f'echo >>{calls}; [ "$(wc -l <{calls})" -gt 1 ] || exec sleep 600; exit 255'
+    mute = other.behind(f'case "$4" in "home "*) {silent};; *) exec "$@";; esac')
+    lacking = transfer.send(backup, replace(mute, bounds=Bounds(idle=8, total=60)), [], workers=1)[1]
+    asked = calls.read_text().count("\n")
+    assert (len(lacking), asked in (transfer.LOST, transfer.LOST + 1)) == (8, True), "one more may have begun"
+    assert ["stood still" in why for why in lacking.values()].count(True) == 1
 
 
 @pytest.mark.btrfs

@@ -24,7 +24,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 def gone(channel: ssl.SSLSocket) -> bool:
-    """Whether the other end hangs up (within ten seconds)."""
+    """Whether the other end hangs up (within a minute)."""
     try:
         return channel.recv(1) == b""
     except TimeoutError:
@@ -48,12 +48,12 @@ def test_whoever_does_not_go_on_is_hung_up_on(said: bytes, service: Running) -> 
     with connect(service) as channel:
         channel.sendall(said)
         assert gone(channel)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20, "it is the time of everybody that ended it"
 
 
 def test_one_byte_after_the_other_is_no_way_around_it(service: Running) -> None:
     with connect(service) as channel, contextlib.suppress(OSError):
-        end = time.monotonic() + 8
+        end = time.monotonic() + 20  # all of it takes 50 s
         for byte in b"GET /enter HTTP/1.1\r\nX-A: " + b"a" * 1000:
             channel.sendall(bytes([byte]))
             time.sleep(0.05)  # slower than anybody, and never silent
@@ -91,12 +91,10 @@ def test_another_address_has_fewer_than_this_host(service: Running, monkeypatch:
     """Forwards of many people's ssh come from this host; nobody else has so many."""
     monkeypatch.setattr(listener, "_HERE", ())
     monkeypatch.setattr(listener, "MOST", 3)
-    monkeypatch.setattr(connections, "SECONDS", 30.0)
+    monkeypatch.setattr(connections, "SECONDS", 300.0)
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(service)) for _ in range(4)]
-        begun = time.monotonic()
         assert gone(held[0])
-        assert time.monotonic() - begun < 8
 
 
 def test_a_head_without_end_is_refused(service: Running) -> None:

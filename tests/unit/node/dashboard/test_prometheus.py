@@ -81,12 +81,12 @@ def test_a_failure_is_kept_for_a_moment_as_well(server: Server) -> None:
 def test_a_failure_that_took_long_is_kept_longer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it cannot answer in time is not asked for again and again, by each page that looks."""
     monkeypatch.setattr(prometheus, "_FAILED", 0.0)
-    server.answer, server.seconds = b"not JSON", 0.3
+    server.answer, server.seconds = b"not JSON", 1.0  # kept for three more
 
     async def failing() -> None:
         asked = Asked(Prometheus(server.port))
         begin = time.monotonic()
-        while time.monotonic() < begin + 0.9:
+        while time.monotonic() < begin + 2.2:
             with pytest.raises(NodeError, match="does not answer"):
                 await asked.now("up", slow=True)
             await asyncio.sleep(0.01)
@@ -128,8 +128,8 @@ def test_over_time(server: Server) -> None:
 
 
 def test_a_server_that_hangs_is_left(server: Server) -> None:
-    server.seconds = 1.5
+    server.seconds = 60
     begin = time.monotonic()
     with pytest.raises(NodeError, match="does not answer"):
         Prometheus(server.port, timeout=0.2).ask("up")
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 30

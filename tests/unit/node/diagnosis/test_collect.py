@@ -22,7 +22,7 @@ def test_every_part_by_itself() -> None:
     begun = time.monotonic()
     found = collect(
         Subject(),
-        seconds=1,
+        seconds=3,
         chosen={
             "good": lambda _: {"a": 1},
             "hangs": lambda _: time.sleep(60),  # longer than its part may take
@@ -31,7 +31,7 @@ def test_every_part_by_itself() -> None:
             "full": full,
         },
     )
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 40
     assert found["good"] == {"a": 1}
     assert set(found["unknown"]) == {"hangs", "dies", "grows", "full"}
     assert found["late"] == ["hangs"]

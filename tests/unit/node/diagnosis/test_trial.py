@@ -69,7 +69,7 @@ def test_nobody_waits_for_what_goes_on(monkeypatch: pytest.MonkeyPatch, script: 
     monkeypatch.setattr(trial, "CLEANING", 0.3)
     before = time.monotonic()
     found = spoken(script)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30
     assert (found["done"], found["steps"]) == (False, {})
 
 

@@ -65,12 +65,12 @@ def test_what_the_shell_reads(home: Path, file: str, text: str, command: str, lo
 
 
 def test_a_shell_that_waits_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "SECONDS", 0.5)
+    monkeypatch.setattr(trying, "SECONDS", 2)
     (home / ".bashrc").write_text("trap '' TERM HUP INT; echo asks you; sleep 61\n")
     begun = time.monotonic()
     outcome = trying.command(BASH)
     assert (outcome["code"], outcome["words"]) == ("late", "asks you")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert not _running("sleep 61")
 
 

@@ -21,7 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, l
 from tests.support.storage import FIRST, Storage, mounted, run
 
 root_only = pytest.mark.root  # mounts a tmpfs and makes devices
-SECONDS = 20.0  # what takes longer reads holes
+SECONDS = 120.0  # what reads holes takes years
 
 
 @pytest.fixture
@@ -364,7 +364,7 @@ def test_a_file_under_a_lease_keeps_the_home_and_nobody_waits(tmp_path: Path, ta
         begun = time.monotonic()
         with pytest.raises(NodeError, match="kept"):
             packing.pack(str(home), target)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30, "the kernel makes whoever opens it wait for 45 s"
     finally:
         process.kill()
         process.wait()

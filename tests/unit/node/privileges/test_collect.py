@@ -19,14 +19,14 @@ def test_one_part_that_hangs_or_fails_stops_no_other() -> None:
         raise PermissionError(13, "Permission denied", "/etc/shadow")
 
     parts = {
-        "hangs": lambda place: time.sleep(60),  # a disk that does not answer
+        "hangs": lambda place: time.sleep(600),  # a disk that does not answer
         "fails": fails,
         "modes": lambda place: [Found("/tmp", "differs", DIFFERS)],
         "groups": lambda place: ([Found("minji in group sudo", "is root")], ["a disk was not looked at"]),
     }
     started = time.monotonic()
-    answer = collect.collect(Place(), seconds=1, chosen=parts)
-    assert time.monotonic() - started < 20
+    answer = collect.collect(Place(), seconds=3, chosen=parts)
+    assert time.monotonic() - started < 60
     assert [one["key"] for one in answer["found"]] == ["minji in group sudo", "/tmp"], "who is root comes first"
     assert set(answer["unknown"]) == {"hangs", "fails"}
     assert answer["aside"] == ["a disk was not looked at"]
