@@ -93,7 +93,7 @@ def test_a_manager_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     assert waits == [docker_restart.SECONDS] * 3
 
 
-@pytest.mark.holds("a check restarts no daemon")
+@pytest.mark.holds("the operation restarts no daemon in a check")
 def test_the_operation_in_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 

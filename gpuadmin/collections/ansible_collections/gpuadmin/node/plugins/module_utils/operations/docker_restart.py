@@ -27,6 +27,6 @@ def operate(document: Document, check: bool) -> Answer:
     done = restart(
         document.name,
         document.uid,
-        check=check,  # guard: a check restarts no daemon -> False
+        check=check,  # guard: the operation restarts no daemon in a check -> False
     )
     return Answer(report={"docker_restart": done["words"]}, changed=done["changed"])
