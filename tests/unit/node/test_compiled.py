@@ -72,10 +72,9 @@ def test_python_takes_it_without_a_look_at_the_source(place: Path) -> None:
 
 
 def test_what_is_no_python_here_is_left_out(place: Path) -> None:
-    odd, fine = place / "odd.py", place / "fine.py"
-    odd.write_text("match 1: nonsense\n")
-    fine.write_text("X = 1\n")
-    compiled.write(only(place, "odd.py", "fine.py"))
+    for name, text in {"odd.py": "match 1: nonsense\n", "null.py": "X = 1\0\n", "fine.py": "X = 1\n"}.items():
+        (place / name).write_text(text)
+    compiled.write(only(place, "odd.py", "null.py", "fine.py"))
     assert {path.name.partition(".")[0] for path in caches(place)} == {"fine"}
 
 
