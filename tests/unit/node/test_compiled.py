@@ -72,9 +72,10 @@ def test_python_takes_it_without_a_look_at_the_source(place: Path) -> None:
 
 
 def test_what_is_no_python_here_is_left_out(place: Path) -> None:
-    for name, text in {"odd.py": "match 1: nonsense\n", "null.py": "X = 1\0\n", "fine.py": "X = 1\n"}.items():
-        (place / name).write_text(text)
-    compiled.write(only(place, "odd.py", "null.py", "fine.py"))
+    odd, fine = place / "odd.py", place / "fine.py"
+    odd.write_text("match 1: nonsense\n")
+    fine.write_text("X = 1\n")
+    compiled.write(only(place, "odd.py", "fine.py"))
     assert {path.name.partition(".")[0] for path in caches(place)} == {"fine"}
 
 
@@ -131,13 +132,17 @@ def test_where_nobody_can_compile_the_work_goes_on(place: Path) -> None:
     assert not caches(place)
 
 
-def test_who_writes_it_has_nothing_of_the_run(place: Path) -> None:
-    """Ansible waits until nobody has the output of a module, and a lock of the run's is over when the run is."""
+def test_who_writes_it_has_nothing_of_the_run(place: Path, tmp_path: Path) -> None:
+    """Ansible waits until nobody has the output of a module, and a lock of the run's is over when the run is.
+
+    Nor does it what the run does next.
+    """
     line = (
         f"import sys, time; sys.path[:0] = [{str(COLLECTIONS)!r}]; sys.dont_write_bytecode = True\n"
         "from ansible_collections.gpuadmin.node.plugins.module_utils import compiled\n"
         "def slow():\n    time.sleep(3)\n    yield from ()\n"
         f"compiled.later({str(place)!r}, slow)\n"
+        f"open({str(tmp_path / 'next')!r}, 'a').write('x')\n"
     )
     begin = time.monotonic()
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, check=False, timeout=60)
@@ -145,6 +150,18 @@ def test_who_writes_it_has_nothing_of_the_run(place: Path) -> None:
     assert time.monotonic() - begin < 2.5, "it was waited for"
     waited(place)
     assert time.monotonic() - begin > 2.5, "it was there, and had the lock"
+    time.sleep(0.3)
+    assert (tmp_path / "next").read_text() == "x"
+
+
+def test_it_takes_what_people_leave(place: Path, tmp_path: Path) -> None:
+    def found() -> Iterator[tuple[str, bytes]]:
+        (tmp_path / "seen").write_text(f"{os.nice(0)} {os.sched_getscheduler(0)}")
+        yield from ()
+
+    compiled.later(str(place), found)
+    waited(place)
+    assert (tmp_path / "seen").read_text() == f"19 {os.SCHED_IDLE}"
 
 
 def test_a_run_that_compiled_nothing_begins_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
