@@ -514,6 +514,33 @@ def test_what_an_interruption_left_of_a_home_is_not_in_its_way(real: Keeper, lef
 
 
 @pytest.mark.btrfs
+def test_a_difference_is_put_on_the_home_that_is_here(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has touched is read, though a file's clock lags behind, and what it is put on stays meanwhile."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+
+    def send(records: Records, user: str = "minji", parent: str = REAL) -> None:
+        real.ask(f"home {FALSE} {user} {parent}", stream(real.home(), real.packed(real.lines()), records))
+
+    for user, parent in (("minji", FALSE), ("jiho", REAL)):
+        with pytest.raises(NodeError, match=f"there is no home of {user} in {parent} here"):
+            send(HONEST[3:], user, parent)
+    monkeypatch.setattr(arriving, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 5 * 10**8))
+    wrong = [record("patch", name="thesis", size=9), record("data", b"Precious\n", at=0), *HONEST[2:]]
+    with pytest.raises(NodeError, match="not what was sent"):
+        send(wrong)
+    usual = arriving.btrfs.snapshot
+
+    def snapshot(*given: Any, **more: Any) -> None:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(real.directory), REAL)
+        usual(*given, **more)
+
+    monkeypatch.setattr(arriving.btrfs, "snapshot", snapshot)
+    send(HONEST[3:])
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+
+
+@pytest.mark.btrfs
 def test_a_manifest_that_did_not_come_whole_is_no_part_of_the_next(real: Keeper) -> None:
     real.begin(homes={"minji": real.home(checksum="1" * 64)})
     (real.directory / FALSE / "manifest/.minji.part").write_bytes(os.urandom(10_000))
