@@ -547,6 +547,43 @@ def test_files_that_share_their_blocks_are_no_way_to_fill_the_other_disk(
 
 
 @pytest.mark.btrfs
+def test_nor_are_files_that_have_come_to_share_their_blocks(
+    storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a difference to what they were."""
+    home = storage.home("minji", 20001, {"one": os.urandom(1 << 20)})
+    for number in range(12):
+        (home / f"more{number}").write_bytes(b"x")
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    for number in range(12):
+        run("cp", "--reflink=always", home / "one", home / f"more{number}")
+    second = storage.backup(SECOND, verify=[])
+    monkeypatch.setattr(sending, "MORE", 1 << 20)
+    lacking = copy(second, other, first)
+    assert "its files share their blocks" in lacking["minji"]
+
+
+@pytest.mark.btrfs
+def test_what_is_sent_is_not_deleted_meanwhile(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is an answer of another kind than lists of names an end of all copies."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    tried: list[bool] = []
+
+    def every(tasks: list[transfer.Task], _workers: int) -> dict[str, str]:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(storage.directory), FIRST)
+        tried.extend(task.send for task in tasks)
+        return {}
+
+    monkeypatch.setattr(transfer, "_all", every)
+    answer = json.dumps({"sets": {}, "there": 5, "kept": {"minji": 1}, "when": "2026-12-22T00:00:00Z"})
+    assert transfer.send(backup, transfer.Remote("nas2", ("sh", "-c", f"cat >/dev/null; echo '{answer}'")), [])[1] == {}
+    assert tried == [True]
+
+
+@pytest.mark.btrfs
 def test_one_that_takes_all_room_takes_nobody_s_copy(storage: Storage, tmp_path: Path) -> None:
     """Small homes go first; and who had no room beside a large one has another try when that is gone."""
     storage.home("minji", 20001, {"huge": os.urandom(110 << 20)})
@@ -609,6 +646,14 @@ def test_how_the_other_host_answers(
         transfer.sets(transfer.Remote("nas2", ("sh", "-c", script), DEAF), "/d")
     assert type(caught.value) is kind
     assert time.monotonic() - begun < 8
+
+
+@pytest.mark.parametrize(("status", "kind"), [(1, NodeError), (255, Stopped), (0, Stopped)])
+def test_who_refuses_in_the_middle_is_not_away(status: int, kind: type[NodeError]) -> None:
+    remote = transfer.Remote("nas2", ("sh", "-c", f"echo Error: no >&2; exit {status}"), DEAF)
+    with pytest.raises(NodeError, match="nas2: home: no") as caught, transfer.asked(remote, "home") as link:
+        link.get()
+    assert type(caught.value) is kind
 
 
 def test_a_name_with_a_space_is_one_word_there() -> None:
@@ -678,7 +723,7 @@ GONE, REFUSED = transfer.Lost("away"), transfer.Failed("no")
 #: What becomes of homes, one after the other, and who is not tried any more.
 FATES: dict[str, tuple[list[object], list[int]]] = {
     "away": ([GONE, GONE, GONE, None, None], [0, 1, 2, 3, 4]),
-    "away from time to time": ([GONE, GONE, None, GONE, GONE, REFUSED, GONE], [0, 1, 3, 4, 5, 6]),
+    "away from time to time": ([GONE, GONE, None, GONE, GONE, REFUSED, GONE, None], [0, 1, 3, 4, 5, 6]),
     "it refuses each": ([REFUSED] * 5, [0, 1, 2, 3, 4]),
 }
 
