@@ -976,8 +976,10 @@ def test_one_that_does_not_go_keeps_no_other(real: Keeper, monkeypatch: pytest.M
         remove(directory, name)
 
     monkeypatch.setattr(backup_set, "remove", stuck)
-    with pytest.raises(NodeError, match=f"deleted {names[2]}; not deleted: {names[1]}: it is being read"):
+    words = f"deleted {names[2]}; not deleted: {names[1]}: it is being read"
+    with pytest.raises(NodeError, match=words) as caught:
         pruning.prune(str(real.directory), pruning.FOR_EVER, 1)
+    assert type(caught.value) is NodeError, "who waits for a reader does not wait for this"
 
 
 @given(
