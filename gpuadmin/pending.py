@@ -105,7 +105,7 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
             and not any(str(one).startswith("--limit") for one in run["arguments"])
         ):
             good.add(EVERYWHERE)
-        for one in {key, (verb,)} if verb in CONVERGING else {key}:
+        for one in {key, (verb,)}:
             done.setdefault(one, set()).update(good)
     return found
 

@@ -37,7 +37,7 @@ class Guard:
 
 
 def mirror(file: str, elsewhere: dict[str, tuple[str, str]]) -> str:
-    """Given a file of code, return the test that is named after it; ``elsewhere`` is TESTED_BY of test_node_code.py."""
+    """Given a file of code, return the test that is named after it; ``elsewhere`` is TESTED_BY of tests/support."""
     path = Path(file)
     if file.startswith(f"{PLUGINS}/module_utils/"):
         path = path.relative_to(f"{PLUGINS}/module_utils")

@@ -23,7 +23,7 @@ from guard_list import ROOT, Guard, ListError, read_guards
 from guard_runs import REPORT, RUNNING, Outcome, check_isolation, copy_tree, outcomes_of, run_tests
 
 sys.path.append(str(ROOT))
-from tests.contract.test_node_code import TESTED_BY
+from tests.support.tested_by import TESTED_BY
 
 SHORTEST_LIMIT = 120.0  # seconds; a guard's tests may take ten times what they take with it
 

@@ -9,8 +9,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tests.contract.scripts import load
-from tests.contract.test_node_code import TESTED_BY
+from tests.support.scripts import load
+from tests.support.tested_by import TESTED_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 signs, lists, runs, runner = (load(name) for name in ("guard_marks", "guard_list", "guard_runs", "guards"))

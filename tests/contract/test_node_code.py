@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tested_by import TESTED_BY
+
 PLUGINS = Path(__file__).parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
 TESTS = Path(__file__).parents[1]
 
@@ -87,72 +89,6 @@ def test_errors_of_the_system_are_told_in_words() -> None:
     assert bare("try: pass\nexcept (ValueError, OSError) as error: x = str(error)") == [2]
     assert bare("try: pass\nexcept PermissionError as why: x = f'no: {why}'") == [2]
     assert {name: found for name, text in sources().items() if (found := bare(text))} == {}
-
-
-#: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
-TESTED_BY = {
-    "accounts/docker.py": ("unit/node/accounts/test_compute.py", "a part of the decision on accounts"),
-    "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
-    "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),
-    "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
-    "backups/applying.py": ("unit/node/backups/test_arriving.py", "what a sender may send of a home"),
-    "backups/copy_server.py": ("unit/node/backups/test_arriving.py", "asked as a storage host asks it"),
-    "backups/jobs.py": ("unit/node/test_background.py", "begun in a unit"),
-    "backups/pour.py": ("unit/node/backups/test_arriving.py", "bounds of what a sender may send"),
-    "backups/pruning.py": ("unit/node/backups/test_arriving.py", "of what a sender has sent"),
-    "backups/received.py": ("unit/node/backups/test_arriving.py", "what a sender tells of a set"),
-    "backups/restored.py": ("unit/node/backups/test_restore.py", "what a restore has made is compared by it"),
-    "backups/home_walk.py": ("unit/node/backups/test_copying.py", "a home is copied as it is walked"),
-    "backups/sending.py": ("unit/node/backups/test_transfer.py", "what is sent is what arrives"),
-    "backups/wire.py": ("unit/node/backups/test_arriving.py", "what a sender may say"),
-    "backups/restore_plan.py": (
-        "unit/node/backups/test_transfer.py",
-        "where a backup is: here or elsewhere",
-    ),
-    "causes/cause.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
-    "causes/homes.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
-    "causes/trial.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
-    "causes/judge.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
-    "callers.py": ("unit/node/accounts/test_docker_self.py", "by the two services that it is for"),
-    "cli.py": ("unit/node/test_operations.py", "run as a node runs it"),
-    "commands.py": ("unit/node/accounts/test_converge.py", "the boot command, on a whole host"),
-    "dashboard/announced.py": ("unit/node/dashboard/test_app.py", "what the pages show of announcements"),
-    "dashboard/entrance.py": ("unit/node/dashboard/test_service.py", "settings that the service does not take"),
-    "dashboard/look.py": ("unit/node/dashboard/test_app.py", "what pages show, from a real Prometheus"),
-    "dashboard/pages.py": ("unit/node/dashboard/test_app.py", "every page goes through it"),
-    "dashboard/plots.py": ("unit/node/dashboard/test_app.py", "the plots of a node and of a person"),
-    "dashboard/status_page.py": ("unit/node/dashboard/test_app.py", "the page without a login, served and written"),
-    "dashboard/views.py": ("unit/node/dashboard/test_app.py", "what is on each page, by who looks"),
-    "monitoring/hints.py": ("unit/monitoring/test_hints.py", "the controller's file, by a link"),
-    "diagnosis/home.py": ("unit/node/diagnosis/test_host.py", "a home is on what its host has mounted"),
-    "diagnosis/sessions.py": ("unit/node/diagnosis/test_host.py", "what the kernel counts of a person on a host"),
-    "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given, and bounded by"),
-    "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),
-    "homes/creating.py": ("unit/node/homes/test_directories.py", "what was decided there is made by it"),
-    "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
-    "images/chain_door.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
-    "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
-    "images/follower.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
-    "images/observe.py": ("unit/node/images/test_switch.py", "what a node says before and after a switch"),
-    "images/preflight.py": ("unit/node/images/test_switch.py", "what keeps a switch from beginning"),
-    "images/publish.py": ("unit/node/images/test_build.py", "the end of a build"),
-    "images/records.py": ("unit/node/images/test_trial.py", "read by what judges a trial"),
-    "images/stream.py": ("unit/node/images/test_switch.py", "streams of real images"),
-    "me/texts.py": ("unit/node/me/test_check.py", "held against the rules"),
-    "metrics/gpu_samples.py": ("unit/node/metrics/test_sampler.py", "what the driver says, as the sampler writes it"),
-    "metrics/table.py": ("unit/node/metrics/test_exposition.py", "a table without code, and what is written by it"),
-    "monitoring/cluster.py": ("unit/monitoring/test_decisions.py", "the controller's file, by a link"),
-    "monitoring/free.py": ("unit/monitoring/test_decisions.py", "the controller's file, by a link"),
-    "monitoring/idle.py": ("unit/monitoring/test_decisions.py", "the controller's file, by a link"),
-    "monitoring/queries.py": ("unit/monitoring/test_decisions.py", "the controller's file, by a link"),
-    "monitoring/samples.py": ("unit/monitoring/test_decisions.py", "the controller's file, by a link"),
-    "monitoring/tokens.py": ("unit/monitoring/test_tokens.py", "the controller's file, by a link"),
-    "monitoring/usage.py": ("unit/monitoring/test_decisions.py", "the controller's file, by a link"),
-    "operation.py": ("unit/node/test_documents.py", "asks for each operation by its name"),
-    "paths.py": ("contract/test_repository.py", "written once, and nowhere else"),
-    "report.py": ("unit/node/test_answer.py", "a report is how a module ends"),
-    "wipe/jobs.py": ("unit/node/test_ship.py", "that the shipped code has them; what they call has tests of its own"),
-}
 
 
 def utilities() -> list[str]:

@@ -45,6 +45,11 @@ CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
         [("prepare-root", ["node1"])],
     ),
     "it came back, and the same was run": ([ADD, run("add-user minji -y --json", 0, GOOD)], []),
+    "it came back, and the same was run for it alone": (
+        [ADD, run("add-user --limit node2 minji --site /other", 0, {"node2": "changed"})],
+        [],
+    ),
+    "the same, in other words": ([ADD, run("add-user minji --limit=node2 --site=/x", 0, {"node2": "ok"})], []),
     "somebody else was added": ([ADD, run("add-user jiho --yes", 0, GOOD)], [("add-user", ["node2"])]),
     "hosts were brought to users.yml": ([ADD, run("sync-users --yes", 0, GOOD)], []),
     "by provision": ([ADD, run("provision --yes", 0, GOOD)], []),
@@ -58,6 +63,18 @@ CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
     "cut off, and run for some": (
         [run("provision", None), run("provision --limit=node1", 0, {"node1": "ok"})],
         [("provision", [])],
+    ),
+    "cut off, and then one was away": (
+        [run("provision", None), run("provision", 4, AWAY)],
+        [("provision", ["node2"]), ("provision", [])],
+    ),
+    "it failed on a host, and was run again there": (
+        [run("backup", 3, {"storage1": "failed"}), run("backup --limit storage1", 0, {"storage1": "changed"})],
+        [],
+    ),
+    "interrupted, and run again on a host": (
+        [run("backup", 130, {"storage1": "interrupted"}), run("backup --limit storage1", 0, {"storage1": "changed"})],
+        [("backup", [])],
     ),
     "interrupted": ([run("backup", 130, {"storage1": "ok"})], [("backup", [])]),
     "interrupted, and where": (
@@ -88,6 +105,10 @@ CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
     "another image came there": ([run("push-image a", 3, AWAY), run("push-image b", 0, GOOD)], []),
     "an archive that no other verb makes": (
         [run("remove-user minji --archive-home", 3, {"storage1": "failed"}), run("sync-users", 0, {"storage1": "ok"})],
+        [("remove-user", ["storage1"])],
+    ),
+    "a uid that no other verb lets go": (
+        [run("remove-user minji --forget", 3, {"storage1": "failed"}), run("sync-users", 0, {"storage1": "ok"})],
         [("remove-user", ["storage1"])],
     ),
     "another home was restored": (

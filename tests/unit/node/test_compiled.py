@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -132,13 +133,17 @@ def test_where_nobody_can_compile_the_work_goes_on(place: Path) -> None:
 
 
 def test_who_writes_it_has_nothing_of_the_run(place: Path, tmp_path: Path) -> None:
-    """Ansible waits until nobody has the output of a module, and a lock of the run's is over when the run is."""
+    """Ansible waits until nobody has the output of a module, and a lock of the run's is over when the run is.
+
+    Nor does it what the run does next.
+    """
     gate = tmp_path / "gate"
     line = (
         f"import os, sys, time; sys.path[:0] = [{str(COLLECTIONS)!r}]; sys.dont_write_bytecode = True\n"
         "from ansible_collections.gpuadmin.node.plugins.module_utils import compiled\n"
         f"def slow():\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)\n    yield from ()\n"
         f"compiled.later({str(place)!r}, slow)\n"
+        f"open({str(tmp_path / 'next')!r}, 'a').write('x')\n"
     )
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -146,6 +151,18 @@ def test_who_writes_it_has_nothing_of_the_run(place: Path, tmp_path: Path) -> No
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it is there, has the lock, and was not waited for
     gate.touch()
     waited(place)
+    time.sleep(0.3)  # one that went on would write it now
+    assert (tmp_path / "next").read_text() == "x"
+
+
+def test_it_takes_what_people_leave(place: Path, tmp_path: Path) -> None:
+    def found() -> Iterator[tuple[str, bytes]]:
+        (tmp_path / "seen").write_text(f"{os.nice(0)} {os.sched_getscheduler(0)}")
+        yield from ()
+
+    compiled.later(str(place), found)
+    waited(place)
+    assert (tmp_path / "seen").read_text() == f"19 {os.SCHED_IDLE}"
 
 
 def test_a_run_that_compiled_nothing_begins_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

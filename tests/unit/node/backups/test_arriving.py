@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import gzip
 import json
 import os
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +32,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_manifes
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.verifying import Limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Link
+from ansible_collections.gpuadmin.node.plugins.module_utils.each import MEMORY
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -98,13 +102,17 @@ class Keeper:
         self.directory = point / "copies"
         self.clock = clock
         self.ordinary: int | None = 1
+        self.streamed = b""  # by the last answer
 
-    def ask(self, request: str, data: bytes = b"", limits: Limits | None = None) -> str:
-        asked = copy_server.Settings(self.ordinary, limits or Limits(600, 10_000), PATIENT, 0.2)
+    def ask(self, request: str, data: bytes = b"", limits: Limits | None = None, bounds: Bounds = PATIENT) -> str:
+        asked = copy_server.Settings(self.ordinary, limits or Limits(600, 10_000), bounds, 0.2)
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
             given.write(data)
             given.seek(0)
-            return copy_server.serve(str(self.directory), request, given.fileno(), out.fileno(), asked)
+            answer = copy_server.serve(str(self.directory), request, given.fileno(), out.fileno(), asked)
+            out.seek(0)
+            self.streamed = out.read()
+            return answer
 
     def lines(self) -> list[Line]:
         """The manifest of what HONEST makes."""
@@ -131,8 +139,9 @@ class Keeper:
         return {"format": backup_set.FORMAT, "created": self.clock(), "root": "/srv/homes", "inside": ".",
                 "homes": {"minji": self.home()}, "problems": {}, "copies": {}, **more}  # fmt: skip
 
-    def begin(self, name: str = FALSE, **more: Any) -> None:
-        self.ask(f"begin {name}", json.dumps(self.document(**more)).encode())
+    def begin(self, name: str = FALSE, **more: Any) -> dict[str, list[str]]:
+        answer: dict[str, list[str]] = json.loads(self.ask(f"begin {name}", json.dumps(self.document(**more)).encode()))
+        return answer
 
     def send(self, records: Records, name: str = FALSE, user: str = "minji", **more: Any) -> None:
         self.ask(f"home {name} {user}", stream(self.home(**more), self.packed(self.lines()), records))
@@ -397,7 +406,7 @@ def test_a_home_that_is_there_is_not_changed(real: Keeper) -> None:
     assert real.picture() == before
 
 
-def _meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
     """Once, right before ``arriving.name`` is done, another connection does this."""
     usual = getattr(arriving, name)
 
@@ -441,6 +450,170 @@ def test_what_arrives_is_not_kept_from_an_earlier_set_as_well(
     real.send(HONEST)
     assert real.left() == ["homes/minji", "manifest/minji.gz"]
     real.ask(f"verify {FALSE} minji")
+
+
+#: What is told of a home that is here, and of its set: whether the one here is that one.
+TOLD: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({}, {}, True),
+    ({"checksum": "1" * 64}, {}, False),
+    ({"uid": 20002}, {}, False),  # its number belongs to somebody else now
+    ({}, {"format": 1}, False),  # sums of another kind
+]
+
+
+@pytest.mark.btrfs
+def test_only_what_is_the_same_home_is_not_sent(real: Keeper) -> None:
+    for number, (home, more, same) in enumerate(TOLD):
+        told, want = {"homes": {"minji": real.home(**home)}, **more}, ["minji"] if same else []
+        assert real.begin(f"20261222T01000{number}Z-manual", **told) == {"there": [], "kept": want}, told
+    for home, _more, same in TOLD[:3]:
+        told, want = {"homes": {"minji": real.home(**home)}}, ["minji"] if same else []
+        assert real.begin(REAL, **told) == {"there": want, "kept": []}, told
+    assert real.begin("20261222T010009Z-manual", homes={}) == {"there": [], "kept": []}, "whoever left is not missed"
+
+
+@pytest.mark.btrfs
+def test_what_is_kept_is_as_it_is_here_and_not_as_it_is_told(real: Keeper) -> None:
+    told = real.home(nested={"data": "nested/0"}, verified="2099-01-01T00:00:00Z")
+    real.begin(homes={"minji": told})
+    for name, verified in ((REAL, True), (FALSE, False)):
+        found = backup_set.load(str(real.directory), name)
+        assert found is not None
+        assert (bool(found.homes["minji"].verified), found.homes["minji"].nested) == (verified, {})
+    assert (real.directory / FALSE / "homes/minji/thesis").read_bytes() == b"precious\n"
+    real.ask(f"verify {FALSE} minji")
+    before = real.picture(FALSE)
+    assert real.begin() == {"there": ["minji"], "kept": []}
+    assert real.picture(FALSE) == before, "what is there, and was verified, is not kept once more"
+
+
+@pytest.mark.btrfs
+def test_what_homes_are_kept_from_is_not_deleted_meanwhile(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = arriving.btrfs.snapshot
+
+    def snapshot(*given: Any, **more: Any) -> None:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(real.directory), REAL)
+        usual(*given, **more)
+
+    monkeypatch.setattr(arriving.btrfs, "snapshot", snapshot)
+    assert real.begin()["kept"] == ["minji"]
+    assert real.names == [REAL, FALSE]
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("left", ["homes/minji", "homes/.minji.part", "manifest/minji.gz"])
+def test_what_an_interruption_left_of_a_home_is_not_in_its_way(real: Keeper, left: str) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    if left.startswith("homes"):
+        run("btrfs", "subvolume", "create", real.directory / FALSE / left)
+    else:
+        (real.directory / FALSE / left).write_bytes(b"")
+    assert real.begin()["kept"] == ["minji"]
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+    real.ask(f"verify {FALSE} minji")
+
+
+@pytest.mark.btrfs
+def test_a_difference_is_put_on_the_home_that_is_here(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has touched is read, though a file's clock lags behind, and what it is put on stays meanwhile."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+
+    def send(records: Records, user: str = "minji", parent: str = REAL) -> None:
+        real.ask(f"home {FALSE} {user} {parent}", stream(real.home(), real.packed(real.lines()), records))
+
+    for user, parent in (("minji", FALSE), ("jiho", REAL)):
+        with pytest.raises(NodeError, match=f"there is no home of {user} in {parent} here"):
+            send(HONEST[3:], user, parent)
+    monkeypatch.setattr(arriving, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 5 * 10**8))
+    wrong = [record("patch", name="thesis", size=9), record("data", b"Precious\n", at=0), *HONEST[2:]]
+    with pytest.raises(NodeError, match="not what was sent"):
+        send(wrong)
+    usual = arriving.btrfs.snapshot
+
+    def snapshot(*given: Any, **more: Any) -> None:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(real.directory), REAL)
+        usual(*given, **more)
+
+    monkeypatch.setattr(arriving.btrfs, "snapshot", snapshot)
+    send(HONEST[3:])
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+
+
+@pytest.mark.btrfs
+def test_a_manifest_that_did_not_come_whole_is_no_part_of_the_next(real: Keeper) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    (real.directory / FALSE / "manifest/.minji.part").write_bytes(os.urandom(10_000))
+    real.send(HONEST)
+    real.ask(f"verify {FALSE} minji")
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("third", [False, True])
+def test_a_manifest_that_has_got_its_name_is_not_written_to(
+    real: Keeper, monkeypatch: pytest.MonkeyPatch, third: bool
+) -> None:
+    """Another connection brings the home, and perhaps a third one begins, between opening and locking the file."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    usual = fcntl.flock
+
+    def late(handle: int, how: int) -> None:
+        monkeypatch.setattr(arriving, "fcntl", fcntl)
+        real.send(HONEST)
+        if third:
+            (real.directory / FALSE / "manifest/.minji.part").write_bytes(b"")
+        usual(handle, how)
+
+    monkeypatch.setattr(arriving, "fcntl", SimpleNamespace(flock=late, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB))
+    with pytest.raises(NodeError, match="another connection has just brought this home"):
+        real.send(HONEST)
+    real.ask(f"verify {FALSE} minji")
+
+
+@pytest.mark.btrfs
+def test_a_set_of_an_older_gpuadmin_gets_nothing_more(real: Keeper) -> None:
+    """All homes are one snapshot there."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    homes = real.directory / FALSE / "homes"
+    homes.rmdir()
+    for place in (homes, homes / ".jiho.part"):
+        run("btrfs", "subvolume", "create", place)
+    assert real.begin() == {"there": [], "kept": []}
+    with pytest.raises(NodeError, match="was not begun here"):
+        real.send(HONEST)
+    assert real.left() == ["homes/.jiho.part"]
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize(("user", "records"), [("jiho", HONEST), ("minji", HONEST[:1])])
+def test_nobody_comes_between_reading_and_writing_what_a_set_has(
+    real: Keeper, monkeypatch: pytest.MonkeyPatch, user: str, records: Records
+) -> None:
+    """Another connection is done, or breaks off, at the moment in which a home is written down."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    usual = backup_set.finish
+    others: list[threading.Thread] = []
+
+    def other() -> None:
+        with contextlib.suppress(NodeError):
+            real.send(records, user=user)
+
+    def finish(backup: backup_set.Backup) -> None:
+        if not others:
+            others.append(threading.Thread(target=other))
+            others[0].start()
+            others[0].join(0.7)
+        usual(backup)
+
+    monkeypatch.setattr(backup_set, "finish", finish)
+    real.send(HONEST)
+    others[0].join(30)
+    people = sorted({"minji", user})
+    found = backup_set.load(str(real.directory), FALSE)
+    assert found is not None
+    assert sorted(found.homes) == people
+    assert real.left() == [*(f"homes/{one}" for one in people), *(f"manifest/{one}.gz" for one in people)]
 
 
 @pytest.mark.btrfs
@@ -498,14 +671,120 @@ def test_each_word_that_is_no_name_is_refused_as_such(real: Keeper) -> None:
     """And not because nothing has begun, or is there, to which it would lead."""
     (real.directory / REAL / "other").mkdir()
     asked = [f"send {REAL} ../{REAL}/homes", f"send {REAL} ../minji", f"home {REAL} ../minji", "list more", "",
-             f"home {FALSE} minji ../x", f"verify {REAL} ../minji", f"begin {FALSE} x", "begin ../x", f"begin {REAL}/x",
-             f"commit {REAL} x", f"send {REAL} minji a b", f"receive {FALSE} homes x"]  # fmt: skip
+             f"home {FALSE} minji ../x", f"home {FALSE} minji {REAL} {REAL}", f"verify {REAL} ../minji",
+             f"verify {REAL} minji x", f"begin {FALSE} x", "begin ../x", f"begin {REAL}/x", f"commit {REAL} x",
+             f"send {REAL} minji a b", f"receive {FALSE} homes x"]  # fmt: skip
     for request in asked:
         with pytest.raises(NodeError, match=r"\Anot understood; .*gpuadmin provision"):
             real.ask(request)
     for path in ("../../../etc/shadow", "/etc/shadow", "a/../../x"):
         with pytest.raises(NodeError, match="is not a path inside of the home"):
             real.ask(f"send {REAL} minji {path}")
+
+
+@pytest.mark.btrfs
+def test_copies_lie_in_a_directory_of_root_s_own_on_btrfs(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper.directory.mkdir()
+    os.chown(keeper.directory, 20001, 20001)
+    with pytest.raises(NodeError, match="root alone can enter"):
+        keeper.ask("list")
+    os.chown(keeper.directory, 0, 0)
+    keeper.directory.chmod(0o700)
+    assert keeper.ask("list") == '{"sets": {}}'
+    monkeypatch.setattr(arriving.btrfs, "subvolume", lambda _path: None)
+    with pytest.raises(NodeError, match="is not on btrfs"):
+        keeper.ask("list")
+
+
+@pytest.mark.btrfs
+def test_where_there_is_no_room_nothing_is_begun(keeper: Keeper) -> None:
+    with pytest.raises(NodeError, match="would stay free"):
+        keeper.ask(f"begin {FALSE}", json.dumps(keeper.document()).encode(), bounds=Bounds(2, 20, reserve=1.0))
+    assert not (keeper.directory / FALSE).exists()
+
+
+@pytest.mark.btrfs
+def test_one_set_is_begun_at_a_time_and_not_for_ever(real: Keeper) -> None:
+    with flocked(str(real.directory / copy_server.LOCK)), pytest.raises(NodeError, match="has been held"):
+        real.begin()
+    read, write = os.pipe()
+    ending = threading.Timer(8, os.close, [write])  # only so that this test ends
+    ending.start()
+    asked = copy_server.Settings(bounds=Bounds(idle=0.2, total=20))
+    with pytest.raises(NodeError, match="stood still"):
+        copy_server.serve(str(real.directory), f"begin {FALSE}", read, read, asked)
+    ending.cancel()
+    assert real.names == [REAL]
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("verb", ["home", "verify"])
+def test_who_reads_for_long_gives_signs_of_life(real: Keeper, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """The caller gives up on a host that says nothing."""
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    monkeypatch.setattr(copy_server, "ALIVE", 0.05)
+    monkeypatch.setattr(arriving, "_compare", lambda *_rest: time.sleep(0.3))
+    monkeypatch.setattr(making, "verify_one", lambda *_rest: time.sleep(0.3))
+    real.send(HONEST) if verb == "home" else real.ask(f"verify {REAL} minji")
+    assert real.streamed.count(b'"wait"') > 1
+
+
+def test_no_sign_of_life_is_left_half_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows it would be in the middle of it."""
+    said: list[str] = []
+    link: Any = SimpleNamespace(put=lambda _word: time.sleep(0.2), flush=lambda: said.append("wait"))
+    monkeypatch.setattr(copy_server, "ALIVE", 0.4)
+    with copy_server._alive(link):
+        time.sleep(0.5)
+    assert said == ["wait"]
+
+
+@pytest.mark.btrfs
+def test_what_is_verified_costs_no_more_than_it_may(real: Keeper) -> None:
+    with pytest.raises(NodeError, match="holds more than 0 entries"):
+        real.ask(f"verify {REAL} minji", limits=Limits(600, 0))
+
+
+@pytest.mark.btrfs
+def test_what_is_sent_back_is_not_deleted_meanwhile(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def send(*_rest: object) -> None:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(real.directory), REAL)
+        tried.append(REAL)
+
+    for name in ("send", "send_part"):
+        monkeypatch.setattr(copy_server.sending, name, send)
+    real.ask(f"send {REAL} minji")
+    real.ask(f"send {REAL} minji thesis")
+    assert (tried, real.names) == ([REAL, REAL], [REAL])
+
+
+@pytest.mark.parametrize("error", [NodeError("odd"), OSError(5, "odd"), ValueError("odd")])
+def test_whatever_goes_wrong_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    asked: list[object] = []
+
+    def serve(directory: str, request: str, settings: copy_server.Settings) -> str:
+        asked.extend((directory, request, settings))
+        if request == "list":
+            raise error
+        return ""
+
+    monkeypatch.setattr(copy_server, "serve", serve)
+    monkeypatch.setattr(copy_server, "bound_memory", asked.append)
+    monkeypatch.setenv("SSH_ORIGINAL_COMMAND", "list")
+    assert copy_server.main("/d", 3, 60, 500) == 1
+    assert asked == [MEMORY, "/d", "list", copy_server.Settings(3, Limits(60, 500))]
+    said = capsys.readouterr()
+    assert (said.out, said.err.startswith("Error: "), "odd" in said.err) == ("", True, True)
+    monkeypatch.setenv("SSH_ORIGINAL_COMMAND", "send")
+    assert copy_server.main("/d") == 0
+    assert capsys.readouterr().out == "", "after a stream nothing follows"
 
 
 @pytest.mark.btrfs
@@ -528,11 +807,26 @@ def test_a_home_begins_with_what_it_is(real: Keeper) -> None:
 
 
 @pytest.mark.btrfs
+def test_what_is_no_description_of_a_home_opens_none(real: Keeper) -> None:
+    real.begin(homes={"minji": real.home(checksum="1" * 64)})
+    odd: list[dict[str, Any]] = [
+        {"uid": 2**40}, {"inode": "x"}, {"volume": "../.."}, {"nested": {"..": "nested/0"}}, {"verified": "yes"},
+        {"more": 1},
+    ]  # fmt: skip
+    for told in odd:
+        with pytest.raises(NodeError, match="said of the home of 'minji' is refused"):
+            real.send(HONEST, **told)
+        assert real.left() == [], told
+
+
+@pytest.mark.btrfs
 def test_what_the_sender_says_of_times_and_proof_is_not_believed(real: Keeper) -> None:
-    real.invent(FALSE, verify=False, copies={"elsewhere": "2026-12-22T00:00:00Z"}, created="2020-01-01T00:00:00Z")
+    real.invent(FALSE, verify=False, copies={"elsewhere": "2026-12-22T00:00:00Z"}, uncopied={"elsewhere": {"a": "b"}},
+                inside="deep/homes", created="2020-01-01T00:00:00Z")  # fmt: skip
     found = backup_set.load(str(real.directory), FALSE)
     assert found is not None
-    assert (found.homes["minji"].verified, found.copies) == (None, {})
+    assert (found.homes["minji"].verified, found.copies, found.uncopied) == (None, {}, {})
+    assert Path(found.home("minji"), "thesis").exists(), "where homes lie here is not for the sender to say"
     assert received.arrived(found.path) == real.clock.now
 
 
@@ -627,6 +921,7 @@ def test_so_many_in_a_day(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None
         real.invent(real.clock.name("daily"))
     with pytest.raises(NodeError, match="3 sets came in the last 24 hours"):
         real.begin(real.clock.name("manual"))
+    real.begin(REAL, created="2026-12-23T00:00:00Z")  # that one is here
     real.clock.now += timedelta(days=1)
     real.invent(real.clock.name("manual"))
     assert len(real.names) == 4
@@ -647,6 +942,28 @@ def test_what_came_before_times_were_written_down(real: Keeper) -> None:
 
 
 @pytest.mark.btrfs
+def test_what_goes_goes_before_a_set_comes_and_when_it_is_complete(keeper: Keeper) -> None:
+    """Of the timer's, one stays here. What an admin made stays, however old; what is read goes the next time."""
+
+    def invent(label: str, **later: int) -> str:
+        keeper.clock.now += timedelta(**later)
+        name = keeper.clock.name(label)
+        keeper.invent(name)
+        return name
+
+    invent("daily", days=40)
+    manual, third = invent("manual", days=40), invent("daily", days=40)
+    assert keeper.names == [manual, third]
+    fourth = invent("daily", hours=1)
+    keeper.clock.now += timedelta(days=40)
+    with backup_set.reading(str(keeper.directory), third):
+        keeper.begin(keeper.clock.name("daily"), homes={})
+        assert keeper.names == [manual, third, fourth]
+    keeper.begin(keeper.clock.name("daily"), homes={})
+    assert keeper.names == [manual, fourth]
+
+
+@pytest.mark.btrfs
 def test_one_that_does_not_go_keeps_no_other(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     names, real.ordinary = [REAL], None
     for _ in range(3):
@@ -661,8 +978,10 @@ def test_one_that_does_not_go_keeps_no_other(real: Keeper, monkeypatch: pytest.M
         remove(directory, name)
 
     monkeypatch.setattr(backup_set, "remove", stuck)
-    with pytest.raises(NodeError, match=f"deleted {names[2]}; not deleted: {names[1]}: it is being read"):
+    words = f"deleted {names[2]}; not deleted: {names[1]}: it is being read"
+    with pytest.raises(NodeError, match=words) as caught:
         pruning.prune(str(real.directory), pruning.FOR_EVER, 1)
+    assert type(caught.value) is NodeError, "who waits for a reader does not wait for this"
 
 
 @pytest.mark.holds("a second copy stays its time", "age counts from this host's clock")

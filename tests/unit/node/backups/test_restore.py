@@ -437,6 +437,61 @@ def test_what_appears_meanwhile_is_not_replaced(storage: Storage, monkeypatch: p
     assert list((storage.root / restore.RESTORING).iterdir()) == []
 
 
+@pytest.mark.parametrize("elsewhere", ["jiho", "../outside"])
+def test_a_place_that_becomes_a_link_meanwhile(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
+    """Its owner exchanges it while the copy is made: root goes nowhere for them."""
+    home = storage.home("minji", 20001, {"data/thesis": b"precious"})
+    theirs = storage.root / elsewhere
+    theirs.mkdir()
+    (theirs / "thesis").write_bytes(b"of somebody else")
+    storage.backup()
+    real = restore.sync_filesystem
+
+    def exchanged(path: str) -> None:
+        (home / "data").rename(home / "old")
+        (home / "data").symlink_to(theirs)
+        real(path)
+
+    monkeypatch.setattr(restore, "sync_filesystem", exchanged)
+    with pytest.raises(NodeError, match="nothing was restored"):
+        restore.execute(wanted(storage, mode="in-place", path="data/thesis"))
+    assert [(one.name, one.read_bytes()) for one in theirs.iterdir()] == [("thesis", b"of somebody else")]
+
+
+def test_what_is_put_aside_replaces_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has got that name meanwhile stays, and so does what was to get it."""
+    home = storage.home(*MINJI)
+    storage.backup()
+    (home / "thesis").write_bytes(b"newer")
+    real = restore.sync_filesystem
+    aside = home / "thesis.before-20261221T010203Z"
+
+    def appears(path: str) -> None:
+        aside.write_bytes(b"theirs")
+        real(path)
+
+    monkeypatch.setattr(restore, "sync_filesystem", appears)
+    with pytest.raises(NodeError):
+        restore.execute(wanted(storage, mode="in-place", path="thesis"))
+    assert (aside.read_bytes(), (home / "thesis").read_bytes()) == (b"theirs", b"newer")
+
+
+def test_what_is_restored_from_is_not_deleted_meanwhile(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    real = restore._restored
+
+    def restored(*given: Any, **more: Any) -> Any:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(storage.directory), FIRST)
+        return real(*given, **more)
+
+    monkeypatch.setattr(restore, "_restored", restored)
+    assert restore.execute(wanted(storage))["backup"] == FIRST
+
+
 @pytest.mark.holds("backups are where root alone can enter")
 def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
     storage.home(*MINJI)

@@ -26,7 +26,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
-from ansible_collections.gpuadmin.node.plugins.module_utils.budget import OverBudget
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Stopped
+from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget, OverBudget
+from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.support.backup_contents import everything, rubbish
@@ -551,6 +553,43 @@ def test_files_that_share_their_blocks_are_no_way_to_fill_the_other_disk(
 
 
 @pytest.mark.btrfs
+def test_nor_are_files_that_have_come_to_share_their_blocks(
+    storage: Storage, other: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a difference to what they were."""
+    home = storage.home("minji", 20001, {"one": os.urandom(1 << 20)})
+    for number in range(12):
+        (home / f"more{number}").write_bytes(b"x")
+    first = storage.backup(verify=[])
+    assert copy(first, other) == {}
+    for number in range(12):
+        run("cp", "--reflink=always", home / "one", home / f"more{number}")
+    second = storage.backup(SECOND, verify=[])
+    monkeypatch.setattr(sending, "MORE", 1 << 20)
+    lacking = copy(second, other, first)
+    assert "its files share their blocks" in lacking["minji"]
+
+
+@pytest.mark.btrfs
+def test_what_is_sent_is_not_deleted_meanwhile(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is an answer of another kind than lists of names an end of all copies."""
+    storage.home(*MINJI)
+    backup = storage.backup(verify=[])
+    tried: list[bool] = []
+
+    def every(tasks: list[transfer.Task], _workers: int) -> dict[str, str]:
+        with pytest.raises(backup_set.InUse):
+            backup_set.remove(str(storage.directory), FIRST)
+        tried.extend(task.send for task in tasks)
+        return {}
+
+    monkeypatch.setattr(transfer, "_all", every)
+    answer = json.dumps({"sets": {}, "there": 5, "kept": {"minji": 1}, "when": "2026-12-22T00:00:00Z"})
+    assert transfer.send(backup, transfer.Remote("nas2", ("sh", "-c", f"cat >/dev/null; echo '{answer}'")), [])[1] == {}
+    assert tried == [True]
+
+
+@pytest.mark.btrfs
 def test_one_that_takes_all_room_takes_nobody_s_copy(storage: Storage, tmp_path: Path) -> None:
     """Small homes go first; and who had no room beside a large one has another try when that is gone."""
     storage.home("minji", 20001, {"huge": os.urandom(110 << 20)})
@@ -582,3 +621,245 @@ def test_one_more_walk_through_a_home_that_is_sent_gets_no_more_time() -> None:
     task.seconds = 60.0
     with pytest.raises(OverBudget):
         budget.again().check()
+
+
+DEAF = Bounds(idle=0.3, total=2)
+#: What the other host does, what that is, and what is said of it.
+ANSWERS: dict[str, tuple[str, type[NodeError], str]] = {
+    "it is away": ("exit 255", Stopped, "nas2: list: ended with 255"),
+    "ssh says why": ("echo no route >&2; exit 255", Stopped, "nas2: list: no route"),
+    "it refuses": ("echo Error: no >&2; exit 1", NodeError, "nas2: list: no"),
+    "it ends": ("exit 3", NodeError, "nas2: list: ended with 3"),
+    "it refuses when it has answered": ("echo '{\"sets\": {}}'; echo no >&2; exit 1", NodeError, "nas2: list: no"),
+    "it is silent": ("exec sleep 60", Stopped, "stood still"),
+    "it answers and goes on": ("echo '{\"sets\": {}}'; exec >&-; exec sleep 60", Stopped, "nas2: list"),
+    "it is an older one": (f"echo {FIRST}", NodeError, "gpuadmin provision --limit nas2"),
+    "it says no document": ("echo '[]'", NodeError, "gpuadmin provision --limit nas2"),
+    "it says no sets": ("echo '{\"sets\": 5}'", NodeError, "gpuadmin provision --limit nas2"),
+    "it goes very deep": ("yes [ | head -c 100000 | tr -d '\\n'", NodeError, "gpuadmin provision --limit nas2"),
+    "it goes on and on": ("yes", NodeError, "nas2: list: the answer is longer than"),
+}
+
+
+@pytest.mark.parametrize(("script", "kind", "words"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_how_the_other_host_answers(
+    monkeypatch: pytest.MonkeyPatch, script: str, kind: type[NodeError], words: str
+) -> None:
+    """Who is away is told from who refuses: of one that is away not all homes are tried."""
+    monkeypatch.setattr(transfer, "ANSWER", 1 << 17)
+    begun = time.monotonic()
+    with pytest.raises(NodeError, match=words) as caught:
+        transfer.sets(transfer.Remote("nas2", ("sh", "-c", script), DEAF), "/d")
+    assert type(caught.value) is kind
+    assert time.monotonic() - begun < 8
+
+
+@pytest.mark.parametrize(("status", "kind"), [(1, NodeError), (255, Stopped), (0, Stopped)])
+def test_who_refuses_in_the_middle_is_not_away(status: int, kind: type[NodeError]) -> None:
+    remote = transfer.Remote("nas2", ("sh", "-c", f"echo Error: no >&2; exit {status}"), DEAF)
+    with pytest.raises(NodeError, match="nas2: home: no") as caught, transfer.asked(remote, "home") as link:
+        link.get()
+    assert type(caught.value) is kind
+
+
+def test_a_name_with_a_space_is_one_word_there() -> None:
+    with transfer.asked(transfer.Remote("nas2", ("echo",)), "send", FIRST, "minji", "my thesis; $(x)") as link:
+        assert link.rest(1000) == f"send {FIRST} minji 'my thesis; $(x)'\n".encode()
+
+
+def test_ssh_trusts_one_key_and_one_host_and_asks_nobody(tmp_path: Path) -> None:
+    """As ssh itself understands it."""
+    key = tmp_path / "copy"
+    key.write_text("a key")  # ssh leaves out one that is not there
+    program, *rest = transfer.ssh_command("10.0.0.9", str(key), "/keys/known", 2222)
+    said = run(program, "-G", *rest)
+    assert rest[rest.index("-F") + 1] == "none"
+    for line in (
+        "user root", "hostname 10.0.0.9", "port 2222", f"identityfile {key}", "identitiesonly yes",
+        "batchmode yes", "userknownhostsfile /keys/known", "globalknownhostsfile none", "stricthostkeychecking true",
+        "connecttimeout 20", "serveraliveinterval 15", "serveralivecountmax 8", "requesttty false",
+    ):  # fmt: skip
+        assert line in said.splitlines(), line
+
+
+HOME = backup_set.Home(20001, 257, "", 1, 9, 1, "a" * 64, verified="2026-12-21T02:00:00Z")
+SET = Backup(FIRST, f"/d/{FIRST}", "2026-12-21T01:02:03Z", "/srv/homes", "homes", {"minji": HOME, "jiho": HOME})
+
+
+def test_what_another_host_says_of_its_sets() -> None:
+    """One that cannot be read hides no other, and nothing counts as verified here by its word."""
+    good = backup_set.document(replace(SET, inside="."))
+    answer = json.dumps({"sets": {"../x": good, FIRST: good, SECOND: {**good, "root": 5}}})
+    remote = transfer.Remote("nas2", ("sh", "-c", f"echo '{answer}'"))
+    assert list(transfer.sets(remote, "/d")) == [FIRST]
+    found = transfer.newest("minji", "/d", remote)
+    assert found is not None
+    assert {home.verified for home in found.homes.values()} == {None}
+    assert transfer.newest("minji", "/d", remote, SECOND) is None
+
+
+LATER = replace(SET, name=SECOND)
+#: What was sent before, as it is here and there: whether a difference to it may be sent.
+PARENTS: dict[str, tuple[Backup, dict[str, Backup], bool]] = {
+    "the same here and there": (SET, {FIRST: SET}, True),
+    "not there": (SET, {}, False),
+    "there without that home": (SET, {FIRST: replace(SET, homes={"jiho": HOME})}, False),
+    "here without that home": (replace(SET, homes={"jiho": HOME}), {FIRST: SET}, False),
+    "another one there": (SET, {FIRST: replace(SET, homes={"minji": replace(HOME, checksum="b" * 64)})}, False),
+    "somebody else's": (
+        replace(SET, homes={"minji": replace(HOME, uid=20002)}),
+        {FIRST: replace(SET, homes={"minji": replace(HOME, uid=20002)})}, False,
+    ),
+    "of another format": (replace(SET, format=1), {FIRST: replace(SET, format=1)}, False),
+    "itself": (LATER, {SECOND: LATER}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("earlier", "there", "may"), PARENTS.values(), ids=PARENTS.keys())
+def test_what_a_difference_is_sent_to(earlier: Backup, there: dict[str, Backup], may: bool) -> None:
+    assert transfer._parent(LATER, "minji", [earlier], there) == (earlier if may else None)
+
+
+def task(path: Path, *, parent: Backup | None = None, size: int = 9) -> transfer.Task:
+    found = replace(SET, path=str(path), homes={"minji": replace(HOME, bytes=size)})
+    return transfer.Task(found, "minji", transfer.Remote("nas2", ()), transfer.Limits(), True, False, parent)
+
+
+GONE, REFUSED = transfer.Lost("away"), transfer.Failed("no")
+#: What becomes of homes, one after the other, and who is not tried any more.
+FATES: dict[str, tuple[list[object], list[int]]] = {
+    "away": ([GONE, GONE, GONE, None, None], [0, 1, 2, 3, 4]),
+    "away from time to time": ([GONE, GONE, None, GONE, GONE, REFUSED, GONE, None], [0, 1, 3, 4, 5, 6]),
+    "it refuses each": ([REFUSED] * 5, [0, 1, 2, 3, 4]),
+}
+
+
+@pytest.mark.parametrize(("fates", "lacking"), FATES.values(), ids=FATES.keys())
+def test_who_lacks_a_copy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fates: list[object], lacking: list[int]
+) -> None:
+    tasks = [replace(task(tmp_path), user=f"user{number}") for number in range(len(fates))]
+    monkeypatch.setattr(transfer, "_each", lambda tasks, _workers: zip(tasks, fates, strict=True))
+    found = transfer._all(tasks, 1)
+    assert sorted(found) == [f"user{number}" for number in lacking]
+    assert "was not reached" not in found.values()
+
+
+#: What is raised while a home is sent, and what that is.
+ENDS: list[tuple[Exception, type]] = [
+    (Stopped("stood still"), transfer.Lost),
+    (NodeError("no"), transfer.Failed),
+    (NodeError("less than 1 GiB of the file system would stay free"), transfer.NoRoomThere),
+    (NodeError("nas2: home: No space left on device"), transfer.NoRoomThere),
+    (OSError(5, "Input/output error"), transfer.Failed),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), ENDS)
+def test_how_a_home_that_is_sent_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, kind: type
+) -> None:
+    """A difference that is refused is followed by the whole home; one that nobody listens to is not."""
+    sent: list[str | None] = []
+    (tmp_path / FIRST).mkdir()
+
+    def stream(_task: transfer.Task, parent: Backup | None) -> None:
+        sent.append(parent.name if parent else None)
+        if parent is not None:
+            with pytest.raises(backup_set.InUse):
+                backup_set.remove(str(tmp_path), FIRST)
+        raise error
+
+    monkeypatch.setattr(transfer, "_stream", stream)
+    assert type(transfer._one(task(tmp_path, parent=replace(SET, path=str(tmp_path / FIRST))))) is kind
+    assert sent == ([FIRST] if kind is transfer.Lost else [FIRST, None])
+    sent.clear()
+    (tmp_path / FIRST).rmdir()
+    transfer._one(task(tmp_path, parent=replace(SET, path=str(tmp_path / FIRST))))
+    assert sent == [None], "the earlier one was deleted meanwhile"
+
+
+def test_a_size_that_is_only_a_number_is_not_waited_for(tmp_path: Path) -> None:
+    """No home has more bytes than are in use on its disk."""
+    space = os.statvfs(tmp_path)
+    assert task(tmp_path, size=2**87).seconds <= 21600 + space.f_blocks * space.f_frsize / transfer.RATE
+
+
+def test_while_there_is_nothing_to_send_there_are_signs_of_life(tmp_path: Path) -> None:
+    said: list[str] = []
+    link: Any = SimpleNamespace(put=said.append, flush=lambda: said.append("flushed"))
+    budget = transfer._Pulse(task(tmp_path), link)
+    budget.check()
+    assert said == []
+    budget._pulsed -= budget.EVERY + 1
+    budget.check()
+    budget.check()
+    assert said == ["wait", "flushed"]
+
+
+@pytest.mark.parametrize("last", ["done", "give"])
+def test_a_home_is_there_when_the_other_host_says_so(tmp_path: Path, last: str) -> None:
+    link: Any = SimpleNamespace(wait=lambda: (last, {}, b""))
+    if last == "done":
+        transfer._done(link, task(tmp_path))
+    else:
+        with pytest.raises(NodeError, match="did not say that it has minji"):
+            transfer._done(link, task(tmp_path))
+
+
+class Said:
+    """A link that keeps what is put."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, dict[str, Any]]] = []
+
+    def put(self, operation: str, _data: bytes = b"", **fields: Any) -> None:
+        self.records.append((operation, fields))
+
+
+def entry(path: Path, name: str, handle: int) -> Entry:
+    return Entry(name.encode(), name.encode(), handle, (path / name).lstat())
+
+
+def line(path: str, kind: str = "f", **more: Any) -> home_manifest.Line:
+    values = {"mode": 0o600, "uid": 0, "gid": 0, "size": 1, "mtime": 1, "content": "x", "link": "", "attributes": "",
+              "inode": 300, "ctime": 1}  # fmt: skip
+    return home_manifest.Line(path, kind, **{**values, **more})
+
+
+def test_what_is_sent_is_what_was_looked_at(tmp_path: Path) -> None:
+    """A file that was exchanged, a manifest of something else, an earlier home without the file."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x")
+    link: Any = Said()
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        one = entry(tmp_path, "a", handle)
+        (tmp_path / "b").replace(tmp_path / "a")
+        with pytest.raises(NodeError, match="was exchanged"):
+            sending._Sender(link, Budget()).whole(one)
+        one, top = entry(tmp_path, "a", handle), line(".", "d")
+        for lines in ([top, line("b")], [top]):
+            with pytest.raises(NodeError, match="is not that of what is there"):
+                sending._Sender(link, Budget()).difference([one], iter(lines), iter([top]))
+        twin: Any = SimpleNamespace(directory=lambda _path: None)
+        with pytest.raises(NodeError, match="is not in the earlier backup"):
+            sending._Sender(link, Budget(), twin).difference(
+                [one], iter([top, line("a")]), iter([top, line("a", size=2)])
+            )
+    finally:
+        os.close(handle)
+
+
+def test_names_of_one_file_cost_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which files were seen is held while a home is sent: more than an honest home has is refused."""
+    (tmp_path / "a").write_bytes(b"")
+    os.link(tmp_path / "a", tmp_path / "b")
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.budget.MEMORY", 10)
+    link: Any = Said()
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(OverBudget, match="more names at once"):
+            sending._Sender(link, Budget()).whole(entry(tmp_path, "a", handle))
+    finally:
+        os.close(handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -40,6 +41,71 @@ def test_a_home_that_is_not_there(home: Path) -> None:
 
 def test_a_directory_that_takes_no_file() -> None:
     assert trying.written("/proc")["code"] in ("ENOENT", "EACCES", "EPERM")
+
+
+def test_the_home_is_entered(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    trying.home(str(home))
+    assert Path.cwd() == home
+
+
+@pytest.mark.parametrize(("call", "code"), [("open", "EROFS"), ("write", "ENOSPC"), ("fsync", "EDQUOT")])
+def test_where_no_file_can_be_written(home: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: str) -> None:
+    def fails(*_rest: object) -> None:
+        raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
+
+    monkeypatch.setattr(os, call, fails)
+    assert trying.written(str(home))["code"] == code
+    assert list(home.iterdir()) == []
+
+
+def test_what_has_that_name_is_not_written_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _bytes: "0")
+    (home / "thesis").write_text("precious")
+    (home / ".gpuadmin-0").symlink_to("thesis")
+    assert trying.written(str(home))["code"] == "EEXIST"
+    assert (home / "thesis").read_text() == "precious"
+
+
+def test_where_no_process_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fails)
+    assert trying.process()["code"] == "EAGAIN"
+
+
+def test_the_process_that_is_made_does_nothing_more() -> None:
+    line = f"import runpy; t = runpy.run_path({trying.__file__!r}); print(t['process']()['code'] == '')"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_shell_finds_what_sshd_gives_and_no_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in trying.NOT_SSHD:
+        monkeypatch.setenv(name, "x")
+    for file, ask in {".bashrc": trying.command, ".bash_profile": trying.login}.items():
+        (home / file).write_text(f"env -0 > {home}/seen\n")
+        assert ask(BASH)["code"] == ""
+        (home / file).unlink()
+        seen = dict(one.split("=", 1) for one in (home / "seen").read_text().split("\0") if one)
+        assert not {*trying.NOT_SSHD} & {*seen}
+        assert (seen["SSH_CLIENT"], seen["SSH_CONNECTION"]) == ("127.0.0.1 0 22", "127.0.0.1 0 127.0.0.1 22")
+        assert ("SSH_TTY" in seen, seen["SHELL"]) == (ask is trying.login, BASH)
+
+
+def test_a_shell_that_reads_finds_an_end(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not what this program is told."""
+    monkeypatch.setattr(trying, "SECONDS", 1.0)
+    (home / ".bashrc").write_text("read line\n")
+    kept, (read, write) = os.dup(0), os.pipe()
+    try:
+        os.dup2(read, 0)
+        assert trying.command(BASH)["code"] == ""
+    finally:
+        os.dup2(kept, 0)
+        for one in (kept, read, write):
+            os.close(one)
 
 
 @pytest.mark.parametrize(

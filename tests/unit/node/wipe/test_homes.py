@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -112,6 +113,76 @@ def test_another_directory_than_the_one_that_was_backed_up(storage: Storage) -> 
     home.symlink_to(storage.root / "elsewhere")
     assert "symbolic link" in storage.wipe(MINJI).conflicts[0]
     assert (storage.root / "elsewhere/thesis").exists()
+    home.unlink()
+    home.write_bytes(b"new work")
+    assert "is not a directory" in storage.wipe(MINJI).conflicts[0]
+
+
+def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    odd: list[dict[str, object]] = [{"name": "jiho", "uid": "20001x"}, {"uid": 20003}, {"name": 5, "uid": 20004}]
+    request = storage.wiping(MINJI)
+    plan = wipe.converge(replace(request, users=[*odd, *request.users]))
+    assert [one.endswith("is refused") for one in plan.conflicts] == [True] * 3
+    assert plan.entries["minji"].status == "wiped"
+    assert storage.names == [wipe.TRASH]
+
+
+def test_where_there_are_no_homes_none_counts_as_wiped(storage: Storage) -> None:
+    """The disk may be somewhere else."""
+    storage.home(*MINJI)
+    storage.backup()
+    storage.root.rename(storage.point / "away")
+    for check in (True, False):
+        with pytest.raises(NodeError, match="there is no "):
+            storage.wipe(MINJI, check=check)
+
+
+def test_what_is_out_of_sight_waits_for_its_backup(storage: Storage) -> None:
+    """It is not gone yet, and what is beside it is nobody's in that backup."""
+    storage.home(*MINJI)
+    storage.backup()
+    storage.wipe(MINJI)
+    assert storage.wipe(MINJI).entries["minji"].status == "wiped"
+    stranger = Path(wipe.trash(str(storage.root), FIRST, "stranger"))
+    stranger.mkdir()
+    storage.directory.chmod(0o755)
+    with pytest.raises(NodeError, match="root alone can enter"):
+        wipe.empty_trash(storage.wiping(MINJI))
+    storage.directory.chmod(0o700)
+    assert list(wipe.empty_trash(storage.wiping(MINJI))) == ["minji"]
+    assert stranger.exists()
+    assert storage.wipe(MINJI).entries["minji"].status == "absent"
+
+
+@pytest.mark.parametrize("code", [errno.EDQUOT, errno.ENOSPC])
+def test_where_nothing_can_be_moved_only_what_the_backup_has_is_deleted(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    home = storage.home(*MINJI)
+    storage.home(*JIHO)
+    backup = storage.backup()
+    (home / "late").write_bytes(b"new")
+    begun: list[int] = []
+    twin, move = wipe.Twin, wipe._move_one
+
+    def watched(top: str, nested: dict[str, str], since: int) -> wipe.Twin:
+        begun.append(since)
+        return twin(top, nested, since)
+
+    def full(request: wipe.Request, source: int, name: str) -> str | None:
+        if name == "minji":
+            raise OSError(code, os.strerror(code))
+        return move(request, source, name)
+
+    monkeypatch.setattr(wipe, "Twin", watched)
+    monkeypatch.setattr(wipe, "_move_one", full)
+    plan, purged = storage.wipe_all(MINJI, JIHO)
+    assert plan.conflicts == ["home minji: was deleted but for 'late' is not in the backup"]
+    assert (plan.move, len(plan.operations), list(purged)) == (["jiho"], 1, ["jiho"])
+    assert contents(home) == {"late": b"new"}
+    assert begun == [backup.begun, backup.begun], "what was changed since then is compared"
 
 
 @pytest.mark.holds("a file whose ctime moved is compared before it goes")

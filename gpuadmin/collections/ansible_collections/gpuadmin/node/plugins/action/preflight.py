@@ -60,7 +60,7 @@ class ActionModule(operation.ActionModule):
         for name in names:
             role = Role(self, path.parent / name, variables, found)
             held.append(role)
-            if role.examine() or (found.obstacles and role.stops):
+            if role.examine():
                 break
         for role in held if found.obstacles else ():
             role.look("look_when_held")

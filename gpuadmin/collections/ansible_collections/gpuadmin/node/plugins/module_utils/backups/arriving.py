@@ -53,9 +53,8 @@ def begin(directory: str, claimed: Backup, bounds: Bounds = BOUNDS) -> dict[str,
     if found is None:
         for where in (path, f"{path}/homes", f"{path}/manifest"):
             make_directory(where, 0o700, os.geteuid(), os.getegid(), sync=False)
-        if received.arrived(path) is None:
-            write_atomic(os.path.join(path, received.STAMP), received.stamp(), mode=0o600)
-        found = replace(claimed, path=path, inside=".", homes={}, uncopied={}, format=claimed.format)
+        write_atomic(os.path.join(path, received.STAMP), received.stamp(), mode=0o600)
+        found = replace(claimed, inside=".", homes={})
         backup_set.store(found, backup_set.UNFINISHED)
         sync_directory(directory)
     there = [one for one, home in claimed.homes.items() if _same(found.homes.get(one), home)]
@@ -90,7 +89,7 @@ def _kept(directory: str, claimed: Backup, found: Backup) -> dict[str, Home]:
     kept: dict[str, Home] = {}
     for earlier in reversed(backup_set.complete(directory)):
         rest = [one for one in earlier.homes if one in claimed.homes and one not in found.homes and one not in kept]
-        if earlier.name == claimed.name or not rest or (earlier.format == 1) != (claimed.format == 1):
+        if not rest or (earlier.format == 1) != (claimed.format == 1):
             continue
         with backup_set.reading(directory, earlier.name):
             for user in rest:
