@@ -96,7 +96,8 @@ def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | 
     """
     from gpuadmin.actions import lab
 
-    return lab.ssh(name, host, remote, login=login, identity=identity)
+    # `gpuadmin ssh` and `gpuadmin run` have it before a command; ssh would hand it to the shell there
+    return lab.ssh(name, host, remote[1:] if remote[:1] == ("--",) else remote, login=login, identity=identity)
 
 
 @command.command("power-cut")

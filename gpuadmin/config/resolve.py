@@ -22,7 +22,8 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
-from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.config.yamlfile import YamlFile, kind_of
+from gpuadmin.config.yamlread import Fields, Items
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
 from gpuadmin.reading import decoded, read_limited, refuse_irregular
@@ -177,7 +178,10 @@ def _mistake(source: Path, folder: Path) -> ConfigError | None:
     name = str(Path(folder.name) / source.relative_to(folder))
     try:
         if not read_limited(source).startswith(b"$ANSIBLE_VAULT;"):
-            yaml.load(YamlFile.load(source, name=name).text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            file = YamlFile.load(source, name=name)
+            yaml.load(file.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            if source.parent == folder and "plugin" not in file.data:  # that one is the settings of a plugin
+                return _misshapen(file.data, name)
     except ConfigError as error:
         return error
     except yaml.YAMLError:
@@ -185,6 +189,30 @@ def _mistake(source: Path, folder: Path) -> ConfigError | None:
     except ValueError:  # for Ansible, whose parser this is, it ends the file
         hint = "write a day that exists, or a text in quotes"
         return ConfigError(f"{name}: holds a day or a time that does not exist", hint=hint)
+    return None
+
+
+def _misshapen(groups: Any, name: str) -> ConfigError | None:
+    """What makes Ansible leave out the whole rest of a file of hosts: a list or a text where fields have to be."""
+
+    def mistake(line: int, where: str, value: object, hint: str) -> ConfigError:
+        return ConfigError(f"{name}:{line + 1}: {where}: must hold fields, not {kind_of(value)}", hint=hint)
+
+    for group, content in groups.items():
+        if not isinstance(content, Fields):
+            continue
+        for section in ("hosts", "children"):
+            below = content.get(section)
+            if isinstance(below, Items):
+                hint = f"each of its {section} is a field: `NAME: {{}}`, without a dash"
+                return mistake(content.lines[section], f"{group}.{section}", below, hint)
+            if isinstance(below, Fields):
+                for host, variables in below.items() if section == "hosts" else ():
+                    if variables is not None and not isinstance(variables, Fields):
+                        hint = "a host's variables: `HOST: {ansible_host: ADDRESS}`"
+                        return mistake(below.lines[host], f"{group}.hosts.{host}", variables, hint)
+                if section == "children" and (found := _misshapen(below, name)) is not None:
+                    return found
     return None
 
 

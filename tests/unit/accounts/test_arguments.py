@@ -111,3 +111,9 @@ def test_list_users_says_the_sentence_of_a_conflict(people: Path, cli: Cli, monk
     monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda invocation, **_: RunResult(hosts))
     out = cli("list-users")[1]
     assert "minji on storage1, node1, node2: /home/minji belongs to uid 1004" in " ".join(out.split())
+
+
+def test_somebody_without_a_key_is_given_one_by_the_verb_that_takes_it(people: Path, cli: Cli) -> None:
+    """Once they are registered, `add-user --key` is refused."""
+    _, out, _ = cli("add-user", "seo", "--check")
+    assert "until one is given: gpuadmin change-user NAME --add-key FILE.pub" in out

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.config.check import findings
+from gpuadmin.config.inventory import load_inventory
 from gpuadmin.config.load import find_site, load_settings, load_site
 from gpuadmin.config.reference import json_schemas, reference_page
 from gpuadmin.config.schema import Settings
@@ -439,3 +440,31 @@ def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) 
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )  # fmt: skip
     assert (done.returncode, "was deleted" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "all:\n  children:\n    gpu:\n      hosts:\n        - gpu1\n",
+            "hosts.yml:4: gpu.hosts: must hold fields, not a l",
+        ),
+        (
+            "all:\n  children:\n    gpu:\n      hosts:\n        n1: 10.0.0.5\n",
+            "hosts.yml:5: gpu.hosts.n1: must hold fi",
+        ),
+        ("all:\n  children:\n    - gpu\n", "inventory/hosts.yml:2: all.children: must hold fields, not a list"),
+    ],
+)
+def test_a_list_where_ansible_wants_fields_is_named(
+    site: Path, cli: Callable[..., tuple[int, str, str]], text: str, words: str
+) -> None:
+    """Ansible only warns, and leaves out the rest of the file: "names no host" would not be so."""
+    (site / "inventory" / "hosts.yml").write_text(text)
+    code, out, err = cli("check", "--site", str(site))
+    assert (code, words in err, "names no host" in out) == (2, True, False), out + err
+
+
+def test_what_configures_a_plugin_of_ansible_s_is_no_file_of_hosts(site: Path) -> None:
+    (site / "inventory" / "cloud.yml").write_text("plugin: constructed\nmine:\n  hosts: [a, b]\n")
+    assert load_inventory(site).hosts

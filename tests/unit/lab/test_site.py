@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from gpuadmin.cli.lab import command
 from gpuadmin.config.load import load_site
@@ -136,3 +137,11 @@ def test_a_lab_that_there_is_not_names_those_there_are(small: state.Lab, written
     with pytest.raises(ConfigError) as caught:
         state.existing("tset")
     assert "there is: default" in str(caught.value.hint)
+
+
+def test_a_command_may_come_after_dashes_as_with_ssh_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    monkeypatch.setattr("gpuadmin.actions.lab.ssh", lambda *words, **_: given.append(words[2]) or 0)
+    for words in (("--", "id"), ("id",), ("ls", "--", "-x")):
+        CliRunner().invoke(command, ["ssh", "node1", *words])
+    assert given == [("id",), ("id",), ("ls", "--", "-x")]
