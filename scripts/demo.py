@@ -173,6 +173,8 @@ def images(light: bool) -> None:
         title(10, "Virtual machines, which boot: a storage host and two nodes")
         run(GPUADMIN, "lab", "up", "--name", lab, "--site", str(site))
     os.chdir(site)
+    if light:
+        run(GPUADMIN, "provision", "--limit", "storage1", "--yes")  # images are kept beside the homes
     title(11, "Build an image with one package more, boot it on the golden node, and push it to the others")
     run(GPUADMIN, "prepare-root", "--yes")
     run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")
@@ -344,10 +346,10 @@ def dashboard() -> None:
         link = fingerprint = ""
         for line in opened.stdout or ():
             print(line, end="", flush=True)
-            said = line.strip()
-            link = said if said.startswith("https://") else link
-            fingerprint = said if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", said) else fingerprint
-            if said.startswith("Ctrl-C"):
+            text = line.strip()
+            link = text if text.startswith("https://") else link
+            fingerprint = text if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", text) else fingerprint
+            if text.startswith("Ctrl-C"):
                 break
         try:
             expect(bool(link and fingerprint), "the admin has a link, good once")
