@@ -1,7 +1,7 @@
 """`make demo`: a cluster, two people on it, a container, the dashboard, the end of a semester, and an image pushed.
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
-`make demo PARTS=accounts` does only that part. Where virtual machines are slow, for want of KVM, and root may be used,
+`make demo PARTS=accounts` does only that part. Where virtual machines are slow, without KVM, and root may be used,
 only images are shown on them: they need machines that boot. The rest is then shown on light hosts (docs/lab.md).
 """
 
