@@ -41,7 +41,7 @@ class Part:
 PARTS = {
     "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
-    "images": Part("an image on all nodes, and one that is broken", 15, 20),
+    "images": Part("an image on all nodes, and one that is broken", 25, 25),
 }
 #: Those that light hosts can show, too.
 ON_LIGHT = frozenset({"accounts", "semester"})
