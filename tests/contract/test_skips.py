@@ -22,10 +22,11 @@ SCALE = ROOT / "tests/scale"
 def project(tmp_path: Path) -> Path:
     """A project with this one's conftest."""
     tests = tmp_path / "tests"
-    tests.mkdir()
-    (tests / "__init__.py").touch()
-    for name in ("conftest.py", "machine.py"):
-        shutil.copy(ROOT / "tests" / name, tests)
+    (tests / "support").mkdir(parents=True)
+    for name in ("__init__.py", "support/__init__.py"):
+        (tests / name).touch()
+    for name in ("conftest.py", "support/machine.py"):
+        shutil.copy(ROOT / "tests" / name, tests / name)
     marks = ", ".join(f'"{name}"' for name in ("root", "btrfs", "needs"))
     (tmp_path / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nmarkers = [{marks}]\n")
     return tmp_path
