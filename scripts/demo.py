@@ -1,7 +1,7 @@
 """`make demo`: a cluster, two people on it, a container, the dashboard, the end of a semester, and an image pushed.
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
-`make demo PARTS=accounts` does only that part. Where virtual machines are slow without KVM and root may be used,
+`make demo PARTS=accounts` does only that part. Where virtual machines are slow, without KVM, and root may be used,
 only images are shown on them: they need machines that boot. The rest is then shown on light hosts (docs/lab.md).
 """
 
@@ -41,7 +41,7 @@ class Part:
 PARTS = {
     "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
-    "images": Part("an image on all nodes, and one that is broken", 15, 20),
+    "images": Part("an image on all nodes, and one that is broken", 25, 25),
 }
 #: Those that light hosts can show, too.
 ON_LIGHT = frozenset({"accounts", "semester"})
@@ -173,6 +173,8 @@ def images(light: bool) -> None:
         title(10, "Virtual machines, which boot: a storage host and two nodes")
         run(GPUADMIN, "lab", "up", "--name", lab, "--site", str(site))
     os.chdir(site)
+    if light:
+        run(GPUADMIN, "provision", "--limit", "storage1", "--yes")  # images are kept beside the homes
     title(11, "Build an image with one package more, boot it on the golden node, and push it to the others")
     run(GPUADMIN, "prepare-root", "--yes")
     run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")

@@ -31,12 +31,12 @@ def picture(link: str, fingerprint: str, path: Path) -> None:
 
 
 def key_of(link: str, fingerprint: str) -> str:
-    """The SHA-256, as browsers take it, of the key in the certificate that is found where a link leads."""
+    """The SHA-256, as browsers take it, of the key in the certificate that is shown where a link leads."""
     at = urlsplit(link)
     pem = ssl.get_server_certificate((str(at.hostname), at.port or 443))
-    found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
-    if found != fingerprint.replace(":", "").lower():
-        raise SystemExit(f"the demo stopped: {link} shows another certificate: {found}")
+    actual = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
+    if actual != fingerprint.replace(":", "").lower():
+        raise SystemExit(f"the demo stopped: {link} shows another certificate: {actual}")
     key = x509.load_pem_x509_certificate(pem.encode()).public_key()
     return base64.b64encode(
         hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()

@@ -22,8 +22,10 @@ SCALE = ROOT / "tests/scale"
 def project(tmp_path: Path) -> Path:
     """A project with this one's conftest."""
     tests = tmp_path / "tests"
-    for name in ("__init__.py", "conftest.py", "support/__init__.py", "support/machine.py"):
-        (tests / name).parent.mkdir(parents=True, exist_ok=True)
+    (tests / "support").mkdir(parents=True)
+    for name in ("__init__.py", "support/__init__.py"):
+        (tests / name).touch()
+    for name in ("conftest.py", "support/machine.py"):
         shutil.copy(ROOT / "tests" / name, tests / name)
     marks = ", ".join(f'"{name}"' for name in ("root", "btrfs", "needs"))
     (tmp_path / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nmarkers = [{marks}]\n")
