@@ -108,10 +108,9 @@ def _waits(reset: Reset, names: Sequence[str]) -> str | None:
 
 def _of_check(reset: Reset, codes: Sequence[int]) -> int:
     """The exit code of a check, given those of its phases: what is shown is all that would be done, or it is not."""
-    if ExitCode.HOST_FAILED in codes:
-        return ExitCode.HOST_FAILED
-    # guard: a check of a reset in which a host failed does not end well -> ExitCode.DONE
-    return max([*codes, ExitCode.HOST_UNREACHABLE if reset.facts.silent else ExitCode.DONE])
+    silent = ExitCode.HOST_UNREACHABLE if reset.facts.silent else ExitCode.DONE
+    # guard: a check of a reset in which a host failed does not end well -> silent
+    return ExitCode.HOST_FAILED if ExitCode.HOST_FAILED in codes else max([*codes, silent])
 
 
 def _check(reset: Reset, phase: Phase) -> int:
