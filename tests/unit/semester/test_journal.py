@@ -8,8 +8,8 @@ import pytest
 
 from gpuadmin import appending
 from gpuadmin.errors import GpuadminError
-from gpuadmin.semester.journal import Journal, State
-from gpuadmin.semester.names import PHASES
+from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.machine import PHASES, State
 
 DECISION = {"term": "2026-2", "backup": "b", "at": "2026-12-31T12:00:00+00:00", "leaving": [], "scratch": {}}
 
