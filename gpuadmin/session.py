@@ -73,7 +73,7 @@ class Session:
         return [host.name for host in self.hosts if set(groups) & set(host.groups)]
 
     def some(self, *groups: str) -> list[str]:
-        """The same; raises ConfigError where there is none: that nobody is asked is not that nothing is to be done."""
+        """The same; raises ConfigError where there is none: asking no host must not look like success."""
         if not (names := self.named(*groups)):
             where = "" if self.options.limit is None else f", of those that --limit {self.options.limit} leaves"
             raise ConfigError(

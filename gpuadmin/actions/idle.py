@@ -74,7 +74,7 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
             "stopped": _outcomes(answers),
         }  # fmt: skip
         if not notices.letters and not stops:
-            session.console.print("Nobody is to be told, and nothing is to be ended.")
+            session.console.print("There is nobody to notify and nothing to stop.")
             return finish(session, answers.code, {**mails_document(()), **result})
         if session.check:
             mails: Mapping[str, Any] = mails_document(())

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
 from gpuadmin.actions.semester.closing import were_mailed, with_closing
 from gpuadmin.actions.semester.people import Abort, Release
 from gpuadmin.actions.semester.phase import Outcome, Phase
-from gpuadmin.actions.semester.phases import PHASES
+from gpuadmin.actions.semester.phases import OBJECTS
 from gpuadmin.actions.semester.reset import (
     Request,
     Reset,
     confirm_phase,
     open_reset,
-    phases_to_do,
-    refuse_early,
-    refuse_pending,
     refuse_yes_alone,
 )
 from gpuadmin.config.find import SETTINGS_FILE
@@ -30,7 +26,7 @@ from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
-from gpuadmin.semester.names import LOCK, REOPEN, WIPE
+from gpuadmin.semester.machine import LOCK, REOPEN, WIPE
 from gpuadmin.semester.plans import of_decision
 from gpuadmin.semester.report import document, show, write
 from gpuadmin.session import Session, opened
@@ -52,13 +48,13 @@ def semester_reset(options: Options, mail: MailOptions, **given: Any) -> int:
             _next_term(session)
             return finish(session, ExitCode.DONE, {})
         try:
-            code = _abort(reset) if request.abort else _go(reset, phases_to_do(reset))
+            code = _abort(reset) if request.abort else _go(reset, reset.state.phases(request.phase, check=reset.check))
         finally:
             session.result = {"decision": reset.decision.document(), "phases": reset.phases, "report": _report(reset)}
         return finish(session, code, session.result)
 
 
-def _go(reset: Reset, names: list[str]) -> int:
+def _go(reset: Reset, names: Sequence[str]) -> int:
     """Do phases until one cannot be done now. Returns the exit code."""
     head = of_decision(reset.decision, reset.facts.waiting())
     if reset.check and (reason := _waits(reset, names)):
@@ -70,7 +66,7 @@ def _go(reset: Reset, names: list[str]) -> int:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
     asked = [code]
-    for phase in [] if code and not reset.check else [phase(reset) for phase in PHASES if phase.name in names]:
+    for phase in [] if code and not reset.check else [OBJECTS[name](reset) for name in names]:
         if reset.check:  # guard: a reset in check mode writes nothing
             asked.append(_check(reset, phase))
         elif code := _do(reset, phase):
@@ -88,8 +84,8 @@ def _refuse_first(reset: Reset, names: Sequence[str]) -> None:
     Each phase asks again when its turn comes. Raises RefusedError or ConfigError.
     """
     for name in names:
-        refuse_early(reset, name, date.today())
-    refuse_pending(reset, names[0])
+        reset.refuse_early(name)
+    reset.refuse_pending(names[0])
     if WIPE in names:
         refuse_yes_alone(reset)
     if {LOCK, REOPEN} & set(names):
@@ -100,7 +96,7 @@ def _waits(reset: Reset, names: Sequence[str]) -> str | None:
     """Why the run of these phases would not get to its end today; None where it would."""
     try:
         for name in names:
-            refuse_early(reset, name, date.today())
+            reset.refuse_early(name)
     except RefusedError as error:
         return error.message
     return None
@@ -127,8 +123,8 @@ def _check(reset: Reset, phase: Phase) -> int:
 
 def _do(reset: Reset, phase: Phase) -> int:
     """Show, ask, write the journal, do, write the journal. Returns the exit code."""
-    refuse_early(reset, phase.name, date.today())
-    refuse_pending(reset, phase.name)
+    reset.refuse_early(phase.name)
+    reset.refuse_pending(phase.name)
     phase.require()
     plan = phase.plan()
     reset.planned(phase.name, plan)
@@ -176,11 +172,7 @@ def _release(reset: Reset) -> int:
 
 def _abort(reset: Reset) -> int:
     """Take back what was done, as long as nothing was wiped. Returns the exit code."""
-    if WIPE in reset.state.begun:  # guard: a wipe that was begun is not taken back
-        raise RefusedError(
-            "homes are being wiped; this cannot be taken back",
-            hint="--resume goes on; gpuadmin restore-home brings single homes back",
-        )
+    reset.state.refuse_abort()
     phase = Abort(reset)
     if reset.check:
         return _check(reset, phase)
@@ -197,7 +189,7 @@ def _report(reset: Reset) -> dict[str, Any]:
     state = reset.state
     if state.decision is None:
         return {}
-    return document(state, reset.session.site.settings, reset.facts, reset.journal.entries())
+    return document(state, reset.session.site.settings, reset.facts)
 
 
 def _finish(reset: Reset) -> None:

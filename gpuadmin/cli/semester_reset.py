@@ -9,7 +9,7 @@ import click
 from gpuadmin.cli._complete import people
 from gpuadmin.cli._options import WholeNumber, mail_options, run_options
 from gpuadmin.options import MailOptions, Options
-from gpuadmin.semester.names import PHASES
+from gpuadmin.semester.machine import PHASES
 
 
 @click.command("semester-reset")

@@ -1,14 +1,11 @@
 """How far a reset came: a line before and after each phase, on disk before anything else happens.
 
-`runs/term-<term>/journal.jsonl`. A line that a power cut tore off is no line. Whatever the journal says was begun and
-not done is done again: every phase finds done what is done.
+`runs/term-<term>/journal.jsonl`. A line that a power cut tore off is no line. What the lines come to is in machine.py.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,44 +13,9 @@ from typing import Any
 from gpuadmin.appending import append_synced
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import is_absent, read_record
-from gpuadmin.semester.names import PHASES, WIPE
+from gpuadmin.semester.machine import EVENTS, PHASES, State
 from gpuadmin.semester.planner import Decision, slug
 from gpuadmin.who import who
-
-
-@dataclass(frozen=True)
-class State:
-    """What the journal says. `done`: phase → its last result; `pending`: phase → hosts where it is not done.
-
-    `closed_before`: in how many resets of this term, taken back since, people were mailed that they are locked out.
-    """
-
-    decision: Decision | None = None
-    begun: frozenset[str] = frozenset()
-    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    pending: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    aborted: bool = False
-    unlocked_before: tuple[str, ...] = ()
-    closed_before: int = 0
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do."""
-        return set(self.done) == set(PHASES) and not any(self.pending.values())
-
-    @property
-    def open(self) -> bool:
-        """Whether a reset is in the middle."""
-        return self.decision is not None and not self.aborted and not self.finished
-
-    def next_phase(self) -> str | None:
-        """The first phase that is not done everywhere."""
-        return next((phase for phase in PHASES if phase not in self.done or self.pending.get(phase)), None)
-
-    @property
-    def wiped(self) -> frozenset[str]:
-        """Whose homes may be gone: a wipe was begun for them."""
-        return frozenset(self.decision.names) if self.decision is not None and WIPE in self.begun else frozenset()
 
 
 class Journal:
@@ -95,46 +57,9 @@ class Journal:
     def state(self) -> State:
         """What the entries come to."""
         state = State()
-        begun: set[str] = set()
-        done: dict[str, Mapping[str, Any]] = {}
-        pending: dict[str, Mapping[str, str]] = {}
-        closed_before = 0
         for entry in self.entries():
-            match entry["event"]:
-                case "decided":  # a new reset, or one after an abort
-                    begun, done, pending = set(), {}, {}
-                    state = State(Decision.read(entry["decision"]))
-                case "narrowed":
-                    state = State(
-                        Decision.read(entry["decision"]), aborted=state.aborted, unlocked_before=state.unlocked_before
-                    )
-                case "unlocked-before":
-                    state = State(state.decision, aborted=state.aborted, unlocked_before=tuple(entry["names"]))
-                case "begin":
-                    begun.add(entry["phase"])
-                case "done":
-                    done[entry["phase"]] = entry["result"]
-                    pending[entry["phase"]] = entry["pending"]
-                case "aborted":
-                    # guard: who is locked out again after an abort is told again
-                    closed_before += bool(entry.get("mailed"))
-                    state = State(state.decision, aborted=True, unlocked_before=state.unlocked_before)
-        return replace(
-            state, begun=frozenset(begun), done=done, pending=pending, closed_before=closed_before
-        )  # fmt: skip
-
-
-#: What each event has to say, and as what, for `state` and the report to be read from it.
-_FIELDS: Mapping[str, Mapping[str, type]] = {
-    "decided": {"decision": dict},
-    "narrowed": {"decision": dict},
-    "unlocked-before": {"names": list},
-    "released": {"names": list, "pending": dict},
-    "begin": {"phase": str},
-    "done": {"phase": str, "result": dict, "pending": dict},
-    "failed": {"phase": str, "result": dict},
-    "aborted": {},
-}
+            state = state.after(entry, Decision.read(entry["decision"]) if "decision" in entry else None)
+        return state
 
 
 def _entry(line: bytes) -> dict[str, Any]:
@@ -143,8 +68,8 @@ def _entry(line: bytes) -> dict[str, Any]:
     An event that is not known is none either: it may be the one that says that homes are being wiped.
     """
     entry = json.loads(line.decode())
-    # guard: an event of the journal that nobody knows is not left out -> _FIELDS.get(entry['event'], {}).items()
-    for field_, kind in _FIELDS[entry["event"]].items():
+    # guard: an event of the journal that nobody knows is not left out -> EVENTS.get(entry['event'], {}).items()
+    for field_, kind in EVENTS[entry["event"]].items():
         if not isinstance(entry[field_], kind):  # guard: a damaged entry of the journal stops
             raise TypeError(field_)
     if entry.get("phase", PHASES[0]) not in PHASES:  # guard: a phase of the journal that nobody knows is not left out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,54 +15,46 @@ from gpuadmin.content import content_path
 from gpuadmin.display import make_table, styled
 from gpuadmin.jsontext import json_text
 from gpuadmin.semester.facts import Facts
-from gpuadmin.semester.journal import Journal, State
-from gpuadmin.semester.names import PHASES, WIPE
+from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.machine import PHASES, WIPE, State
 from gpuadmin.semester.planner import Leaver
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import size_words, visible
 
 
-def document(
-    state: State, settings: Settings, facts: Facts, entries: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:  # fmt: skip
+def document(state: State, settings: Settings, facts: Facts) -> dict[str, Any]:
     """Given a journal's state and what the hosts say now, return the whole report."""
     decision = state.decision
     assert decision is not None
     found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
-    wiped = []
+    wiped: list[dict[str, Any]] = []
     gone = WIPE in state.done
-    refused = state.done.get(WIPE, {}).get("kept", {})
     for one, name in [(leaver, name) for leaver in decision.leaving for name in _of(leaver, found)]:
         home = None if found is None else found["homes"].get(name)
         wiped.append(
             {
                 "name": name,
                 "uid": one.uid,
-                "home": _of_home(home, facts, gone=gone and name not in refused),
-                "problem": refused.get(name),
+                "home": _of_home(home, facts, gone=gone and name not in state.kept),
+                "problem": state.kept.get(name),
                 "files": 0 if home is None else home["files"],
                 "bytes": 0 if home is None else home["bytes"],
                 "verified": None if home is None else home["verified"],
             }
         )
-    scratch = {
-        host: values for entry in entries if entry["event"] in ("done", "failed") and entry["phase"] == WIPE
-        for host, values in entry["result"].get("scratch", {}).items()
-    }  # fmt: skip
     return {
         "cluster": settings.name,
-        **_of_journal(entries),
+        "begun": state.since,
+        "last": state.last,
+        "who": list(state.who),
         "term": decision.term,
-        "phases": {
-            phase: "done" if phase in state.done and not state.pending.get(phase) else
-            "pending" if phase in state.done else "begun" if phase in state.begun else "not begun" for phase in PHASES
-        },
+        "phases": {phase: state.word(phase) for phase in PHASES},
         "leaving": wiped,
         "staying": dict(decision.staying),
         "kept": dict(decision.kept),
         "bytes_freed": sum(one["bytes"] for one in wiped if one["home"] == "wiped")
-        + sum(int(values["bytes"]) for values in scratch.values()),
-        "scratch": scratch,
+        + sum(int(values["bytes"]) for values in state.deleted.values()),
+        "scratch": dict(state.deleted),
         "backup": None if found is None else {
             "name": found["name"], "path": found["path"], "created": found["created"],
             "until": until(found["created"], settings.backups.days), "copies": dict(found["copies"]),
@@ -72,15 +64,6 @@ def document(
         "unknown": dict(facts.problems),
         "pending": {phase: dict(hosts) for phase, hosts in state.pending.items() if hosts},
     }  # fmt: skip
-
-
-def _of_journal(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """When the reset was begun, when something was last done, and who did it."""
-    places = [place for place, entry in enumerate(entries) if entry["event"] == "decided"]
-    entries = entries[places[-1] if places else 0 :]  # what was taken back before is another reset
-    times = [str(entry.get("at", "")) for entry in entries] or [""]
-    who = dict.fromkeys(str(entry["who"]) for entry in entries if "who" in entry)
-    return {"begun": times[0], "last": times[-1], "who": list(who)}
 
 
 def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str:

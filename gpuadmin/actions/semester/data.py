@@ -12,20 +12,21 @@ from gpuadmin.answers import Answers
 from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
-from gpuadmin.semester import names, plans
+from gpuadmin.semester import plans
+from gpuadmin.semester.machine import BACKUP, END_SESSIONS, PRUNE, WIPE
 from gpuadmin.semester.refusals import refuse_running, refuse_stale, refuse_unbacked, refuse_unknown
 
 
 class Backup(Phase):
     """The backup must be whole; the second copy may pend if the admin lets it."""
 
-    name = names.BACKUP
+    name = BACKUP
     does = (
         "a snapshot of all homes; those that go are read twice and compared; "
         "then the copy to the host of group `backup`"
     )
     proof = "manifests, checksums, there too"
-    plays = (names.BACKUP, "copy")
+    plays = (BACKUP, "copy")
 
     def require(self) -> None:
         if self.reset.facts.homes_unknown is not None:
@@ -74,15 +75,15 @@ def _sums(made: Mapping[str, Any]) -> dict[str, Any]:
 class Wipe(Phase):
     """Homes on the storage host, Docker data and scratch on the nodes whose sessions are known to have ended."""
 
-    name = names.WIPE
+    name = WIPE
     does = "homes, Docker data, and what is theirs in `reset.scratch`. You type the term's name"
     proof = "the homes are gone; what the backup does not have stays"
-    plays = (names.WIPE,)
+    plays = (WIPE,)
 
     @property
     def blocked(self) -> list[str]:
         """Nodes that nobody could look at now, or whose sessions are not known to have ended."""
-        reset, pending = self.reset, self.reset.state.pending.get(names.END_SESSIONS, {})
+        reset, pending = self.reset, self.reset.state.pending.get(END_SESSIONS, {})
         return [
             host
             for host in reset.named("gpu")
@@ -179,10 +180,10 @@ class Wipe(Phase):
 class Prune(Phase):
     """Hosts say in check mode which backups are old enough; only those are named to them afterwards."""
 
-    name = names.PRUNE
+    name = PRUNE
     does = "backups older than `backups.days`"
     proof = "never the newest verified one of anybody"
-    plays = (names.PRUNE,)
+    plays = (PRUNE,)
 
     @property
     def _expired(self) -> Answers:

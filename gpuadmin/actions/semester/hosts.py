@@ -10,8 +10,8 @@ from gpuadmin.accounts.desired import variables as people
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Settings
 from gpuadmin.results import RunResult
-from gpuadmin.semester import names
 from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.machine import BACKUP, END_SESSIONS, LOCK, PRUNE, REOPEN, WIPE
 from gpuadmin.session import Session
 
 #: What the playbook calls the looking at hosts.
@@ -19,14 +19,14 @@ FACTS = "facts"
 #: What is shown while a part runs; tests/contract/test_phases.py holds it against the phases.
 DOING = {
     FACTS: "Looking at the hosts",
-    names.LOCK: "Locking those out who leave",
+    LOCK: "Locking those out who leave",
     "unlock": "Letting people in again",
-    names.END_SESSIONS: "Ending the sessions of those who leave",
-    names.BACKUP: "Backing the homes up",
+    END_SESSIONS: "Ending the sessions of those who leave",
+    BACKUP: "Backing the homes up",
     "copy": "Making the second copy",
-    names.WIPE: "Deleting homes and scratch of those who left",
-    names.PRUNE: "Deleting old backups",
-    names.REOPEN: "Removing the accounts of those who left",
+    WIPE: "Deleting homes and scratch of those who left",
+    PRUNE: "Deleting old backups",
+    REOPEN: "Removing the accounts of those who left",
 }
 
 

@@ -22,7 +22,8 @@ from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.notices import Notices, never_notified, plan_notices
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
-from gpuadmin.semester import names, plans
+from gpuadmin.semester import plans
+from gpuadmin.semester.machine import ANNOUNCE, END_SESSIONS, LOCK
 from gpuadmin.semester.term import current_term
 from gpuadmin.text import counted
 
@@ -30,7 +31,7 @@ from gpuadmin.text import counted
 class Announce(Phase):
     """Mails, sent from this machine."""
 
-    name = names.ANNOUNCE
+    name = ANNOUNCE
     does = "sends the reminders that are due"
     proof = "the mail ledger"
     plays = ()
@@ -98,13 +99,13 @@ class _Locks(Phase):
 class Lock(_Locks):
     """Nobody who leaves can come in any more."""
 
-    name = names.LOCK
+    name = LOCK
     does = (
         "no login by key or password, no linger, no cron or at jobs, no queued Slurm jobs; from the deadline on. "
         "Who is locked out is mailed so, and until when the backup is kept"
     )
     proof = "each host's account database and spools are read again; the mail ledger"
-    plays = (names.LOCK,)
+    plays = (LOCK,)
 
     def plan(self) -> Plan:
         hosts = self.hosts(check=False)
@@ -141,10 +142,10 @@ class Lock(_Locks):
 class EndSessions(Phase):
     """What those who leave still run ends, after a message and time to save work."""
 
-    name = names.END_SESSIONS
+    name = END_SESSIONS
     does = "a message, a grace time (`reset.grace`), then sessions, containers and leftovers end"
     proof = "no process with an id of theirs is left"
-    plays = (names.END_SESSIONS,)
+    plays = (END_SESSIONS,)
 
     def plan(self) -> Plan:
         return plans.end_sessions(
@@ -227,7 +228,7 @@ class Abort(_Locks):
     def hosts(self, *, check: bool) -> list[str]:
         return (
             super().hosts(check=check)
-            if names.LOCK in self.reset.state.begun
+            if LOCK in self.reset.state.begun
             else []  # guard: an abort before the lock asks no host
         )
 
@@ -235,7 +236,7 @@ class Abort(_Locks):
         return user.name not in self.reset.state.unlocked_before
 
     def prepare(self) -> None:
-        if names.LOCK in self.reset.state.begun:  # guard: an abort before the lock unlocks nobody -> True
+        if LOCK in self.reset.state.begun:  # guard: an abort before the lock unlocks nobody -> True
             super().prepare()
 
     def result(self, run: RunResult) -> Outcome:

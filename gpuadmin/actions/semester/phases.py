@@ -1,4 +1,4 @@
-"""The phases of a reset, in their order. Each runs, is checked, is documented and is tested from this list."""
+"""What does each phase of a reset; their order is in gpuadmin/semester/machine.py."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ from gpuadmin.actions.semester.people import Announce, EndSessions, Lock
 from gpuadmin.actions.semester.phase import Phase
 from gpuadmin.actions.semester.reopen import Reopen
 
-PHASES: tuple[type[Phase], ...] = (Announce, Lock, EndSessions, Backup, Wipe, Prune, Reopen)
+_ALL: tuple[type[Phase], ...] = (Announce, Lock, EndSessions, Backup, Wipe, Prune, Reopen)
+OBJECTS = {phase.name: phase for phase in _ALL}

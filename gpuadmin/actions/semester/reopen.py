@@ -10,29 +10,30 @@ from gpuadmin.actions.semester.closing import send_closing, with_closing
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
-from gpuadmin.semester import names, plans
+from gpuadmin.semester import plans
+from gpuadmin.semester.machine import LOCK, REOPEN, WIPE
 
 
 class Reopen(Phase):
     """Whose things are all gone loses the account; the term that follows begins when all phases are done."""
 
-    name = names.REOPEN
+    name = REOPEN
     does = (
         "accounts of those who left are removed (their uids stay taken); "
         "a closing mail that could not be sent before is sent; `term` becomes `term.next`"
     )
     proof = "the report"
-    plays = (names.REOPEN,)
+    plays = (REOPEN,)
 
     @property
     def retiring(self) -> list[str]:
         """Those who go for good: registered, with nothing of theirs pending or kept."""
         state = self.reset.state
         # a user's name has no dot; what a restore made beside the home has one
-        # guard: what is left beside a home keeps the account -> set(state.done.get(names.WIPE, {}).get("kept", {}))
-        kept = {name.partition(".")[0] for name in state.done.get(names.WIPE, {}).get("kept", {})}
+        # guard: what is left beside a home keeps the account -> set(state.kept)
+        kept = {name.partition(".")[0] for name in state.kept}
         # guard: whom a directory ends is in users.yml no more -> not self.reset.by_registry
-        if state.pending.get(names.WIPE):
+        if state.pending.get(WIPE):
             return []
         return [one.name for one in self.reset.decision.leaving if one.name not in kept]
 
@@ -41,7 +42,7 @@ class Reopen(Phase):
         following = term.next.name if term is not None and term.next is not None else None
         plan = plans.reopen(self.reset.decision, self.retiring, self.hosts(check=False), following)
         # a check from the beginning shows them at the lock, which is to send them
-        return with_closing(plan, self.reset) if names.LOCK in self.reset.state.done else plan
+        return with_closing(plan, self.reset) if LOCK in self.reset.state.done else plan
 
     def hosts(self, *, check: bool) -> list[str]:
         # a directory removes its accounts itself; here its people only leave users.yml

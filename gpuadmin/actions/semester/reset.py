@@ -18,8 +18,8 @@ from gpuadmin.options import MailOptions
 from gpuadmin.plan import Plan, Step
 from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts
-from gpuadmin.semester.journal import Journal, State
-from gpuadmin.semester.names import ANNOUNCE, BACKUP, PHASES, WIPE
+from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.machine import BACKUP, WIPE, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
 from gpuadmin.semester.refusals import refuse_unknown
 from gpuadmin.semester.term import current_term
@@ -74,6 +74,16 @@ class Reset:
         """users.yml as it is now: a reset writes it more than once."""
         return RegistryFile.load(self.session.site.directory / USERS_FILE, self.session.site.settings)
 
+    def refuse_early(self, phase: str) -> None:
+        """A phase waits for the term's last day unless the admin says otherwise."""
+        if not self.request.early:
+            self.state.refuse_early(phase, current_term(self.session.site.settings), date.today())
+
+    def refuse_pending(self, phase: str) -> None:
+        """A phase waits for hosts where one before it is pending unless the admin leaves them pending."""
+        if not self.request.leave_pending:
+            self.state.refuse_pending(phase)
+
     def named(self, *groups: str) -> list[str]:
         return self.session.named(*groups)
 
@@ -118,14 +128,10 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
         raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
     if state.finished:
         return None
-    # guard: a reset that was begun is not begun again
-    if state.open and not (request.resume or request.phase or request.abort or session.check):
-        raise RefusedError(
-            f"the reset of {term.name} was begun; next is {state.next_phase()}",
-            hint="gpuadmin semester-reset --resume goes on, --abort takes it back (before wipe)",
-        )
-    if (request.resume or request.abort) and not state.open:
-        raise RefusedError(f"no reset of {term.name} is in the middle", hint="gpuadmin semester-reset begins one")
+    if request.resume or request.abort:
+        state.refuse_nothing_open(term.name)
+    elif not (request.phase or session.check):
+        state.refuse_second(term.name)
     refuse_unknown_keep(site.registry.registry, request.keep)
     session.require_confirmation_possible()  # guard: without a terminal and without --yes no reset begins
     session.planned(Plan(f"End of {term.name}"))
@@ -158,47 +164,6 @@ def _gone(state: State, facts: Facts) -> set[str]:
     """Those for whom it is too late to stay: a wipe was begun, and their home is not there any more."""
     homes = facts.of_homes()
     return set() if homes is None else {name for name in state.wiped if name not in homes}
-
-
-def phases_to_do(reset: Reset) -> list[str]:
-    """The phases of this run. Raises RefusedError where one is asked for that another has to come before."""
-    state, request = reset.state, reset.request
-    first = state.next_phase() if state.open else PHASES[0]
-    assert first is not None
-    if request.phase is None:
-        return list(PHASES[PHASES.index(first) :])
-    before = PHASES[: PHASES.index(request.phase)]
-    missing = [phase for phase in before if phase not in state.done]
-    if missing and not reset.check:  # guard: a phase needs those before it
-        raise RefusedError(
-            f"{request.phase}: {missing[0]} comes before it and is not done", hint=f"--phase {missing[0]}, or --resume"
-        )
-    return [request.phase]
-
-
-def refuse_early(reset: Reset, phase: str, today: date) -> None:
-    """Nobody is locked out before the term's last day unless the admin says so."""
-    term = current_term(reset.session.site.settings)
-    # guard: nobody is locked out before the last day
-    if phase != ANNOUNCE and today < term.deadline and not reset.request.early:
-        raise RefusedError(
-            f"{term.name} ends on {term.deadline}; {phase} waits for that day",
-            hint=f"on that day: gpuadmin semester-reset{' --resume' if reset.state.open else ''}; before it only with "
-            "--early. Reminders alone: gpuadmin notify",
-        )
-
-
-def refuse_pending(reset: Reset, phase: str) -> None:
-    """A phase that is pending on a host stops the next ones, unless the admin leaves it pending."""
-    state = reset.state
-    for before in PHASES[: PHASES.index(phase)]:
-        hosts = state.pending.get(before)
-        if hosts and not reset.request.leave_pending:  # guard: a phase that is pending somewhere holds up the next
-            reasons = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
-            raise RefusedError(
-                f"{phase}: {before} is not done everywhere: {reasons}",
-                hint="--resume tries again; --leave-pending goes on without these hosts, which stay pending",
-            )
 
 
 def refuse_yes_alone(reset: Reset) -> None:

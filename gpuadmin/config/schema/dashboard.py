@@ -86,9 +86,9 @@ class Dashboard(Model):
         ),
     ] = None
     key: Annotated[LocalFile | None, Field(description="A file on the controller: its private key (PEM).")] = None
-    proxy: Annotated[Proxy | None, Field(description="A reverse proxy whose word for who somebody is, is taken.")] = (
-        None
-    )
+    proxy: Annotated[
+        Proxy | None, Field(description="A reverse proxy that the dashboard trusts to say who signed in.")
+    ] = None
 
     @model_validator(mode="after")
     def _both(self) -> Self:

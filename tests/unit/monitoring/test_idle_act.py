@@ -113,7 +113,7 @@ def test_told_once_by_mail_and_on_terminals(server: tuple[int, int], tmp_path: P
     assert [one["uid"] for one in jobs["gpu1"]["tell"]] == [20001]
     nodes.runs.clear()
     again = world.idle("--yes")
-    assert "Nobody is to be told, and nothing is to be ended." in again.output
+    assert "There is nobody to notify and nothing to stop." in again.output
     world.later(100)
     world.idle("--yes")
     assert (world.sent(), nodes.runs) == (1, []), "where the site does not say so nothing is ended"

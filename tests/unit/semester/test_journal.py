@@ -8,8 +8,8 @@ import pytest
 
 from gpuadmin import appending
 from gpuadmin.errors import GpuadminError
-from gpuadmin.semester.journal import Journal, State
-from gpuadmin.semester.names import PHASES
+from gpuadmin.semester.journal import Journal
+from gpuadmin.semester.machine import PHASES, State
 
 pytestmark = pytest.mark.holds("a torn line is cut off before the next")
 

@@ -21,7 +21,7 @@ from gpuadmin.ansible.runner import Invocation
 from gpuadmin.errors import ExitCode, UnreachableError
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
-from gpuadmin.semester.names import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE
+from gpuadmin.semester.machine import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE, State
 from tests.support.semester_cluster import Cluster
 from tests.support.sites import SETTINGS
 
@@ -218,7 +218,7 @@ def wiped(name: str, uid: int) -> SimpleNamespace:
 @pytest.mark.holds("accounts of a directory are not removed", "whose home was kept keeps the account on hosts")
 def test_whose_home_was_kept_keeps_the_account_on_hosts_too() -> None:
     reset: Any = SimpleNamespace(
-        state=SimpleNamespace(done={WIPE: {"kept": {"jiho": "was given away"}}}, pending={}),
+        state=State(done={WIPE: {"kept": {"jiho": "was given away"}}}),
         decision=SimpleNamespace(leaving=[wiped("minji", 20000), wiped("jiho", 20001)]), by_registry=True,
         named=lambda *_groups: ["node1"],
     )  # fmt: skip

@@ -17,7 +17,7 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.semester.journal import Journal
-from gpuadmin.semester.names import PHASES
+from gpuadmin.semester.machine import PHASES
 from tests.support.semester_cluster import Cluster
 
 pytestmark = pytest.mark.btrfs
