@@ -12,7 +12,6 @@ TESTED_BY = {
     "backups/copy_server.py": ("unit/node/backups/test_arriving.py", "asked as a storage host asks it"),
     "backups/jobs.py": ("unit/node/test_background.py", "begun in a unit"),
     "backups/pour.py": ("unit/node/backups/test_arriving.py", "bounds of what a sender may send"),
-    "backups/pruning.py": ("unit/node/backups/test_arriving.py", "of what a sender has sent"),
     "backups/received.py": ("unit/node/backups/test_arriving.py", "what a sender tells of a set"),
     "backups/restored.py": ("unit/node/backups/test_restore.py", "what a restore has made is compared by it"),
     "backups/home_walk.py": ("unit/node/backups/test_copying.py", "a home is copied as it is walked"),

@@ -16,7 +16,11 @@ def expired(directory: str, days: int, ordinary: int, only: Sequence[str] | None
     sets = backup_set.complete(directory)
     views = [retention.view(one.as_dict(), received.arrived(one.path)) for one in sets]
     gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backup_set.now()))
-    return [name for name in gone if only is None or name in only]
+    return [
+        name
+        for name in gone
+        if only is None or name in only  # guard: a backup that was not decided on stays
+    ]
 
 
 def prune(directory: str, days: int, ordinary: int, only: Sequence[str] | None = None) -> list[str]:
