@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from ..errors import NodeError
+from .files import DashboardError
 from ..monitoring.samples import Sample, of_answer
 
 T = TypeVar("T")
@@ -42,11 +42,11 @@ class Prometheus:
         self._at, self._timeout = (address, port), timeout
 
     def ask(self, query: str) -> list[Sample]:
-        """What holds now. Raises NodeError."""
+        """What holds now. Raises DashboardError."""
         return _understood(of_answer, self._answer("query", {"query": query}))
 
     def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
-        """What held from one moment to another (seconds since 1970), every `step` seconds. Raises NodeError."""
+        """What held from one moment to another (seconds since 1970), every `step` seconds. Raises DashboardError."""
         span = {"query": query, "start": f"{begin:.0f}", "end": f"{end:.0f}", "step": str(step)}
         return _understood(_series, self._answer("query_range", span))
 
@@ -57,10 +57,10 @@ class Prometheus:
             connection.request("POST", f"/api/v1/{what}", body, {"Content-Type": "application/x-www-form-urlencoded"})
             raw = connection.getresponse().read(_LARGEST + 1)
             if len(raw) > _LARGEST:
-                raise NodeError("Prometheus' answer is too large")
+                raise DashboardError("Prometheus' answer is too large")
             return json.loads(raw)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NodeError(f"Prometheus does not answer: {error or type(error).__name__}") from None
+            raise DashboardError(f"Prometheus does not answer: {error or type(error).__name__}") from None
         finally:
             connection.close()
 
@@ -69,7 +69,7 @@ def _understood(reader: Callable[[Any], list[T]], document: Any) -> list[T]:
     try:
         return reader(document)
     except ValueError as error:
-        raise NodeError(f"Prometheus: {error}") from None
+        raise DashboardError(f"Prometheus: {error}") from None
 
 
 def _series(document: Any) -> list[Series]:
@@ -97,11 +97,11 @@ class Asked:
         self._at_once: dict[bool, asyncio.Semaphore] = {}
 
     async def now(self, query: str, seconds: float = 10.0, *, slow: bool = False) -> list[Sample]:
-        """What holds now, or held at most so many seconds ago. `slow`: it is added up over days. Raises NodeError."""
+        """What holds now, or held at most so many seconds ago. `slow`: it is added up over days. Raises DashboardError."""
         return list(await self._once(("now", query), seconds, slow, self._prometheus.ask, query))
 
     async def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
-        """What held from one moment to another, every `step` seconds. Raises NodeError."""
+        """What held from one moment to another, every `step` seconds. Raises DashboardError."""
         key = ("over time", query, begin, end, step)
         return list(await self._once(key, 300.0, True, self._prometheus.over_time, query, begin, end, step))
 
@@ -114,8 +114,8 @@ class Asked:
                 self._under_way[key] = task
             # one who goes away does not take the answer from those who wait for it too
             kept = await asyncio.shield(task)
-        if isinstance(kept, NodeError):
-            raise NodeError(str(kept))
+        if isinstance(kept, DashboardError):
+            raise DashboardError(str(kept))
         return kept
 
     async def _ask(
@@ -129,7 +129,7 @@ class Asked:
                 async with at_once:
                     begun = time.monotonic()
                     answer = await asyncio.to_thread(call, *arguments)
-            except NodeError as error:
+            except DashboardError as error:
                 answer, seconds = error, max(_FAILED, _AGAIN * (time.monotonic() - begun))
             self._kept[key] = (time.monotonic() + seconds, answer)
             self._kept.move_to_end(key)

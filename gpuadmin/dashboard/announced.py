@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import NodeError
-from ..logins.announcements import load
+from .files import read_bytes
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,14 @@ class Announced:
 def announced(path: str, now: float) -> Sequence[Announced]:
     """Those that hold at that moment, the one that ends first at the top."""
     try:
-        found = load(path) if path else []
-    except (NodeError, OSError):
+        entries = json.loads((read_bytes(path) if path else None) or b"[]")
+        rows = [
+            Announced(_plain(str(one["text"])), int(one["end"]) - 1)
+            for one in entries
+            if int(one["begin"]) <= now < int(one["end"])
+        ]
+    except (OSError, ValueError, TypeError, KeyError):
         return ()
-    rows = [Announced(_plain(one.text), one.end - 1) for one in found if one.begin <= now < one.end]
     return sorted(rows, key=lambda one: (one.end, one.text))
 
 

@@ -1,4 +1,4 @@
-"""What a site says of access to the dashboard: a part of the file of settings that the role ``dashboard`` writes."""
+"""How people come in, as the site says it: a part of the file of settings that the role ``dashboard`` writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import NodeError
-from ..files import read_bytes
+from .files import DashboardError, read_bytes
 
 SETTINGS = "/etc/gpuadmin/dashboard.json"
 _HEADER = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
@@ -28,11 +27,9 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Entrance:
+class SignIn:
     """``hosts``: the names under which the dashboard is asked, in lower case; others are refused."""
 
-    port: int
-    listen: str  # an address; "" is every one
     prometheus: int  # its port on 127.0.0.1
     hosts: frozenset[str]
     link_seconds: int
@@ -40,23 +37,21 @@ class Entrance:
     proxy: Proxy | None
 
 
-def load_entrance(path: str = SETTINGS) -> Entrance:
-    """Read the file of settings. Raises NodeError where it is not what the role writes."""
+def load_sign_in(path: str = SETTINGS) -> SignIn:
+    """Read the file of settings. Raises DashboardError where it is not what the role writes."""
     raw = read_bytes(path)
     if raw is None:
-        raise NodeError(f"{path} is missing: gpuadmin provision writes it")
+        raise DashboardError(f"{path} is missing: gpuadmin provision writes it")
     try:
-        return entrance_of(json.loads(raw)["entrance"])
+        return sign_in_of(json.loads(raw)["sign_in"])
     except (ValueError, TypeError, KeyError) as error:
-        raise NodeError(f"{path} is not what gpuadmin provision writes ({type(error).__name__}: {error})") from None
+        raise DashboardError(f"{path} is not what gpuadmin provision writes ({type(error).__name__}: {error})") from None
 
 
-def entrance_of(given: Mapping[str, Any]) -> Entrance:
+def sign_in_of(given: Mapping[str, Any]) -> SignIn:
     """Given the part of the file, return it checked. Raises ValueError, TypeError, KeyError."""
     proxy = given["proxy"]
-    return Entrance(
-        _within(given["port"], 1, 65535),
-        str(ipaddress.ip_address(given["listen"])) if given["listen"] else "",
+    return SignIn(
         _within(given["prometheus"], 1, 65535),
         frozenset([*LOOPBACK, *(str(name).lower() for name in given["hosts"])]),
         _within(given["link_minutes"], 1, 60) * 60,
@@ -69,7 +64,7 @@ def _proxy(given: Mapping[str, Any]) -> Proxy:
     header, addresses = str(given["header"]).lower(), given["addresses"]
     if not _HEADER.fullmatch(header) or not isinstance(addresses, list) or not addresses:
         raise ValueError("a proxy needs a header and addresses")
-    # as uvicorn names whoever has connected
+    # as nginx names whoever has connected
     return Proxy(header, tuple(str(ipaddress.ip_address(one)) for one in addresses), frozenset(given["admins"]))
 
 

@@ -1,4 +1,4 @@
-"""One look at the cluster, as all pages need it: what Prometheus says, read by the verbs' own rules."""
+"""What the cluster is like at a moment, as all pages need it: what Prometheus says, read by the verbs' own rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import NodeError
+from .files import DashboardError
 from ..monitoring.cluster import Node, of_samples
 from ..monitoring.idle import Idle, idle
 from ..monitoring.queries import idle as query_idle
@@ -45,7 +45,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What is known at a moment. By node: file systems, alerts, people, how busy processors are, when it was last
     seen (None: not in 30 days) and when it was started. `worked`: node and uuid → ratio of the last 15 minutes.
     `disk`: bytes by person. `missing`: questions that were not answered.
@@ -76,8 +76,8 @@ class Look:
         return held | {user for people in self.people.values() for user in people} | set(self.disk)
 
 
-async def look(asked: Asked, settings: Settings) -> Look:
-    """Ask for everything at once. Raises NodeError where not even the nodes are known."""
+async def take_snapshot(asked: Asked, settings: Settings) -> Snapshot:
+    """Ask for everything at once. Raises DashboardError where not even the nodes are known."""
     spans = (settings.idle_hours, *(span for span in _SPANS if span > settings.idle_hours))
     wanted = {
         "details": (queries.DETAILS, 10.0), "disks": (queries.DISKS, 30.0), "alerts": (queries.ALERTS, 10.0),
@@ -93,7 +93,7 @@ async def look(asked: Asked, settings: Settings) -> Look:
     found: dict[str, list[Sample]] = {}
     missing = []
     for name, answer in zip(wanted, answers):
-        if isinstance(answer, NodeError):
+        if isinstance(answer, DashboardError):
             missing.append(name.partition(" ")[0])
         elif isinstance(answer, BaseException):
             raise answer
@@ -104,7 +104,7 @@ async def look(asked: Asked, settings: Settings) -> Look:
         if names:
             try:
                 answer = await asked.now(queries.last_seen(names)[kind], 60.0)
-            except NodeError:
+            except DashboardError:
                 missing.append("seen")
             else:
                 seen.update({name: value for (name,), value in by(answer, "instance").items()})
@@ -119,7 +119,7 @@ def _looked(
     seen: Mapping[str, float],
     rows: Sequence[Idle],
     missing: Iterable[str],
-) -> Look:
+) -> Snapshot:
     details: dict[str, list[Sample]] = defaultdict(list)
     for one in found["details"]:
         details[one.name].append(one)
@@ -130,7 +130,7 @@ def _looked(
     disk: dict[str, float] = defaultdict(float)
     for one in details["gpuadmin_user_disk_bytes"]:
         disk[one.labels.get("user", "")] += one.value
-    return Look(
+    return Snapshot(
         when, nodes, _disks(found["disks"]), _alerts(found["alerts"]), _people(details, found["people"]),
         _by_node(found["cpu"]), seen, _by_node(details["node_boot_time_seconds"]), throttled,
         _by_device(details["gpuadmin_gpu_power_limit_watts"]), _by_device(found["worked"]), disk, rows,

@@ -73,8 +73,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "count-held": ("{0} held", "사용 중 {0}"),
     "count-unknown": ("{0} unknown", "알 수 없음 {0}"),
     "gpu-states": ("GPUs, one by one: {0}", "GPU별 상태: {0}"),
-    "more-people": ("{0} more", "외 {0}명"),
-    "somebody": ("somebody", "다른 사용자"),
     "no-gpu": ("no GPU", "GPU 없음"),
     "no-gpu-known": ("No GPU is known.", "확인된 GPU가 없습니다."),
     "nobody": ("nobody", "없음"),

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 WAITING = 16  # answers for which one person waits at a time
 
 
-class Turns:
+class RateLimit:
     """Whose turn it is. Nobody is remembered who waits for nothing."""
 
     def __init__(self) -> None:

@@ -21,15 +21,15 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..errors import NodeError
+from .files import DashboardError
 from . import plots, queries, views
 from .announced import announced
-from .look import Look, look
+from .snapshot import Snapshot, take_snapshot
 from .pages import Pages, environment, language_of
 from .prometheus import Asked, Prometheus
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
-from .turns import Turns
+from .rate_limit import RateLimit
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
@@ -38,7 +38,7 @@ _PATIENCE = 3.0  # seconds for which the page of people waits for them; what com
 _LOOK = 5.0  # seconds for which a look serves everybody
 _EVERY = 60.0  # seconds between two writings of the page without a login
 
-Answer = Callable[[Request, Viewer, Look], Awaitable[Response]]
+Answer = Callable[[Request, Viewer, Snapshot], Awaitable[Response]]
 
 
 class _Static(StaticFiles):
@@ -56,13 +56,15 @@ class _Static(StaticFiles):
 class Dashboard:
     """What the pages are answered from."""
 
-    def __init__(self, prometheus: Prometheus, access: Any, settings: Settings, files: str) -> None:
+    def __init__(
+        self, prometheus: Prometheus, access: Any, settings: Settings, files: str, alive: Callable[[], None]
+    ) -> None:
         self._asked, self._access, self._settings = Asked(prometheus), access, settings
         self._pages = Pages(environment(files), settings)
-        self._written = ""
-        self._kept: tuple[float, Union[Look, None]] = 0.0, None
-        self._looking: Union[asyncio.Task[Look], None] = None
-        self._turns = Turns()
+        self._written, self._alive = "", alive
+        self._kept: tuple[float, Union[Snapshot, None]] = 0.0, None
+        self._looking: Union[asyncio.Task[Snapshot], None] = None
+        self._rate_limit = RateLimit()
 
     def routes(self, files: str) -> list[Union[Route, Mount]]:
         """All addresses but those of Access."""
@@ -92,14 +94,14 @@ class Dashboard:
             try:
                 found = await self._look()
                 return await answer(request, viewer, found)
-            except NodeError as error:
+            except DashboardError as error:
                 print(f"dashboard: {error}", file=sys.stderr)
                 return self._pages.message(request, 503, "away-title", "away", viewer)
 
         return endpoint
 
-    async def _look(self) -> Look:
-        """A look that is some seconds old at most; who comes while one is made waits for the same. Raises NodeError."""
+    async def _look(self) -> Snapshot:
+        """A look that is some seconds old at most; who comes while one is made waits for the same. Raises DashboardError."""
         until, kept = self._kept
         if kept is not None and time.monotonic() < until:
             return kept
@@ -107,41 +109,41 @@ class Dashboard:
             self._looking = asyncio.ensure_future(self._look_again())
         return await asyncio.shield(self._looking)
 
-    async def _look_again(self) -> Look:
+    async def _look_again(self) -> Snapshot:
         try:
-            found = await look(self._asked, self._settings)
+            found = await take_snapshot(self._asked, self._settings)
             self._kept = time.monotonic() + _LOOK, found
             return found
         finally:
             self._looking = None
 
     def _page(
-        self, request: Request, template: str, found: Look, viewer: Viewer, values: Mapping[str, Any]
+        self, request: Request, template: str, found: Snapshot, viewer: Viewer, values: Mapping[str, Any]
     ) -> Response:
         rows = announced(self._settings.announcements, found.when)
         return self._pages.page(request, template, {**values, "look": found}, viewer, announced=rows)
 
-    async def _overview(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        return self._page(request, "overview.html", found, viewer, views.overview(found, viewer))
+    async def _overview(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        return self._page(request, "overview.html", found, viewer, views.overview(found))
 
-    async def _node(self, request: Request, viewer: Viewer, found: Look) -> Response:
+    async def _node(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         node = found.node(request.path_params["name"])
         if node is None:
             raise HTTPException(404)
-        return self._page(request, "node.html", found, viewer, {"node": views.node_page(node, found, viewer)})
+        return self._page(request, "node.html", found, viewer, {"node": views.node_page(node, found)})
 
-    async def _people(self, request: Request, viewer: Viewer, found: Look) -> Response:
+    async def _people(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         days = _DAYS[0]
         spent = None
-        with contextlib.suppress(NodeError, asyncio.TimeoutError):
+        with contextlib.suppress(DashboardError, asyncio.TimeoutError):
             spent = await asyncio.wait_for(self._asked.now(queries.hours_of_all(days), _WEEK, slow=True), _PATIENCE)
         if spent is None:
             found = replace(found, missing=(*found.missing, "hours"))
         return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, days, spent))
 
-    async def _person(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        name = self._visible(request.path_params["name"], viewer, found)
-        async with self._turns.of(viewer.name):
+    async def _person(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        name = self._known(request.path_params["name"], viewer, found)
+        async with self._rate_limit.of(viewer.name):
             spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
@@ -151,11 +153,11 @@ class Dashboard:
         answers = (self._asked.now(query, 300.0, slow=True) for query in asked)
         return views.measured(*await asyncio.gather(*answers))
 
-    async def _me(self, request: Request, viewer: Viewer, found: Look) -> Response:
+    async def _me(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         known = viewer.name in views.known_people(found, viewer)
         return RedirectResponse(f"/people/{quote(viewer.name, safe='')}" if known else "/", status_code=303)
 
-    async def _free(self, request: Request, viewer: Viewer, found: Look) -> Response:
+    async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}
         wanted = {}
         for field, (usual, least, most) in numbers.items():
@@ -166,20 +168,20 @@ class Dashboard:
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
 
-    def _visible(self, name: str, viewer: Viewer, found: Look) -> str:
-        """The name of a person whom the viewer may see; whether anybody else has that name is nobody's business."""
-        if not viewer.may_see(name) or name not in views.known_people(found, viewer):
+    def _known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
+        """The name of a person who has a page."""
+        if name not in views.known_people(found, viewer):
             raise HTTPException(404)
         return name
 
-    async def _cluster_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
+    async def _cluster_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         return await self._plots(request, viewer, queries.of_cluster, plots.use_plot)
 
-    async def _person_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
-        name = self._visible(request.path_params["name"], viewer, found)
+    async def _person_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        name = self._known(request.path_params["name"], viewer, found)
         return await self._plots(request, viewer, lambda step: queries.of_person(name, step), plots.use_plot)
 
-    async def _node_data(self, request: Request, viewer: Viewer, found: Look) -> Response:
+    async def _node_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         node = found.node(request.path_params["name"])
         if node is None:
             raise HTTPException(404)
@@ -198,7 +200,7 @@ class Dashboard:
         end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
         asked = query(step)
         begin = end - seconds
-        async with self._turns.of(viewer.name):
+        async with self._rate_limit.of(viewer.name):
             answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
@@ -207,7 +209,7 @@ class Dashboard:
         """The page without a login, as things are now."""
         now = time.time()
         found = None
-        with contextlib.suppress(NodeError):
+        with contextlib.suppress(DashboardError):
             found = await self._look()
         rows = announced(self._settings.announcements, now)
         return status_page(self._pages.templates, self._settings.cluster, found, rows, now)
@@ -228,6 +230,7 @@ class Dashboard:
             if problem and problem != self._written:
                 print(problem, file=sys.stderr)
             self._written = problem
+            self._alive()
             await asyncio.sleep(_EVERY)
 
     async def refused(self, request: Request, error: Exception) -> Response:
@@ -250,11 +253,13 @@ class Dashboard:
         return self._pages.message(request, 500, "failed", "failed-why")
 
 
-def application(*, prometheus: Prometheus, access: Any, settings: Settings, files: str) -> Starlette:
+def application(
+    *, prometheus: Prometheus, access: Any, settings: Settings, files: str, alive: Callable[[], None] = lambda: None
+) -> Starlette:
     """Given whom to ask, who decides who looks, what the site says of itself, and the directory that has `templates`
-    and `static`, return the application.
+    and `static`, return the application. `alive` is called every minute, for as long as it goes on.
     """
-    board = Dashboard(prometheus, access, settings, files)
+    board = Dashboard(prometheus, access, settings, files, alive)
 
     @contextlib.asynccontextmanager
     async def running(_app: Starlette) -> AsyncIterator[None]:

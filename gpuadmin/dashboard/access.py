@@ -7,10 +7,9 @@ by itself (previews in chats, virus scanners) does not.
 from __future__ import annotations
 
 import hmac
+import re
 import time
-from collections import Counter
 from collections.abc import Callable
-from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 from jinja2 import Environment, FileSystemLoader
@@ -18,19 +17,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ..errors import NodeError, in_words
-from ..fields import valid_name
 from ..monitoring import tokens
-from .entrance import Entrance
-from .listener import address
-from .spent import Full, Spent
+from .files import DashboardError, in_words
+from .sign_in import SignIn
+from .used_tokens import Full, UsedTokens
 from .viewer import Viewer
 
 COOKIE = "__Host-gpuadmin"  # a browser takes it only with Secure, for all paths of this host, and for no other host
 SECRET_HEADER = "x-gpuadmin-proxy-secret"
-_LARGEST = 4096  # bytes of a form
-_MINUTE, _MOST = 60.0, 30  # refused links of one address in a minute, until it has to wait
-_MOST_ADDRESSES = 10000
+_PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # a login name, as accounts have it
 
 
 class Stranger(Exception):
@@ -42,24 +37,21 @@ class Access:
 
     def __init__(
         self,
-        entrance: Entrance,
+        sign_in: SignIn,
         secret: bytes,
-        spent: Spent,
+        used: UsedTokens,
         *,
         nodes: tuple[str, ...],
-        sees: Literal["all", "own"],
         cluster: str,
         files: str,
         proxy_secret: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if entrance.proxy is not None and len(proxy_secret) < 16:
-            raise NodeError("the reverse proxy's secret is missing, or has fewer than 16 characters")
-        self._entrance, self._secret, self._spent, self._clock = entrance, secret, spent, clock
-        self._nodes, self._sees, self._cluster = frozenset(nodes), sees, cluster
+        if sign_in.proxy is not None and len(proxy_secret) < 16:
+            raise DashboardError("the reverse proxy's secret is missing, or has fewer than 16 characters")
+        self._sign_in, self._secret, self._used, self._clock = sign_in, secret, used, clock
+        self._nodes, self._cluster = frozenset(nodes), cluster
         self._proxy_secret = proxy_secret.encode()
-        self._refused: Counter[str] = Counter()
-        self._minute = 0.0
         templates = Environment(loader=FileSystemLoader(f"{files}/templates"), autoescape=True)
         self._page = templates.get_template("enter.html")
 
@@ -67,10 +59,10 @@ class Access:
         """Who asks; None for somebody who has not come in. Raises Stranger, for whom Guard has an answer."""
         named = self._proxied(request)
         if named is not None:
-            proxy = self._entrance.proxy
-            return self._viewer(named, admin=proxy is not None and named in proxy.admins)
+            proxy = self._sign_in.proxy
+            return Viewer(named, admin=proxy is not None and named in proxy.admins)
         token = self._session(request)
-        return None if token is None else self._viewer(token.name, admin=token.admin)
+        return None if token is None else Viewer(token.name, admin=token.admin)
 
     def routes(self) -> list[Route]:
         """/enter and /leave."""
@@ -80,25 +72,22 @@ class Access:
             Route("/leave", self._leave, methods=["POST"]),
         ]
 
-    def _viewer(self, name: str, *, admin: bool) -> Viewer:
-        return Viewer(name, admin, "all" if admin else self._sees)
-
     # -- the proxy
 
     def _proxied(self, request: Request) -> str | None:
         """Whom the proxy names, if it is the proxy that asks. Raises Stranger for whoever else names somebody."""
-        proxy = self._entrance.proxy
+        proxy = self._sign_in.proxy
         given = [] if proxy is None else request.headers.getlist(proxy.header)
         secrets = request.headers.getlist(SECRET_HEADER)
         if proxy is None or not (given or secrets):
             return None
         peer = "" if request.client is None else request.client.host
         known = len(secrets) == 1 and hmac.compare_digest(secrets[0].encode(), self._proxy_secret)
-        if not known or address(peer) not in proxy.addresses:
+        if not known or peer not in proxy.addresses:
             raise Stranger
         if given in ([], [""]):
             return None  # the proxy lets people through whom it does not know: they need a link
-        if len(given) != 1 or not valid_name(given[0]):
+        if len(given) != 1 or not _PERSON.fullmatch(given[0]):
             raise Stranger
         return given[0]
 
@@ -110,10 +99,10 @@ class Access:
             return None
         try:
             kinds = (tokens.SESSION, tokens.ADMIN_SESSION)
-            token = tokens.read(text, self._key, kinds, self._clock(), self._entrance.session_seconds)
+            token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.session_seconds)
         except tokens.TokenError:
             return None
-        return None if self._spent.has(token.digest) else token
+        return None if self._used.has(token.digest) else token
 
     def _key(self, kind: str, signer: str) -> bytes | None:
         """The key of a signer who may sign such a text: a node for people, the controller for admins."""
@@ -124,10 +113,10 @@ class Access:
 
     def _link(self, text: str) -> tokens.Token:
         kinds = (tokens.LINK, tokens.ADMIN_LINK)
-        token = tokens.read(text, self._key, kinds, self._clock(), self._entrance.link_seconds)
-        if token.at < self._spent.since - tokens.SKEW:
+        token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.link_seconds)
+        if token.at < self._used.since - tokens.SKEW:
             raise tokens.TokenError("late")  # from before what is remembered
-        if self._spent.has(token.digest):
+        if self._used.has(token.digest):
             raise tokens.TokenError("spent")
         return token
 
@@ -141,7 +130,7 @@ class Access:
         try:
             token = self._link(text)
         except tokens.TokenError as error:
-            return self._refuse(request, str(error))
+            return self._answer(403, problem=str(error))
         return self._answer(200, link=text, name=token.name)
 
     async def _enter(self, request: Request) -> Response:
@@ -153,12 +142,12 @@ class Access:
         try:
             token = self._link(text)
             # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
-            until = token.at + self._entrance.link_seconds + tokens.SKEW
-            if not self._spent.spend(token.digest, f"{token.signer}~{token.name}", until, now):
+            until = token.at + self._sign_in.link_seconds + tokens.SKEW
+            if not self._used.spend(token.digest, f"{token.signer}~{token.name}", until, now):
                 raise tokens.TokenError("spent")
         except tokens.TokenError as error:
-            return self._refuse(request, str(error))
-        except (Full, OSError, NodeError) as error:
+            return self._answer(403, problem=str(error))
+        except (Full, OSError, DashboardError) as error:
             print(f"no link is taken: {in_words(error)}", flush=True)
             return self._answer(503, problem="full")
         kind = tokens.ADMIN_SESSION if token.admin else tokens.SESSION
@@ -167,7 +156,7 @@ class Access:
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(
             COOKIE, tokens.sign(key, kind, token.signer, token.name, int(now)),
-            max_age=self._entrance.session_seconds, path="/", secure=True, httponly=True, samesite="lax",
+            max_age=self._sign_in.session_seconds, path="/", secure=True, httponly=True, samesite="lax",
         )  # fmt: skip
         return answer
 
@@ -178,9 +167,9 @@ class Access:
         token = self._session(request)
         if token is not None:
             try:
-                until = token.at + self._entrance.session_seconds + tokens.SKEW
-                self._spent.spend(token.digest, f"session:{token.name}", until, self._clock())
-            except (Full, OSError, NodeError) as error:
+                until = token.at + self._sign_in.session_seconds + tokens.SKEW
+                self._used.spend(token.digest, f"session:{token.name}", until, self._clock())
+            except (Full, OSError, DashboardError) as error:
                 print(f"a session that was left is not remembered: {in_words(error)}", flush=True)
         answer = RedirectResponse("/enter", status_code=303)
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
@@ -196,35 +185,15 @@ class Access:
         except ValueError:
             return False  # not even an address
 
-    def _refuse(self, request: Request, problem: str) -> Response:
-        now = self._clock()
-        if not 0 <= now - self._minute < _MINUTE:
-            self._minute = now
-            self._refused.clear()
-        peer = "" if request.client is None else request.client.host
-        if len(self._refused) < _MOST_ADDRESSES or peer in self._refused:
-            self._refused[peer] += 1
-        if self._refused[peer] > _MOST or len(self._refused) >= _MOST_ADDRESSES:
-            return self._answer(429, problem="often")
-        return self._answer(403, problem=problem)
-
     def _answer(self, status: int, **values: str) -> Response:
-        minutes = self._entrance.link_seconds // 60
+        minutes = self._sign_in.link_seconds // 60
         text = self._page.render(cluster=self._cluster, minutes=minutes, nodes=sorted(self._nodes)[:3], **values)
-        headers = {"Cache-Control": "no-store"}
-        if status == 429:
-            headers["Retry-After"] = str(int(_MINUTE))
-        return HTMLResponse(text, status_code=status, headers=headers)
+        return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
 async def _field(request: Request, name: str) -> str:
-    """A field of a form; nothing where there is none, or where the form is larger than any of ours."""
-    found = b""
-    async for part in request.stream():
-        found += part
-        if len(found) > _LARGEST:
-            return ""
+    """A field of a form; nothing where there is none. nginx bounds what a form may have."""
     try:
-        return parse_qs(found.decode("ascii"), max_num_fields=4).get(name, [""])[0]
+        return parse_qs((await request.body()).decode("ascii"), max_num_fields=4).get(name, [""])[0]
     except ValueError:
         return ""

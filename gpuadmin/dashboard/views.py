@@ -11,33 +11,31 @@ from ..monitoring.free import GIB, rooms
 from ..monitoring.hints import hints
 from ..monitoring.samples import Sample
 from ..monitoring.usage import Measured, Usage, usage
-from .look import Disk, Look
+from .snapshot import Disk, Snapshot
 from .queries import KINDS
 from .viewer import Viewer
 
 UNKNOWN = "(unknown)"  # as the collector names whom it cannot attribute without doubt
 
 
-def overview(look: Look, viewer: Viewer) -> dict[str, Any]:
+def overview(look: Snapshot) -> dict[str, Any]:
     """All nodes at a glance: those with a problem first only where the site's order does not say otherwise."""
     return {
         "totals": totals(look.nodes),
-        "nodes": [_row(node, look, viewer) for node in look.nodes],
+        "nodes": [_row(node, look) for node in look.nodes],
     }
 
 
-def _row(node: Node, look: Look, viewer: Viewer) -> dict[str, Any]:
+def _row(node: Node, look: Snapshot) -> dict[str, Any]:
     usable = [device for device in node.devices if device.usable]
     heat = [device.temperature for device in node.devices if device.temperature is not None]
-    visible, others = _people(usable, viewer)
     disks = look.disks.get(node.name, ())
     return {
         **_state(node, look),
         "devices": [{"index": device.index, "state": state(device)} for device in usable],
         "counts": Counter(state(device) for device in usable),
         "expected": node.expected,
-        "people": visible,
-        "others": others,
+        "people": _people(usable),
         "memory": _memory(node),
         "temperature": max(heat, default=None),
         "disk": _disk(disks[0]) if disks else None,
@@ -45,7 +43,7 @@ def _row(node: Node, look: Look, viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def _state(node: Node, look: Look) -> dict[str, Any]:
+def _state(node: Node, look: Snapshot) -> dict[str, Any]:
     """Up or not, and since when: a node that is up since it was started, another since it was last seen."""
     since = look.booted.get(node.name) if node.state == "up" else look.seen.get(node.name)
     return {"name": node.name, "state": node.state, "since": since, "problem": node.problem}
@@ -58,11 +56,10 @@ def state(device: Device) -> str:
     return "unknown" if device.holders is None else "held" if device.holders else "free"
 
 
-def _people(devices: Sequence[Device], viewer: Viewer) -> tuple[list[dict[str, Any]], int]:
-    """Who holds how many of these devices, as far as the viewer may see, and how many more people do."""
+def _people(devices: Sequence[Device]) -> list[dict[str, Any]]:
+    """Who holds how many of these devices."""
     held = Counter(user for device in devices for user in {one.user for one in device.holders or ()})
-    rows = [{"name": user, "count": count} for user, count in sorted(held.items()) if viewer.may_see(user)]
-    return rows, len(held) - len(rows)
+    return [{"name": user, "count": count} for user, count in sorted(held.items())]
 
 
 def _memory(node: Node) -> dict[str, float] | None:
@@ -75,10 +72,8 @@ def _disk(disk: Disk) -> dict[str, Any]:
     return {"path": disk.path, "size": disk.size, "free": disk.free, "used": disk.used}
 
 
-def device_row(device: Device, look: Look, viewer: Viewer) -> dict[str, Any]:
-    """A GPU or MIG device, and who holds it. Of holders whom the viewer may not see there is only that they are."""
-    holders = device.holders or ()
-    visible = [_holder(one, device, look) for one in holders if viewer.may_see(one.user)]
+def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
+    """A GPU or MIG device, and who holds it."""
     key = device.node, device.uuid
     used = None
     if device.memory is not None and device.memory_used is not None and device.memory > 0:
@@ -87,12 +82,12 @@ def device_row(device: Device, look: Look, viewer: Viewer) -> dict[str, Any]:
         "node": device.node, "index": device.index, "name": device.name, "state": state(device),
         "utilization": device.utilization, "memory": device.memory, "memory_used": device.memory_used, "used": used,
         "power": device.power, "limit": look.limits.get(key), "temperature": device.temperature,
-        "slowed": list(look.throttled.get(key, ())), "holders": visible,
-        "others": len({one.user for one in holders if not viewer.may_see(one.user)}),
+        "slowed": list(look.throttled.get(key, ())), 
+        "holders": [_holder(one, device, look) for one in device.holders or ()],
     }  # fmt: skip
 
 
-def _holder(one: Holder, device: Device, look: Look) -> dict[str, Any]:
+def _holder(one: Holder, device: Device, look: Snapshot) -> dict[str, Any]:
     idle = [row.hours for row in look.idle if (row.node, row.uuid, row.user) == (device.node, device.uuid, one.user)]
     return {
         "user": one.user, "container": one.container, "since": one.since, "processes": one.processes,
@@ -100,17 +95,16 @@ def _holder(one: Holder, device: Device, look: Look) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def node_page(node: Node, look: Look, viewer: Viewer) -> dict[str, Any]:
+def node_page(node: Node, look: Snapshot) -> dict[str, Any]:
     """One node: its devices, processors, memory, disks, people and problems."""
     people = [
         {"name": user, "cores": one.cores, "memory": one.memory, "tasks": one.tasks}
         for user, one in look.people.get(node.name, {}).items()
-        if viewer.may_see(user)
     ]
     return {
         **_state(node, look),
         "expected": node.expected,
-        "devices": [device_row(device, look, viewer) for device in node.devices],
+        "devices": [device_row(device, look) for device in node.devices],
         "cpu": look.cpu.get(node.name),
         "load": node.load,
         "memory": _memory(node),
@@ -120,15 +114,15 @@ def node_page(node: Node, look: Look, viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def known_people(look: Look, viewer: Viewer) -> set[str]:
+def known_people(look: Snapshot, viewer: Viewer) -> set[str]:
     """Those who have a page: of whom something is measured, and a person who looks, who is there without that. An
     admin who looks need not be one of the people.
     """
     return (look.users() | (set() if viewer.admin else {viewer.name})) - {UNKNOWN, ""}
 
 
-def people_page(look: Look, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
-    """Everybody whom the viewer may see, most devices first, and their GPU-hours of so many days; `spent`: the answer
+def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
+    """Everybody, most devices first, and their GPU-hours of so many days; `spent`: the answer
     to queries.hours_of_all, None where there was none.
     """
     held: Counter[str] = Counter()
@@ -136,17 +130,16 @@ def people_page(look: Look, viewer: Viewer, days: int, spent: Sequence[Sample] |
     for node in look.nodes:
         for device in node.devices:
             held.update({one.user for one in device.holders or ()})
-    names = [user for user in known_people(look, viewer) if viewer.may_see(user)]
     hours = {} if spent is None else _spent(spent, look)
     rows = []
-    for user in names:
+    for user in known_people(look, viewer):
         # who holds something and is in no number has not held nothing
         usual = (None, None) if spent is None or held[user] else (0.0, 0.0)
         rows.append({"name": user, "count": held[user], "idle": idle[user], "hours": hours.get(user, usual)})
     return {"days": days, "people": sorted(rows, key=lambda row: (-held[str(row["name"])], str(row["name"])))}
 
 
-def _spent(spent: Sequence[Sample], look: Look) -> dict[str, tuple[float | None, float | None]]:
+def _spent(spent: Sequence[Sample], look: Snapshot) -> dict[str, tuple[float | None, float | None]]:
     """By person: hours held and hours used; None where nothing says whether what was held was used."""
     kinds = [[one for one in spent if one.labels.get("kind") == kind] for kind in KINDS]
     found = usage(measured(*kinds), "user", {node.name: () for node in look.nodes})
@@ -158,12 +151,12 @@ def _known(row: Usage) -> bool:
     return row.held <= 0 or row.measured > 0
 
 
-def person_page(user: str, look: Look, viewer: Viewer, spent: Mapping[int, Measured]) -> dict[str, Any]:
+def person_page(user: str, look: Snapshot, viewer: Viewer, spent: Mapping[int, Measured]) -> dict[str, Any]:
     """One person: what they hold, and GPU-hours by span (days); and for themselves and admins disk and hints."""
     nodes = [node.held_by(user) for node in look.nodes]
     page: dict[str, Any] = {
         "name": user,
-        "devices": [device_row(device, look, viewer) for node in nodes for device in node.devices],
+        "devices": [device_row(device, look) for node in nodes for device in node.devices],
         "unsure": [node.name for node in look.nodes if not _sure(node)],
         "hours": [_hours(days, found, user, look) for days, found in sorted(spent.items())],
         "nodes": [
@@ -180,7 +173,7 @@ def person_page(user: str, look: Look, viewer: Viewer, spent: Mapping[int, Measu
     return page
 
 
-def _hours(days: int, found: Measured, user: str, look: Look) -> dict[str, Any]:
+def _hours(days: int, found: Measured, user: str, look: Snapshot) -> dict[str, Any]:
     groups: dict[str, Sequence[str]] = {node.name: () for node in look.nodes}
     row = next((row for row in usage(found, "user", groups) if row.name == user), None)
     if row is None:
@@ -192,7 +185,7 @@ def _hours(days: int, found: Measured, user: str, look: Look) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def free_page(look: Look, gpus: int, memory: int) -> dict[str, Any]:
+def free_page(look: Snapshot, gpus: int, memory: int) -> dict[str, Any]:
     """Where somebody can run now: nodes with so many free devices with so much GiB left, as `gpuadmin free`."""
     found = [
         {

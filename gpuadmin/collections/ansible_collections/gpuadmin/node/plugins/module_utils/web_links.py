@@ -12,15 +12,15 @@ import sys
 import time
 from collections.abc import Callable
 
-from .. import callers
-from ..accounts.converge import Host
-from ..accounts.desired import DesiredState, load
-from ..accounts.docker_self import member_name
-from ..errors import NodeError
-from ..files import read_bytes
-from ..monitoring import tokens
-from ..paths import STATE
-from ..textdb import number
+from . import callers
+from .accounts.converge import Host
+from .accounts.desired import DesiredState, load
+from .accounts.docker_self import member_name
+from .errors import NodeError
+from .files import read_bytes
+from .monitoring import tokens
+from .paths import STATE
+from .textdb import number
 
 SETTINGS = os.path.join(STATE, "web-links.json")
 KEY = "dashboard/link.key"  # below the state directory; root's alone

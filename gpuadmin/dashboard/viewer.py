@@ -7,25 +7,20 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
-from ..errors import NodeError, in_words
+from .files import DashboardError, in_words
 
 _LARGEST = 4 * 1024 * 1024  # bytes
-_KINDS: Mapping[str, type] = {"tuple": list, "str": str, "int": int, "Literal": str}
+_KINDS: Mapping[str, type] = {"tuple": list, "str": str, "int": int}
 
 
 @dataclass(frozen=True)
 class Viewer:
-    """A person who was let in. `sees`: everybody's use, or their own besides free and held."""
+    """A person who was let in."""
 
     name: str
     admin: bool
-    sees: Literal["all", "own"]
-
-    def may_see(self, user: str) -> bool:
-        """Whether this person may learn that `user` uses something."""
-        return self.admin or self.sees == "all" or user == self.name
 
     def may_see_private(self, user: str) -> bool:
         """Whether this person may learn what is nobody else's business: disk and hints."""
@@ -41,7 +36,6 @@ class Settings:
     cluster: str
     nodes: tuple[str, ...]
     languages: tuple[str, ...] = ("en", "ko")
-    sees: Literal["all", "own"] = "all"
     announcements: str = ""
     idle_hours: int = 2
     idle_exempt: tuple[str, ...] = ()
@@ -49,9 +43,9 @@ class Settings:
 
 
 def settings_of(document: object) -> Settings:
-    """Given the file's JSON, return the settings; keys that are others' business are left out. Raises NodeError."""
+    """Given the file's JSON, return the settings; keys that are others' business are left out. Raises DashboardError."""
     if not isinstance(document, dict):
-        raise NodeError("the dashboard's settings must be an object")
+        raise DashboardError("the dashboard's settings must be an object")
     values: dict[str, Any] = {}
     for one in fields(Settings):
         if one.name not in document:
@@ -59,33 +53,31 @@ def settings_of(document: object) -> Settings:
         value: Any = document[one.name]
         kind = str(one.type).partition("[")[0]
         if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
-            raise NodeError(f"the dashboard's settings: {one.name} is no {_KINDS[kind].__name__}")
+            raise DashboardError(f"the dashboard's settings: {one.name} is no {_KINDS[kind].__name__}")
         if kind == "tuple":
             values[one.name] = _texts(one.name, document[one.name])
         else:
             values[one.name] = value
     for name in ("cluster", "nodes"):
         if name not in values:
-            raise NodeError(f"the dashboard's settings: {name} is missing")
-    if values.get("sees", "all") not in ("all", "own"):
-        raise NodeError("the dashboard's settings: sees must be all or own")
+            raise DashboardError(f"the dashboard's settings: {name} is missing")
     if not values.get("languages", ("en",)) or set(values.get("languages", ())) - {"en", "ko"}:
-        raise NodeError("the dashboard's settings: languages must be some of en, ko")
+        raise DashboardError("the dashboard's settings: languages must be some of en, ko")
     return Settings(**values)
 
 
 def _texts(name: str, value: Sequence[Any]) -> tuple[str, ...]:
     if not all(isinstance(part, str) for part in value):
-        raise NodeError(f"the dashboard's settings: {name} must be a list of texts")
+        raise DashboardError(f"the dashboard's settings: {name} must be a list of texts")
     return tuple(value)
 
 
 def load_settings(path: str) -> Settings:
-    """Read the file. Raises NodeError where it cannot be read or is not what the role writes."""
+    """Read the file. Raises DashboardError where it cannot be read or is not what the role writes."""
     try:
         with open(path, "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise NodeError(f"{path} is no regular file")
+                raise DashboardError(f"{path} is no regular file")
             return settings_of(json.loads(stream.read(_LARGEST)))
     except (OSError, ValueError) as error:
-        raise NodeError(f"{path}: {in_words(error)}") from None
+        raise DashboardError(f"{path}: {in_words(error)}") from None

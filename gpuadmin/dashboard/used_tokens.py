@@ -10,8 +10,7 @@ import os
 import re
 from collections import Counter
 
-from ..errors import NodeError
-from ..files import read_bytes, write_atomic
+from .files import DashboardError, read_bytes, write_atomic
 
 _LINE = re.compile(r"([0-9]{1,12}) (\S{1,500}) ([0-9a-f]{64})")
 _MOST = 1000  # of one signer at a time: a node that signs without end keeps nobody else out
@@ -19,22 +18,22 @@ _MOST_OF_ONE = 50  # in one name by one signer: a person who follows links witho
 _DEAD = 1000  # lines that are over until the file is written again
 
 
-class Full(NodeError):
+class Full(DashboardError):
     """There are so many of one signer's that no more are remembered, and so none is taken."""
 
 
-class Spent:
+class UsedTokens:
     """The digests that are good no more. One process, one thread."""
 
     def __init__(self, path: str, now: float) -> None:
-        """Take up what the file has; make it where there is none. Raises NodeError, OSError."""
+        """Take up what the file has; make it where there is none. Raises DashboardError, OSError."""
         self._path = path
         self._until: dict[str, tuple[int, str]] = {}
         self._of: Counter[str] = Counter()
         raw = read_bytes(path)
         first, *lines = (raw or b"").decode("ascii", "replace").splitlines() or [""]
         if raw is not None and not first.isdecimal():
-            raise NodeError(f"{path} is not as the dashboard writes it: remove it, and links from before are not taken")
+            raise DashboardError(f"{path} is not as the dashboard writes it: remove it, and links from before are not taken")
         self.since = int(first) if raw is not None else int(now)
         for line in lines:
             found = _LINE.fullmatch(line)
@@ -75,7 +74,7 @@ class Spent:
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if os.write(handle, line) != len(line):
-                raise NodeError(f"{self._path}: the disk is full")
+                raise DashboardError(f"{self._path}: the disk is full")
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -14,10 +14,10 @@ from typing import Any
 
 from jinja2 import Environment
 
-from ..files import write_atomic
 from ..monitoring.cluster import Node, totals
 from .announced import Announced
-from .look import Look
+from .files import write_atomic
+from .snapshot import Snapshot
 
 #: Seconds after which the page calls itself old. It is written every minute.
 OLD = 300
@@ -61,7 +61,7 @@ def _digest(text: str) -> str:
 
 
 def status_page(
-    templates: Environment, cluster: str, look: Look | None, announced: Sequence[Announced], now: float
+    templates: Environment, cluster: str, look: Snapshot | None, announced: Sequence[Announced], now: float
 ) -> StatusPage:
     """Given what is known now (None: Prometheus does not answer), return the page."""
     rows, sums = ([], None) if look is None else ([_row(node, look) for node in look.nodes], totals(look.nodes))
@@ -72,7 +72,7 @@ def status_page(
     return StatusPage(text)
 
 
-def _row(node: Node, look: Look) -> dict[str, Any]:
+def _row(node: Node, look: Snapshot) -> dict[str, Any]:
     since = look.booted.get(node.name) if node.state == "up" else look.seen.get(node.name)
     return {"name": node.name, "state": node.state, "since": since}
 
