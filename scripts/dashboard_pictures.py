@@ -19,10 +19,10 @@ import uvicorn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
 
+from tests.unit.dashboard import scene  # noqa: E402  from the checkout
+from tests.unit.dashboard.board import OneViewer, board, settings  # noqa: E402  from the checkout
 from tests.unit.dashboard.browser import browser  # noqa: E402  from the checkout
 from tests.unit.monitoring.server import blocks, free_port, prometheus  # noqa: E402  from the checkout
-from tests.unit.node.dashboard import scene  # noqa: E402  from the checkout
-from tests.unit.node.dashboard.board import OneViewer, board, settings  # noqa: E402  from the checkout
 
 
 def main() -> int:
@@ -35,9 +35,7 @@ def main() -> int:
         with prometheus(base, blocks(base, lines)) as port:
             site = replace(settings(base, now, announcements=""), nodes=scene.NODES)
             at = free_port()
-            server = uvicorn.Server(
-                uvicorn.Config(board(port, OneViewer("minji", "all"), site), port=at, log_level="warning")
-            )
+            server = uvicorn.Server(uvicorn.Config(board(port, OneViewer("minji"), site), port=at, log_level="warning"))
             threading.Thread(target=server.run, daemon=True).start()
             while not server.started:
                 time.sleep(0.05)  # until it listens

@@ -1,1 +1,1 @@
-"""The dashboard: pages on the monitor host that say who uses which GPU, to whom they may say it."""
+"""The dashboard: an application for the monitor host, whose pages say who uses which GPU. It is shipped as files."""

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Union
+from typing import Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -21,15 +21,15 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from .files import DashboardError
 from . import plots, queries, views
 from .announced import announced
-from .snapshot import Snapshot, take_snapshot
+from .files import DashboardError
 from .pages import Pages, environment, language_of
 from .prometheus import Asked, Prometheus
+from .rate_limit import RateLimit
+from .snapshot import Snapshot, take_snapshot
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
-from .rate_limit import RateLimit
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
@@ -62,11 +62,11 @@ class Dashboard:
         self._asked, self._access, self._settings = Asked(prometheus), access, settings
         self._pages = Pages(environment(files), settings)
         self._written, self._alive = "", alive
-        self._kept: tuple[float, Union[Snapshot, None]] = 0.0, None
-        self._looking: Union[asyncio.Task[Snapshot], None] = None
+        self._kept: tuple[float, Snapshot | None] = 0.0, None
+        self._looking: asyncio.Task[Snapshot] | None = None
         self._rate_limit = RateLimit()
 
-    def routes(self, files: str) -> list[Union[Route, Mount]]:
+    def routes(self, files: str) -> list[Route | Mount]:
         """All addresses but those of Access."""
         return [
             Route("/", self._for_viewers(self._overview)),
@@ -101,7 +101,7 @@ class Dashboard:
         return endpoint
 
     async def _look(self) -> Snapshot:
-        """A look that is some seconds old at most; who comes while one is made waits for the same. Raises DashboardError."""
+        """One that is seconds old at most; who comes while it is made waits for the same. Raises DashboardError."""
         until, kept = self._kept
         if kept is not None and time.monotonic() < until:
             return kept

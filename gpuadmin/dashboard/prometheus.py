@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from .files import DashboardError
 from ..monitoring.samples import Sample, of_answer
+from .files import DashboardError
 
 T = TypeVar("T")
 _LARGEST = 64 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
@@ -97,7 +97,7 @@ class Asked:
         self._at_once: dict[bool, asyncio.Semaphore] = {}
 
     async def now(self, query: str, seconds: float = 10.0, *, slow: bool = False) -> list[Sample]:
-        """What holds now, or held at most so many seconds ago. `slow`: it is added up over days. Raises DashboardError."""
+        """What holds now, or held so many seconds ago. `slow`: it is added up over days. Raises DashboardError."""
         return list(await self._once(("now", query), seconds, slow, self._prometheus.ask, query))
 
     async def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:

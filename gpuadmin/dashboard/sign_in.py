@@ -45,7 +45,9 @@ def load_sign_in(path: str = SETTINGS) -> SignIn:
     try:
         return sign_in_of(json.loads(raw)["sign_in"])
     except (ValueError, TypeError, KeyError) as error:
-        raise DashboardError(f"{path} is not what gpuadmin provision writes ({type(error).__name__}: {error})") from None
+        raise DashboardError(
+            f"{path} is not what gpuadmin provision writes ({type(error).__name__}: {error})"
+        ) from None
 
 
 def sign_in_of(given: Mapping[str, Any]) -> SignIn:

@@ -33,7 +33,9 @@ class UsedTokens:
         raw = read_bytes(path)
         first, *lines = (raw or b"").decode("ascii", "replace").splitlines() or [""]
         if raw is not None and not first.isdecimal():
-            raise DashboardError(f"{path} is not as the dashboard writes it: remove it, and links from before are not taken")
+            raise DashboardError(
+                f"{path} is not as the dashboard writes it: remove it, and links from before are not taken"
+            )
         self.since = int(first) if raw is not None else int(now)
         for line in lines:
             found = _LINE.fullmatch(line)

@@ -43,7 +43,7 @@ class Settings:
 
 
 def settings_of(document: object) -> Settings:
-    """Given the file's JSON, return the settings; keys that are others' business are left out. Raises DashboardError."""
+    """Given the file's JSON, return the settings; others' keys are left out. Raises DashboardError."""
     if not isinstance(document, dict):
         raise DashboardError("the dashboard's settings must be an object")
     values: dict[str, Any] = {}

@@ -11,8 +11,8 @@ from ..monitoring.free import GIB, rooms
 from ..monitoring.hints import hints
 from ..monitoring.samples import Sample
 from ..monitoring.usage import Measured, Usage, usage
-from .snapshot import Disk, Snapshot
 from .queries import KINDS
+from .snapshot import Disk, Snapshot
 from .viewer import Viewer
 
 UNKNOWN = "(unknown)"  # as the collector names whom it cannot attribute without doubt
@@ -82,7 +82,7 @@ def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
         "node": device.node, "index": device.index, "name": device.name, "state": state(device),
         "utilization": device.utilization, "memory": device.memory, "memory_used": device.memory_used, "used": used,
         "power": device.power, "limit": look.limits.get(key), "temperature": device.temperature,
-        "slowed": list(look.throttled.get(key, ())), 
+        "slowed": list(look.throttled.get(key, ())),
         "holders": [_holder(one, device, look) for one in device.holders or ()],
     }  # fmt: skip
 

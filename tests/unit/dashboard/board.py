@@ -7,26 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.app import application
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Prometheus
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Settings, Viewer, settings_of
 from starlette.requests import Request
 
-from tests.unit.node.dashboard.scene import NODES
+from gpuadmin.dashboard.app import application
+from gpuadmin.dashboard.prometheus import Prometheus
+from gpuadmin.dashboard.viewer import Settings, Viewer, settings_of
+from tests.unit.dashboard.scene import NODES
 
-FILES = Path(__file__).parents[4] / "roles/dashboard/files"
+FILES = Path(__file__).parents[3] / "gpuadmin/dashboard"
 NODES_OF_SITE = (*NODES, "gpu07")  # which was never measured
 
 
 class OpenAccess:
     """Whoever asks is the person in the header `test-viewer`: name, or name and `admin`."""
 
-    def __init__(self, sees: str) -> None:
-        self.sees = sees
-
     def viewer(self, request: Request) -> Viewer | None:
         name, _, admin = request.headers.get("test-viewer", "").partition(" ")
-        return Viewer(name, admin == "admin", self.sees) if name else None  # type: ignore[arg-type]  # a text of the test
+        return Viewer(name, admin == "admin") if name else None
 
     def routes(self) -> list[Any]:
         return []
@@ -35,12 +32,11 @@ class OpenAccess:
 class OneViewer(OpenAccess):
     """Everybody is the same person: for a browser."""
 
-    def __init__(self, name: str, sees: str) -> None:
-        super().__init__(sees)
+    def __init__(self, name: str) -> None:
         self._name = name
 
     def viewer(self, request: Request) -> Viewer | None:
-        return Viewer(self._name, False, self.sees)  # type: ignore[arg-type]  # a text of the test
+        return Viewer(self._name, False)
 
 
 def settings(directory: Path, now: float, **more: Any) -> Settings:

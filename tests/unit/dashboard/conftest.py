@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 from starlette.testclient import TestClient
 
+from tests.unit.dashboard.board import OpenAccess, board, settings
+from tests.unit.dashboard.scene import before, now
 from tests.unit.monitoring.server import blocks, prometheus
-from tests.unit.node.dashboard.board import OpenAccess, board, settings
-from tests.unit.node.dashboard.scene import before, now
 
 
 class Scene(NamedTuple):
@@ -22,11 +22,11 @@ class Scene(NamedTuple):
     when: float
     directory: Path
 
-    def client(self, sees: str = "all", **more: Any) -> TestClient:
+    def client(self, **more: Any) -> TestClient:
         """A browser without cookies of its own; who it is says the header `test-viewer`."""
-        site = settings(self.directory, self.when, sees=sees, **more)
+        site = settings(self.directory, self.when, **more)
         return TestClient(
-            board(self.port, OpenAccess(sees), site), base_url="https://monitor", raise_server_exceptions=False
+            board(self.port, OpenAccess(), site), base_url="https://monitor", raise_server_exceptions=False
         )
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.guard import Guard
 
+from gpuadmin.dashboard.guard import Guard
+from tests.unit.dashboard.board import OneViewer, board, settings
 from tests.unit.dashboard.browser import Browser, browser
+from tests.unit.dashboard.conftest import Scene, scene
 from tests.unit.monitoring.server import free_port
-from tests.unit.node.dashboard.board import OneViewer, board, settings
-from tests.unit.node.dashboard.conftest import Scene, scene
 
 __all__ = ["scene"]
 pytestmark = pytest.mark.needs("chromium", "prometheus", "promtool")
@@ -24,7 +24,7 @@ PATHS = ("/", "/nodes/gpu01", "/nodes/gpu02", "/nodes/gpu03", "/people", "/peopl
 @pytest.fixture(scope="module")
 def address(scene: Scene) -> Iterator[str]:
     """The pages as the service gives them, guard and all, without TLS."""
-    access, port = OneViewer("minji", "all"), free_port()
+    access, port = OneViewer("minji"), free_port()
     pages = board(scene.port, access, settings(scene.directory, scene.when))
     guard = Guard(pages, access, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
     server = uvicorn.Server(uvicorn.Config(guard, port=port, log_level="warning", lifespan="on"))

@@ -1,4 +1,4 @@
-"""Nobody keeps others out by opening connections and saying nothing."""
+"""Nobody keeps others out by opening connections and saying nothing: what nginx is told."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import connections, listener
 
-from tests.unit.node.dashboard.doorway import Running, connect, link, running
+from tests.unit.dashboard.answering import answering
+from tests.unit.dashboard.doorway import Running, connect, link, running
+
+pytestmark = pytest.mark.needs("nginx")
 
 
 @pytest.fixture
-def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr(connections, "SECONDS", 0.5)
-    monkeypatch.setattr(listener, "MOST_HERE", 10)
-    with running(tmp_path_factory.mktemp("dashboard")) as found:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    quick = {f"client_{part}_timeout 10s": f"client_{part}_timeout 1s" for part in ("header", "body")}
+    with running(tmp_path_factory.mktemp("dashboard"), nginx=quick) as found:
         yield found
 
 
@@ -61,41 +63,49 @@ def test_one_byte_after_the_other_is_no_way_around_it(service: Running) -> None:
                 pytest.fail("it waits")
 
 
-def test_one_address_has_so_many_and_its_oldest_goes(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "SECONDS", 60)  # that nothing went on would end one more as well
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(connect(service)) for _ in range(10)]
-        stack.enter_context(connect(service))
-        assert gone(held[0])
-        held[1].settimeout(0.2)
-        assert not gone(held[1])
-        with service.client() as browser:
-            assert browser.post("/enter", data={"link": link()}).status_code == 303, "who is silent keeps nobody out"
-
-
-def test_who_does_not_even_begin_with_tls_keeps_nobody_out(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a connection reaches no code of the HTTP server's for a minute, and takes memory and a descriptor."""
-    monkeypatch.setattr(connections, "SECONDS", 60)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    with contextlib.ExitStack() as stack:
+def test_who_is_silent_keeps_nobody_out(tmp_path: Path) -> None:
+    """Where there are more than there is room for, the oldest of the silent ones go; and nothing else does."""
+    few = {"worker_connections 2048": "worker_connections 64"}
+    with running(tmp_path, nginx=few) as service, contextlib.ExitStack() as stack:
         for _ in range(300):
             stack.enter_context(socket.create_connection(("127.0.0.1", service.port), 10))
         with service.client() as browser:
-            assert browser.get("/enter").status_code == 200
-        # of this process are both ends
-        assert len(list(Path("/proc/self/fd").iterdir())) - before - 300 < 20
+            assert browser.post("/enter", data={"link": link()}).status_code == 303
 
 
-def test_another_address_has_fewer_than_this_host(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forwards of many people's ssh come from this host; nobody else has so many."""
-    monkeypatch.setattr(listener, "_HERE", ())
-    monkeypatch.setattr(listener, "MOST", 3)
-    monkeypatch.setattr(connections, "SECONDS", 30.0)
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(connect(service)) for _ in range(4)]
-        begun = time.monotonic()
-        assert gone(held[0])
-        assert time.monotonic() - begun < 8
+def test_one_address_has_so_many_requests_under_way(tmp_path: Path) -> None:
+    """Else what waits for a slow Prometheus would take all of the application's."""
+    with answering() as slow:
+        slow.seconds = 3.0
+        few = {"limit_conn requests 256": "limit_conn requests 4"}
+        with (
+            running(tmp_path, access={"prometheus": slow.port}, nginx=few) as service,
+            service.client() as browser,
+            ThreadPoolExecutor(8) as pool,
+        ):
+            found = list(pool.map(lambda _: browser.get("/status"), range(8)))
+    assert sorted(answer.status_code for answer in found) == [200] * 4 + [429] * 4
+    refused = next(answer for answer in found if answer.status_code == 429)
+    assert "Try again in a minute" in refused.text
+    assert "잠시 후" in refused.text
+
+
+def test_one_address_asks_so_often(tmp_path: Path) -> None:
+    with running(tmp_path, nginx={"burst=500": "burst=5"}) as service, service.client() as browser:
+        answers = [browser.get("/static/icon.svg").status_code for _ in range(40)]
+    assert answers[:6] == [200] * 6
+    assert 429 in answers
+
+
+def test_no_link_is_in_the_journal(tmp_path: Path) -> None:
+    """What nginx refuses, and what it cannot pass on, it would write with the address that was asked for."""
+    with running(tmp_path, nginx={"burst=500": "burst=2"}) as service, service.client() as browser:
+        for _ in range(10):
+            browser.get("/enter", params={"link": "THE-LINK"})
+        (tmp_path / "app.sock").unlink()
+        time.sleep(0.2)  # until it may ask again
+        assert browser.get("/enter", params={"link": "THE-LINK"}).status_code == 502
+        assert service.said.read_text() == ""
 
 
 def test_a_head_without_end_is_refused(service: Running) -> None:

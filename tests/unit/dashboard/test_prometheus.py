@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import prometheus
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from tests.unit.node.dashboard.answering import Server, answering
+from gpuadmin.dashboard import prometheus
+from gpuadmin.dashboard.files import DashboardError
+from gpuadmin.dashboard.prometheus import Asked, Prometheus
+from tests.unit.dashboard.answering import Server, answering
 
 VECTOR = {"status": "success", "data": {"resultType": "vector", "result": [
     {"metric": {"__name__": "up", "instance": "gpu01"}, "value": [1, "1"]},
@@ -71,7 +71,7 @@ def test_a_failure_is_kept_for_a_moment_as_well(server: Server) -> None:
     async def failing() -> None:
         asked = Asked(Prometheus(server.port))
         for _ in range(5):
-            with pytest.raises(NodeError, match="does not answer"):
+            with pytest.raises(DashboardError, match="does not answer"):
                 await asked.now("up")
 
     asyncio.run(failing())
@@ -87,7 +87,7 @@ def test_a_failure_that_took_long_is_kept_longer(server: Server, monkeypatch: py
         asked = Asked(Prometheus(server.port))
         begin = time.monotonic()
         while time.monotonic() < begin + 0.9:
-            with pytest.raises(NodeError, match="does not answer"):
+            with pytest.raises(DashboardError, match="does not answer"):
                 await asked.now("up", slow=True)
             await asyncio.sleep(0.01)
 
@@ -115,7 +115,7 @@ def test_what_is_kept_is_bounded(server: Server) -> None:
 )  # fmt: skip
 def test_no_answer(server: Server, answer: bytes) -> None:
     server.answer = answer
-    with pytest.raises(NodeError):
+    with pytest.raises(DashboardError):
         Prometheus(server.port).ask("up")
 
 
@@ -130,6 +130,6 @@ def test_over_time(server: Server) -> None:
 def test_a_server_that_hangs_is_left(server: Server) -> None:
     server.seconds = 1.5
     begin = time.monotonic()
-    with pytest.raises(NodeError, match="does not answer"):
+    with pytest.raises(DashboardError, match="does not answer"):
         Prometheus(server.port, timeout=0.2).ask("up")
     assert time.monotonic() - begin < 1

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import queries
+
+from gpuadmin.dashboard import queries
 
 NAMES = ("minji", 'a"} or up #', "a\\", 'a\\"', "a\nb", "민지", "a{{b}}", "$x", "'")
 

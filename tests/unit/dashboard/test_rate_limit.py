@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Asked, Prometheus
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.turns import Turns
 from starlette.exceptions import HTTPException
 
-from tests.unit.node.dashboard.answering import Server, answering
-from tests.unit.node.dashboard.doorway import link, running
+from gpuadmin.dashboard.prometheus import Asked, Prometheus
+from gpuadmin.dashboard.rate_limit import RateLimit
+from tests.unit.dashboard.answering import Server, answering
+from tests.unit.dashboard.doorway import link, running
 
 MATRIX = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
 
@@ -45,7 +45,7 @@ def test_how_things_are_does_not_wait_for_how_they_were(server: Server) -> None:
 
 
 def test_one_person_has_one_answer_at_a_time() -> None:
-    turns, order = Turns(), []
+    turns, order = RateLimit(), []
 
     async def one(name: str, number: int) -> None:
         async with turns.of(name):
@@ -64,7 +64,7 @@ def test_one_person_has_one_answer_at_a_time() -> None:
 
 def test_who_asks_on_and_on_is_told_to_wait() -> None:
     """Also one who does not wait for the answers: what was asked is under way all the same, and takes memory."""
-    turns = Turns()
+    turns = RateLimit()
 
     async def one(name: str) -> None:
         async with turns.of(name):
@@ -77,9 +77,10 @@ def test_who_asks_on_and_on_is_told_to_wait() -> None:
     assert [isinstance(one, HTTPException) and one.status_code for one in found] == [*[False] * 16, *[429] * 4, False]
 
 
+@pytest.mark.needs("nginx")
 @pytest.mark.parametrize("path", ["/data/cluster", "/people/minji", "/data/people/minji"])
 def test_what_somebody_is_told_then(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.turns.WAITING", 0)
+    monkeypatch.setattr("gpuadmin.dashboard.rate_limit.WAITING", 0)
     with running(tmp_path) as service, service.client() as browser:
         browser.post("/enter", data={"link": link()})
         answer = browser.get(path)

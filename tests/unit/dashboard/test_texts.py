@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import texts
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.texts import ALERTS, TEXTS, choose, problem
 
+from gpuadmin.dashboard import texts
+from gpuadmin.dashboard.texts import ALERTS, TEXTS, choose, problem
 from gpuadmin.monitoring import cluster, hints
-from tests.unit.node.dashboard.board import FILES
+from tests.unit.dashboard.board import FILES
 
 RULES = FILES.parents[1] / "monitoring/files/rules"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import spent
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.spent import Full, Spent
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from gpuadmin.dashboard import used_tokens
+from gpuadmin.dashboard.files import DashboardError
+from gpuadmin.dashboard.used_tokens import Full, UsedTokens
 
 NOW = 1_800_000_000.0
 
@@ -18,10 +19,10 @@ def digest(number: int) -> str:
 
 def test_once(tmp_path: Path) -> None:
     path = str(tmp_path / "spent")
-    one = Spent(path, NOW)
+    one = UsedTokens(path, NOW)
     assert one.spend(digest(1), "node1", NOW + 60, NOW)
     assert not one.spend(digest(1), "node1", NOW + 60, NOW)
-    again = Spent(path, NOW + 59)
+    again = UsedTokens(path, NOW + 59)
     assert again.has(digest(1))
     assert not again.spend(digest(1), "node1", NOW + 60, NOW + 59)
     assert (again.since, Path(path).stat().st_mode & 0o777) == (int(NOW), 0o600)
@@ -29,18 +30,18 @@ def test_once(tmp_path: Path) -> None:
 
 def test_what_is_over_is_forgotten(tmp_path: Path) -> None:
     path = str(tmp_path / "spent")
-    Spent(path, NOW).spend(digest(1), "node1", NOW + 60, NOW)
-    assert not Spent(path, NOW + 61).has(digest(1))
+    UsedTokens(path, NOW).spend(digest(1), "node1", NOW + 60, NOW)
+    assert not UsedTokens(path, NOW + 61).has(digest(1))
     assert Path(path).read_text() == f"{int(NOW)}\n"
 
 
 def test_a_line_that_was_cut_is_no_line_and_the_next_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "spent"
-    Spent(str(path), NOW).spend(digest(1), "node1", NOW + 60, NOW)
+    UsedTokens(str(path), NOW).spend(digest(1), "node1", NOW + 60, NOW)
     path.write_text(path.read_text() + f"{int(NOW) + 60} node1 00")
-    again = Spent(str(path), NOW)
+    again = UsedTokens(str(path), NOW)
     assert again.spend(digest(2), "node1", NOW + 60, NOW)
-    third = Spent(str(path), NOW)
+    third = UsedTokens(str(path), NOW)
     assert third.has(digest(1))
     assert third.has(digest(2))
 
@@ -48,20 +49,20 @@ def test_a_line_that_was_cut_is_no_line_and_the_next_is_whole(tmp_path: Path) ->
 def test_a_disk_that_was_full_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a line is on disk: what is spent next must be read again all the same."""
     path = tmp_path / "spent"
-    one, write = Spent(str(path), NOW), spent.os.write
-    monkeypatch.setattr(spent.os, "write", lambda handle, data: write(handle, data[:7]))
-    with pytest.raises(NodeError, match="full"):
+    one, write = UsedTokens(str(path), NOW), used_tokens.os.write
+    monkeypatch.setattr(used_tokens.os, "write", lambda handle, data: write(handle, data[:7]))
+    with pytest.raises(DashboardError, match="full"):
         one.spend(digest(1), "node1", NOW + 60, NOW)
     monkeypatch.undo()
     assert not one.spend(digest(1), "node1", NOW + 60, NOW), "it counts as spent"
     assert one.spend(digest(2), "node1", NOW + 60, NOW)
-    again = Spent(str(path), NOW)
+    again = UsedTokens(str(path), NOW)
     assert again.has(digest(1))
     assert again.has(digest(2))
 
 
 def test_one_signers_do_not_fill_it_for_others(tmp_path: Path) -> None:
-    one = Spent(str(tmp_path / "spent"), NOW)
+    one = UsedTokens(str(tmp_path / "spent"), NOW)
     for number in range(1000):
         assert one.spend(digest(number), "node1", NOW + 60, NOW)
     with pytest.raises(Full, match="node1"):
@@ -72,10 +73,10 @@ def test_one_signers_do_not_fill_it_for_others(tmp_path: Path) -> None:
 
 def test_one_persons_do_not_fill_it_for_others_of_the_same_node(tmp_path: Path) -> None:
     path = str(tmp_path / "spent")
-    one = Spent(path, NOW)
+    one = UsedTokens(path, NOW)
     for number in range(50):
         assert one.spend(digest(number), "node1~minji", NOW + 60, NOW)
-    for at in (one, Spent(path, NOW)):
+    for at in (one, UsedTokens(path, NOW)):
         with pytest.raises(Full, match="node1~minji has 50 links"):
             at.spend(digest(50), "node1~minji", NOW + 60, NOW)
     assert one.spend(digest(51), "node1~jiho", NOW + 60, NOW)
@@ -84,7 +85,7 @@ def test_one_persons_do_not_fill_it_for_others_of_the_same_node(tmp_path: Path) 
 
 
 def test_whoever_signs_in_many_names_is_one_signer(tmp_path: Path) -> None:
-    one = Spent(str(tmp_path / "spent"), NOW)
+    one = UsedTokens(str(tmp_path / "spent"), NOW)
     for number in range(1000):
         assert one.spend(digest(number), f"node1~u{number}", NOW + 60, NOW)
     with pytest.raises(Full, match="node1 has 1000 links"):
@@ -93,7 +94,7 @@ def test_whoever_signs_in_many_names_is_one_signer(tmp_path: Path) -> None:
 
 def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
     path = tmp_path / "spent"
-    one = Spent(str(path), NOW)
+    one = UsedTokens(str(path), NOW)
     for number in range(5000):
         now = NOW + number
         one.spend(digest(number), "node1", now + 1, now)
@@ -103,5 +104,5 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "x\n", "{}"])
 def test_a_file_of_something_else_is_not_taken_for_an_empty_one(text: str, tmp_path: Path) -> None:
     (tmp_path / "spent").write_text(text)
-    with pytest.raises(NodeError, match="remove it"):
-        Spent(str(tmp_path / "spent"), NOW)
+    with pytest.raises(DashboardError, match="remove it"):
+        UsedTokens(str(tmp_path / "spent"), NOW)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import words
+
+from gpuadmin.dashboard import words
 
 GIB = 1024**3
 

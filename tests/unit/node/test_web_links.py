@@ -16,9 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import callers, commands
+from ansible_collections.gpuadmin.node.plugins.module_utils import web_links as links
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings, save
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import links
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
