@@ -55,8 +55,8 @@ class Dashboard(Model):
     """The web page on the monitor host. docs/dashboard.md explains all of it."""
 
     gone: ClassVar[Mapping[str, str]] = {
-        "sees": "on a node everybody sees who holds its GPUs, and now on the pages, too; remove the line, or set "
-        "`enabled: false`"
+        "sees": "everybody sees on the pages who holds which GPU, as on the nodes; remove the line, or set "
+        "metrics.dashboard.enabled: false"
     }
 
     enabled: Annotated[bool, Field(description="Whether there is one, where the group `monitor` has a host.")] = True

@@ -15,7 +15,7 @@ from gpuadmin.dashboard.texts import ALERTS, TEXTS, choose, problem
 from gpuadmin.monitoring import cluster, hints
 from tests.unit.dashboard.board import FILES
 
-RULES = FILES.parents[1] / "monitoring/files/rules"
+RULES = FILES.parents[1] / "roles/monitoring/files/rules"
 
 
 @pytest.mark.parametrize("key", TEXTS)
