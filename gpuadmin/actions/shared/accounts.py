@@ -104,7 +104,8 @@ def converge(
     if keyless and settings.accounts.source == "registry":
         has = "has" if len(keyless) == 1 else "have"
         builder.warn(
-            f"{listed(keyless)} {has} no ssh key and cannot log in until one is given: gpuadmin change-user NAME --add-key FILE.pub"
+            f"{listed(keyless)} {has} no ssh key and cannot log in until one is given: "
+            "gpuadmin change-user NAME --add-key FILE.pub"
         )
     return Change(registry, builder.build(), variables(registry, settings, users, absent) | (extra or {}), forget)
 
