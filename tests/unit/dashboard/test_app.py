@@ -178,6 +178,7 @@ def test_a_wrong_number_says_which(everybody: TestClient, query: str) -> None:
     assert ("GPUs on one node: must be" if query.startswith("gpus") else "GiB free on each: must be") in html
 
 
+@pytest.mark.holds("whom nobody knows has no page")
 def test_whom_nobody_knows_is_no_person(everybody: TestClient) -> None:
     """What holds a GPU and is nobody's without doubt is shown where it is, and has no page, row or plot."""
     assert "(unknown)" not in get(everybody, "/people", "root admin")[1]
@@ -210,6 +211,7 @@ def test_nobody_gets_in_without_being_let_in(everybody: TestClient, path: str) -
     assert not any(name in answer.text for name in (*PEOPLE, *NODES))
 
 
+@pytest.mark.holds("what somebody chose is escaped")
 def test_what_somebody_chose_is_text(everybody: TestClient) -> None:
     for path in ("/nodes/gpu02", "/people/mallory", "/"):
         for language in ("en", "ko"):
@@ -330,6 +332,7 @@ def test_a_page_is_light(everybody: TestClient) -> None:
     assert (again.status_code, len(again.content)) == (304, 0)
 
 
+@pytest.mark.holds("a page is not even given what is private")
 def test_a_page_is_not_even_given_what_is_private(everybody: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A template that asked for it by mistake would find nothing."""
     given: list[set[str]] = []

@@ -60,6 +60,7 @@ def test_settings_that_nobody_wrote(access: dict[str, Any], tmp_path: Path) -> N
         sign_in.load_sign_in(path)
 
 
+@pytest.mark.holds("requests that are under way are bounded")
 def test_requests_that_are_under_way_are_bounded(tmp_path: Path) -> None:
     """Who asks and goes away at once is not bounded by connections."""
     guard = service.guarded(*written(tmp_path, {}, {}))
