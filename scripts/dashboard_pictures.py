@@ -35,9 +35,7 @@ def main() -> int:
         with prometheus(base, blocks(base, lines)) as port:
             site = replace(settings(base, now, announcements=""), nodes=scene.NODES)
             at = free_port()
-            server = uvicorn.Server(
-                uvicorn.Config(board(port, OneViewer("minji", "all"), site), port=at, log_level="warning")
-            )
+            server = uvicorn.Server(uvicorn.Config(board(port, OneViewer("minji"), site), port=at, log_level="warning"))
             threading.Thread(target=server.run, daemon=True).start()
             while not server.started:
                 time.sleep(0.05)  # until it listens

@@ -16,10 +16,11 @@ from gpuadmin.lab.commands import LIGHT, OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-# tool -> Debian package. What `make test-fast` needs as well: the alerts' own tests, a Prometheus, and modinfo.
+# tool -> Debian package. What `make test-fast` needs as well: the alerts' own tests, a Prometheus, nginx, and modinfo.
 FAST_TOOLS: Mapping[str, str] = {
     "amtool": "prometheus-alertmanager",
     "modinfo": "kmod",
+    "nginx": "nginx",
     "promtool": "prometheus",
 }
 TEST_TOOLS: Mapping[str, str] = {

@@ -286,11 +286,3 @@ def _metrics(site: Site) -> Iterator[Finding]:
         )
     if monitors and not (metrics.mail_to or metrics.webhook):
         yield Finding("warning", where, "alerts reach nobody", "name somebody in mail_to, or a webhook")
-    page = metrics.dashboard
-    if monitors and page.enabled and (page.sees, page.listen) == ("own", "loopback"):
-        yield Finding(
-            "warning",
-            f"{where}.dashboard.sees",
-            "whoever reaches the page through ssh can ask Prometheus there, which shows what is everybody's",
-            "dashboard.listen: all, and no logins of people on the monitor host",
-        )

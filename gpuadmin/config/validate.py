@@ -90,7 +90,7 @@ def _brief(given: object) -> str:
 
 
 def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
-    """For a field that there is not: the one that may be meant."""
+    """For a field that there is not: the one that may be meant, or what has become of it."""
     inner: Any = model
     for step in place[:-1]:
         if isinstance(step, str):
@@ -98,6 +98,8 @@ def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
         inner = _model_in(inner)
         if inner is None:
             return ""
+    if place[-1] in getattr(inner, "gone", {}):
+        return f" any more: {inner.gone[place[-1]]}"
     close = difflib.get_close_matches(str(place[-1]), inner.model_fields, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 

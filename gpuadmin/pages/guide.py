@@ -68,7 +68,6 @@ def values(
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
-        "sees": settings.metrics.dashboard.sees,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),

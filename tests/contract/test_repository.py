@@ -87,15 +87,11 @@ def test_nothing_of_this_machine_is_written_down() -> None:
     assert found == []
 
 
-#: What code that runs on the monitor host alone imports besides; the role dashboard installs it (decision 112).
-PACKAGES = {"dashboard": frozenset({"jinja2", "starlette", "uvicorn"})}
-
-
 @pytest.mark.parametrize("path", sorted(NODE_CODE.rglob("*.py")), ids=lambda path: str(path.relative_to(NODE_CODE)))
 def test_node_side_code_needs_python_alone(path: Path) -> None:
     """It runs at boot, on Python 3.9, as the package gpuadmin_node: the standard library and its own files, no more."""
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
-    known = sys.stdlib_module_names | PACKAGES.get(path.parent.name, frozenset())
+    known = sys.stdlib_module_names
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:

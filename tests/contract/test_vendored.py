@@ -7,7 +7,7 @@ import json
 
 from tests.support.scripts import ROOT
 
-STATIC = ROOT / "roles/dashboard/files/static"
+STATIC = ROOT / "gpuadmin/dashboard/static"
 #: Written here.
 OURS = {"dashboard.css", "dashboard.js", "enter.css", "icon.svg", "vendored.json"}
 

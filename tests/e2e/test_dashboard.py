@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import shlex
 from collections.abc import Iterator
@@ -88,6 +89,11 @@ def test_a_link_from_a_node_brings_its_person_in_once(showing: Cluster) -> None:
     assert len(showing.gpuadmin("dashboard", "--check")["result"]["fingerprint"]) == 95
     user = showing.admin("storage1", "ps -o user= -p $(systemctl show -P MainPID gpuadmin-dashboard)").strip()
     assert user not in ("", "root")
+    # a person of that host reaches the port, and not the application, to which anybody could say where they come from
+    ask = "import socket; print(socket.socket(socket.AF_UNIX).connect_ex('/run/gpuadmin-dashboard.sock'))"
+    for name, expected in (("root", 0), ("nobody", errno.EACCES)):
+        answer = showing.admin("storage1", f"runuser -u {name} -- python3 -Ic {shlex.quote(ask)}")
+        assert answer.strip() == str(expected), name
     # the dashboard is told nothing of people: those who came since leave nothing to do
     again = showing.gpuadmin("provision", "--yes")
     assert {name: host["status"] for name, host in again["hosts"].items()} == dict.fromkeys(again["hosts"], "ok")

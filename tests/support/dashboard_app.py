@@ -10,28 +10,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.app import application
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.prometheus import Prometheus
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.viewer import Settings, Viewer, settings_of
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from gpuadmin.dashboard.app import application
+from gpuadmin.dashboard.prometheus import Prometheus
+from gpuadmin.dashboard.viewer import Settings, Viewer, settings_of
 from tests.support.dashboard_scene import NODES, before, now
 from tests.support.prometheus import blocks, prometheus
 
-FILES = Path(__file__).parents[2] / "roles/dashboard/files"
+FILES = Path(__file__).parents[2] / "gpuadmin/dashboard"
 NODES_OF_SITE = (*NODES, "gpu07")  # which was never measured
 
 
 class OpenAccess:
     """Whoever asks is the person in the header `test-viewer`: name, or name and `admin`."""
 
-    def __init__(self, sees: str) -> None:
-        self.sees = sees
-
     def viewer(self, request: Request) -> Viewer | None:
         name, _, admin = request.headers.get("test-viewer", "").partition(" ")
-        return Viewer(name, admin == "admin", self.sees) if name else None  # type: ignore[arg-type]  # a text of the test
+        return Viewer(name, admin == "admin") if name else None
 
     def routes(self) -> list[Any]:
         return []
@@ -40,12 +37,11 @@ class OpenAccess:
 class OneViewer(OpenAccess):
     """Everybody is the same person: for a browser."""
 
-    def __init__(self, name: str, sees: str) -> None:
-        super().__init__(sees)
+    def __init__(self, name: str) -> None:
         self._name = name
 
     def viewer(self, request: Request) -> Viewer | None:
-        return Viewer(self._name, False, self.sees)  # type: ignore[arg-type]  # a text of the test
+        return Viewer(self._name, False)
 
 
 def settings(directory: Path, now: float, **more: Any) -> Settings:
@@ -76,11 +72,11 @@ class Scene(NamedTuple):
     when: float
     directory: Path
 
-    def client(self, sees: str = "all", **more: Any) -> TestClient:
+    def client(self, **more: Any) -> TestClient:
         """A browser without cookies of its own; who it is says the header `test-viewer`."""
-        site = settings(self.directory, self.when, sees=sees, **more)
+        site = settings(self.directory, self.when, **more)
         return TestClient(
-            board(self.port, OpenAccess(sees), site), base_url="https://monitor", raise_server_exceptions=False
+            board(self.port, OpenAccess(), site), base_url="https://monitor", raise_server_exceptions=False
         )
 
 

@@ -1,25 +1,31 @@
-"""The dashboard's service in this process: over TLS, on a port of the loopback interface, as its unit has it."""
+"""The dashboard in this process, behind an nginx that is told what the role tells it, on a port of the loopback."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
+import pwd
 import shutil
 import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import uvicorn
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import entrance, service
+from jinja2 import Environment
 
+from gpuadmin.dashboard import __main__ as service
+from gpuadmin.lab.commands import search_path
 from gpuadmin.monitoring import certificates, tokens
 from tests.support.fake_prometheus import answering
+from tests.support.prometheus import free_port
 
 ROOT = Path(__file__).parents[2]
 SITE_SECRET = bytes(range(32))
@@ -27,8 +33,7 @@ SECRET = tokens.dashboard_secret(SITE_SECRET)
 PROXY_SECRET = "a secret of the proxy alone"
 PROXY = {"header": "X-Remote-User", "addresses": ["127.0.0.1"], "admins": ["yseong"]}
 ACCESS: Mapping[str, Any] = {
-    "port": 1, "listen": "127.0.0.1", "prometheus": 1, "hosts": ["monitor.example"], "link_minutes": 10,
-    "session_hours": 12, "proxy": None,
+    "prometheus": 1, "hosts": ["monitor.example"], "link_minutes": 10, "session_hours": 12, "proxy": None,
 }  # fmt: skip
 
 
@@ -43,10 +48,10 @@ def admin_link(name: str = "yseong@desk") -> str:
 
 
 class Running:
-    """A service that answers at `url`."""
+    """A service that answers at `url`. `said`: what nginx writes to its journal."""
 
-    def __init__(self, directory: Path, server: uvicorn.Server, port: int) -> None:
-        self.directory, self.server, self.port = directory, server, port
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory, self.port, self.said = directory, port, directory / "nginx.log"
         self.url = f"https://localhost:{port}"
 
     def client(self, **options: Any) -> httpx.Client:
@@ -55,55 +60,102 @@ class Running:
         return httpx.Client(base_url=self.url, verify=context, timeout=30, **options)
 
 
-def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Everything that the role writes: settings, files, credentials, state."""
+def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Everything that the role writes: settings, credentials, state."""
     settings, credentials, state = directory / "dashboard.json", directory / "credentials", directory / "state"
-    files = directory / "files"
     for one in (credentials, state):
         one.mkdir(exist_ok=True)
-    if not files.exists():
-        shutil.copytree(ROOT / "roles/dashboard/files", files)
-    known = {"cluster": "lab <b>", "nodes": ["node1", "node2"], "sees": "all", **pages}
-    settings.write_text(json.dumps({**known, "entrance": {**ACCESS, **access}}))
+    known = {"cluster": "lab <b>", "nodes": ["node1", "node2"], **pages}
+    settings.write_text(json.dumps({**known, "sign_in": {**ACCESS, **access}}))
     identity = certificates.dashboard(SITE_SECRET, ["monitor.example", "localhost", "127.0.0.1"])
     given = {
         "secret": f"{SECRET.hex()}\n", "key": identity.key, "certificate": identity.certificate, "proxy": PROXY_SECRET,
     }  # fmt: skip
     for name, text in given.items():
         (credentials / name).write_text(text)
-    return str(settings), str(files), str(credentials), str(state)
+    return str(settings), str(credentials), str(state)
+
+
+def nginx_conf(directory: Path, port: int, listen: str = "loopback", *, ipv6: bool = False) -> str:
+    """The role's own configuration, for a directory of the test's and whoever runs it."""
+    template = Environment().from_string((ROOT / "roles/dashboard/templates/nginx.conf.j2").read_text())
+    text = template.render(
+        dashboard_settings={"port": port, "listen": listen}, _dashboard_secrets=directory / "credentials",
+        _dashboard_socket=directory / "app.sock", __dashboard_ipv6={"stat": SimpleNamespace(exists=ipv6)},
+    )  # fmt: skip
+    places = "".join(
+        f"    {kind}_temp_path {directory}/temporary;\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    for before, after in (
+        ("user www-data;", f"user {pwd.getpwuid(os.geteuid()).pw_name};"),
+        ("/run/gpuadmin-dashboard-nginx", str(directory)),
+        ("http {\n", f"http {{\n{places}"),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    return text
 
 
 @contextmanager
-def running(directory: Path, *, access: Mapping[str, Any] | None = None, **pages: Any) -> Iterator[Running]:
-    """The service as its unit runs it, but for the process."""
-    with answering() as prometheus:
-        yield from _running(directory, {"prometheus": prometheus.port, **(access or {})}, pages)
+def running(
+    directory: Path, *, access: Mapping[str, Any] | None = None, nginx: Mapping[str, str] | None = None, **pages: Any
+) -> Iterator[Running]:
+    """The application and nginx as their units run them. `nginx`: what a test has otherwise in its configuration."""
+    with answering() as prometheus, _application(directory, {"prometheus": prometheus.port, **(access or {})}, pages):
+        port = free_port()
+        text = nginx_conf(directory, port)
+        for before, after in (nginx or {}).items():
+            assert before in text
+            text = text.replace(before, after)
+        (directory / "nginx.conf").write_text(text)
+        found = Running(directory, port)
+        program = shutil.which("nginx", path=search_path())
+        assert program is not None
+        with found.said.open("ab") as said:
+            process = subprocess.Popen([program, "-c", str(directory / "nginx.conf")], stderr=said)
+        try:
+            _listens(process, port)
+            yield found
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
-def _running(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]) -> Iterator[Running]:
-    settings, files, credentials, state = written(directory, access, pages)
-    found = entrance.load_entrance(settings)
-    guard = service.guarded(found, settings, files, credentials, state)
-    server = uvicorn.Server(service.configuration(guard, f"{credentials}/certificate", f"{credentials}/key"))
-    listener = service.listening(entrance.entrance_of({**ACCESS, **access, "port": free_port()}))
-    thread = threading.Thread(target=lambda: asyncio.run(service.serve(server, listener)), daemon=True)
-    thread.start()
+@contextmanager
+def _application(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]) -> Iterator[None]:
+    path = directory / "app.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(128)
+        server = uvicorn.Server(
+            service.configuration(service.guarded(*written(directory, access, pages)), fd=listener.fileno())
+        )
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        end = time.monotonic() + 30
+        while not server.started:
+            assert thread.is_alive(), "the service has ended"
+            assert time.monotonic() < end, "the service does not start"
+            time.sleep(0.01)  # it starts in a thread
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def _listens(process: subprocess.Popen[bytes], port: int) -> None:
     end = time.monotonic() + 30
-    while not server.started:
-        assert thread.is_alive(), "the service has ended"
-        assert time.monotonic() < end, "the service does not start"
-        time.sleep(0.01)  # it starts in a thread
-    try:
-        yield Running(directory, server, listener.getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join(30)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    while True:
+        assert process.poll() is None, "nginx has ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 10).close()
+            return
+        except ConnectionRefusedError:
+            assert time.monotonic() < end, "nginx does not listen"
+            time.sleep(0.01)  # it starts
 
 
 def connect(service: Running) -> ssl.SSLSocket:

@@ -61,12 +61,11 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "cluster": site.settings.name,
         "nodes": [host.name for host in site.inventory.group("gpu")],
         "languages": list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages),
-        "sees": given.sees,
         "idle_hours": metrics.idle_hours,
         "idle_exempt": list(metrics.idle_exempt),
-        "entrance": {
-            "port": given.port,
-            "listen": "127.0.0.1" if given.listen == "loopback" else "",
+        "port": given.port,
+        "listen": given.listen,
+        "sign_in": {
             "prometheus": metrics.port,
             "hosts": hosts,
             "link_minutes": given.link_minutes,

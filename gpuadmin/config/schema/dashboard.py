@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -53,6 +54,11 @@ class Proxy(Model):
 class Dashboard(Model):
     """The web page on the monitor host. docs/dashboard.md explains all of it."""
 
+    gone: ClassVar[Mapping[str, str]] = {
+        "sees": "everybody sees on the pages who holds which GPU, as on the nodes; remove the line, or set "
+        "metrics.dashboard.enabled: false"
+    }
+
     enabled: Annotated[bool, Field(description="Whether there is one, where the group `monitor` has a host.")] = True
     port: Annotated[int, Field(ge=1024, le=65535, description="Its TCP port, for HTTPS alone.")] = 9443
     listen: Annotated[
@@ -67,13 +73,6 @@ class Dashboard(Model):
             "Requests for other names are refused.",
         ),
     ] = []
-    sees: Annotated[
-        Literal["all", "own"],
-        Field(
-            description="What people see. `all`: who uses what. `own`: what is theirs, and of all else whether it is "
-            "free. Admins see all."
-        ),
-    ] = "all"
     link_minutes: Annotated[int, Field(ge=1, le=60, description="For how many minutes a link is good, once.")] = 10
     session_hours: Annotated[
         int, Field(ge=1, le=720, description="After how many hours a browser needs a new link.")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard.guard import Guard
 
+from gpuadmin.dashboard.guard import Guard
 from tests.support.browser import Browser, browser
 from tests.support.dashboard_app import OneViewer, Scene, board, scene, settings
 from tests.support.prometheus import free_port
@@ -23,7 +23,7 @@ PATHS = ("/", "/nodes/gpu01", "/nodes/gpu02", "/nodes/gpu03", "/people", "/peopl
 @pytest.fixture(scope="module")
 def address(scene: Scene) -> Iterator[str]:
     """The pages as the service gives them, guard and all, without TLS."""
-    access, port = OneViewer("minji", "all"), free_port()
+    access, port = OneViewer("minji"), free_port()
     pages = board(scene.port, access, settings(scene.directory, scene.when))
     guard = Guard(pages, access, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
     server = uvicorn.Server(uvicorn.Config(guard, port=port, log_level="warning", lifespan="on"))

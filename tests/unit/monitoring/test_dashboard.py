@@ -63,11 +63,11 @@ def test_each_node_gets_a_key_of_its_own_and_nobody_the_sites(tmp_path: Path) ->
 
 
 def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
-    wanted = {"names": ["gpu.lab.example"], "sees": "own", "port": 8443}
+    wanted = {"names": ["gpu.lab.example"], "port": 8443}
     given = dashboard_variables(site(tmp_path, wanted), SITE_SECRET)
-    entrance = given["settings"]["entrance"]
-    assert (given["settings"]["nodes"], given["settings"]["sees"]) == (["gpu1", "gpu2"], "own")
-    assert (entrance["hosts"], entrance["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "")
+    told = given["settings"]
+    assert told["nodes"] == ["gpu1", "gpu2"]
+    assert (told["sign_in"]["hosts"], told["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "all")
     assert given["ways"]["gpu1"] == {
         "node": "gpu1", "address": "https://gpu.lab.example:8443", "minutes": 10, "direct": True,
         "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1",
@@ -88,7 +88,7 @@ def test_people_who_come_and_go_leave_the_monitor_host_as_it_is(tmp_path: Path) 
 
 def test_on_the_loopback_interface_the_way_is_through_the_monitor_host(tmp_path: Path) -> None:
     given = dashboard_variables(site(tmp_path, {"listen": "loopback"}), SITE_SECRET)
-    assert given["settings"]["entrance"]["listen"] == "127.0.0.1"
+    assert given["settings"]["listen"] == "loopback"
     way = given["ways"]["gpu2"]
     assert (way["direct"], way["forward"], way["through"]) == (False, "9443:127.0.0.1:9443", "10.0.0.5")
 
@@ -103,7 +103,7 @@ def test_a_proxy_gets_a_secret(tmp_path: Path) -> None:
     given = dashboard_variables(site(tmp_path, {"proxy": proxy}), SITE_SECRET)
     assert given["proxy_secret"] == proxy_secret(tokens.dashboard_secret(SITE_SECRET))
     assert len(given["proxy_secret"]) == 64
-    assert given["settings"]["entrance"]["proxy"] == {**proxy, "admins": []}
+    assert given["settings"]["sign_in"]["proxy"] == {**proxy, "admins": []}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_proxy_gets_a_secret(tmp_path: Path) -> None:
         ({"proxy": {"header": "X-User", "addresses": []}}, "at least 1"),
         ({"proxy": {"header": "X-User", "addresses": ["proxy.lab"]}}, "no IP address"),
         ({"certificate": "/etc/ssl/a.pem"}, "belong together"),
-        ({"sees": "some"}, "sees"),
+        ({"sees": "own"}, "sees: there is no such field any more: .*remove the line"),
         ({"port": 443}, "1024"),
         ({"names": ["a b"]}, "no host name|is not a host name"),
     ],
@@ -180,6 +180,7 @@ def run(directory: Path, *arguments: str) -> tuple[int, str]:
     return done.return_value, done.stdout
 
 
+@pytest.mark.needs("nginx")
 def test_a_look_signs_nothing(service: Running, tmp_path: Path) -> None:
     site(tmp_path, {"port": service.port})
     code, printed = run(tmp_path, "--check", "--json")
@@ -188,6 +189,7 @@ def test_a_look_signs_nothing(service: Running, tmp_path: Path) -> None:
     assert len(result["fingerprint"].split(":")) == 32
 
 
+@pytest.mark.needs("nginx")
 def test_an_admins_link_is_good_once(service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(_self: Forward) -> None:
         raise KeyboardInterrupt
@@ -207,6 +209,7 @@ def test_an_admins_link_is_good_once(service: Running, tmp_path: Path, monkeypat
         assert browser.post("/enter", data={"link": token}).status_code == 403
 
 
+@pytest.mark.needs("nginx")
 def test_what_answers_with_another_certificate_gets_no_link(service: Running, tmp_path: Path) -> None:
     site(tmp_path, {"port": service.port})
     (tmp_path / "metrics_secret").write_text(f"{bytes(32).hex()}\n")

@@ -112,9 +112,6 @@ FINDINGS = {
     "mail without mail": ("metrics: {mail_to: [a@example.org]}\n", ("storage", "monitor"), "no mail can be sent"),
     "nobody is told": ("", ("storage", "monitor"), "alerts reach nobody"),
     "a node watches": ("", ("gpu", "monitor"), "people log in there"),
-    "own, and a way around it": (
-        "metrics: {dashboard: {sees: own, listen: loopback}}\n", ("storage", "monitor"), "can ask Prometheus there",
-    ),
     "TLS on another port": (
         "mail: {host: m, security: tls, port: 4650, sender: a@example.org}\nmetrics: {mail_to: [a@example.org]}\n",
         ("storage", "monitor"), "port 465 alone",

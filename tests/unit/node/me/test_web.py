@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import callers
-from ansible_collections.gpuadmin.node.plugins.module_utils.dashboard import links
+from ansible_collections.gpuadmin.node.plugins.module_utils import web_links as links
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Way, lines

@@ -16,7 +16,7 @@ USAGE = (
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | metrics-sample [GPUS] | metrics-map | disk-usage\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py web-links | dashboard\n"
+    "       cli.py web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -79,13 +79,9 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
 
             return disk.main()
         if command == "web-links" and not rest:
-            from .dashboard import links
+            from . import web_links
 
-            return links.main(host)
-        if command == "dashboard" and not rest:
-            from .dashboard import service  # needs packages that other hosts do not have
-
-            return service.main()
+            return web_links.main(host)
         if command == "gpu-devices" and not rest:
             from .gpus import devices
 

@@ -1,0 +1,167 @@
+"""The node's service that signs a link to the dashboard: for whoever asks, in the name that the kernel says they have.
+
+It needs the standard library alone. Who is locked, has expired or is not of the site gets none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+import time
+from collections.abc import Callable
+
+from . import callers
+from .accounts.converge import Host
+from .accounts.desired import DesiredState, load
+from .accounts.docker_self import member_name
+from .errors import NodeError
+from .files import read_bytes
+from .monitoring import tokens
+from .paths import STATE
+from .textdb import number
+
+SETTINGS = os.path.join(STATE, "web-links.json")
+KEY = "dashboard/link.key"  # below the state directory; root's alone
+#: Words for which gpuadmin-me has the texts (me/web.py), in the language of whoever asks.
+FAILED, BUSY = "failed", "busy"
+
+
+class Refused(NodeError):
+    """Somebody gets no link; ``str(error)`` is the word for why."""
+
+
+def who(uid: int, host: Host, today: int) -> str:
+    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. Raises Refused, and NodeError
+    where the host itself is not as it should be.
+    """
+    desired = load(host.path(host.state))
+    settings = desired.settings
+    if (
+        settings is None
+        # guard: where nobody logs in nobody gets a link
+        or not settings.login
+    ):
+        raise Refused("no-accounts")
+    if (
+        not settings.uid_first
+        <= uid
+        <= (settings.uid_last if settings.source == "registry" else settings.subid_base - 1)
+    ):
+        raise Refused("stranger")
+    if settings.source == "registry":
+        name = _registered(uid, desired)
+        fields = _shadow(host, name)
+        if (
+            fields is None
+            # guard: a link is in the name that this host gives to who asks
+            or pwd_name(uid) != name
+        ):
+            raise Refused("not-here")
+        ends = (desired.records[name].user.expires, number(fields[7]))
+        # guard: who is locked gets no link -> False
+        locked = desired.records[name].user.locked or fields[1].startswith("!")
+    else:
+        found = member_name(uid, settings.group)
+        if found is None:
+            raise Refused("no-member")
+        record = desired.records.get(found)
+        name, locked = (
+            found,
+            # guard: an account of a directory that is locked gets no link -> False
+            record is not None and record.user.locked,
+        )
+        ends = (
+            None
+            if record is None
+            else record.user.expires,  # guard: an account of a directory that has expired gets no link
+            None,
+        )
+    if locked:
+        raise Refused("locked")
+    if any(day is not None and day <= today for day in ends):  # guard: whose account has expired gets no link
+        raise Refused("expired")
+    return name
+
+
+def _registered(uid: int, desired: DesiredState) -> str:
+    found = [one.user.name for one in desired.records.values() if one.user.uid == uid]
+    if len(found) != 1:  # guard: a uid of two gets no link -> not found
+        raise Refused("not-ours")
+    return found[0]
+
+
+def pwd_name(uid: int) -> str | None:
+    """What this host calls a uid."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None
+
+
+def _shadow(host: Host, name: str) -> list[str] | None:
+    raw = read_bytes(host.path("etc/shadow")) or b""
+    lines = [line.split(":") for line in raw.decode("utf-8", "surrogateescape").splitlines()]
+    found = [
+        fields
+        for fields in lines
+        if fields[0] == name
+        # guard: an account of half a line gets no link
+        and len(fields) == 9
+    ]
+    return (
+        found[0]
+        if len(found) == 1  # guard: an account of two lines gets no link -> found
+        else None
+    )
+
+
+def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int, str]:
+    """Given who asks, return an exit status and a link of ``address``, or the word for why there is none."""
+    try:
+        name = who(uid, host, int(now // 86400))
+        key = _key(host)
+    except Refused as refused:
+        return 1, str(refused)
+    except NodeError as error:
+        print(f"uid {uid}: {error}", file=sys.stderr, flush=True)
+        return 1, FAILED
+    return 0, f"{address}/enter?link={tokens.sign(key, tokens.LINK, node, name, int(now))}"
+
+
+def _key(host: Host) -> bytes:
+    raw = read_bytes(os.path.join(host.path(host.state), KEY))
+    try:
+        key = bytes.fromhex((raw or b"").decode("ascii"))
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise NodeError(f"{KEY} is missing, or not what gpuadmin provision writes")
+    return key
+
+
+def _nobody() -> callers.Refusal:
+    """Nobody is refused before their turn: to look at one account costs microseconds."""
+    return lambda _uid: None
+
+
+def main(host: Host, settings: str = SETTINGS, clock: Callable[[], float] = time.time) -> int:
+    """What the unit runs: its socket is given by systemd. Raises NodeError."""
+    listener = callers.given_socket()
+    if listener is None:
+        print("this is started by gpuadmin-web-link.socket; people run gpuadmin-me web", file=sys.stderr)
+        return 2
+    with listener:
+        raw = read_bytes(settings)
+        try:
+            known = json.loads(raw or b"")
+            node, address = str(known["node"]), str(known["address"])
+        except (ValueError, KeyError, TypeError):
+            raise NodeError(f"{settings} is not what gpuadmin provision writes") from None
+
+        def act(uid: int) -> tuple[int, str]:
+            return link(uid, host, node, address, clock())
+
+        callers.serve(listener, _nobody, act, FAILED, idle=callers.IDLE, life=callers.LIFE, busy=BUSY)
+    return 0

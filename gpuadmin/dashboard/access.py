@@ -1,0 +1,229 @@
+"""Who comes into the dashboard: by a link that is good once, or by the header of the site's own reverse proxy.
+
+Nobody has a password here. A link shows a page with one button, and only the button spends it: what looks at addresses
+by itself (previews in chats, virus scanners) does not.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+from jinja2 import Environment, FileSystemLoader
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ..monitoring import tokens
+from .files import DashboardError, in_words
+from .sign_in import SignIn
+from .used_tokens import Full, UsedTokens
+from .viewer import Viewer
+
+COOKIE = "__Host-gpuadmin"  # a browser takes it only with Secure, for all paths of this host, and for no other host
+SECRET_HEADER = "x-gpuadmin-proxy-secret"
+_PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # a login name, as accounts have it
+
+
+class Stranger(Exception):
+    """Somebody says who they are by the header of the proxy, and is not the proxy."""
+
+
+class Access:
+    """Who comes in. ``secret`` is the dashboard's; a node that is not among ``nodes`` signs nothing that is taken."""
+
+    def __init__(
+        self,
+        sign_in: SignIn,
+        secret: bytes,
+        used: UsedTokens,
+        *,
+        nodes: tuple[str, ...],
+        cluster: str,
+        files: str,
+        proxy_secret: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if sign_in.proxy is not None and len(proxy_secret) < 16:  # guard: a proxy without a secret is none
+            raise DashboardError("the reverse proxy's secret is missing, or has fewer than 16 characters")
+        self._sign_in, self._secret, self._used, self._clock = sign_in, secret, used, clock
+        self._nodes, self._cluster = frozenset(nodes), cluster
+        self._proxy_secret = proxy_secret.encode()
+        templates = Environment(
+            loader=FileSystemLoader(f"{files}/templates"),
+            autoescape=True,  # guard: what the cluster is called is text -> False
+        )
+        self._page = templates.get_template("enter.html")
+
+    def viewer(self, request: Request) -> Viewer | None:
+        """Who asks; None for somebody who has not come in. Raises Stranger, for whom Guard has an answer."""
+        named = self._proxied(request)
+        if named is not None:
+            proxy = self._sign_in.proxy
+            return Viewer(
+                named,
+                # guard: the proxy makes no admin of whom the site does not name -> True
+                admin=proxy is not None and named in proxy.admins,
+            )
+        token = self._session(request)
+        return (
+            None
+            if token is None
+            else Viewer(
+                token.name,
+                admin=token.admin,  # guard: a person's session makes no admin -> True
+            )
+        )
+
+    def routes(self) -> list[Route]:
+        """/enter and /leave."""
+        return [
+            Route("/enter", self._look, methods=["GET"]),
+            Route("/enter", self._enter, methods=["POST"]),
+            Route("/leave", self._leave, methods=["POST"]),
+        ]
+
+    # -- the proxy
+
+    def _proxied(self, request: Request) -> str | None:
+        """Whom the proxy names, if it is the proxy that asks. Raises Stranger for whoever else names somebody."""
+        proxy = self._sign_in.proxy
+        given = [] if proxy is None else request.headers.getlist(proxy.header)
+        secrets = request.headers.getlist(SECRET_HEADER)
+        if proxy is None or not (given or secrets):
+            return None
+        peer = "" if request.client is None else request.client.host
+        known = len(secrets) == 1 and hmac.compare_digest(secrets[0].encode(), self._proxy_secret)
+        if (
+            not known  # guard: the proxy has its secret
+            or peer not in proxy.addresses  # guard: the proxy comes from its address
+        ):
+            raise Stranger
+        if given in ([], [""]):
+            return None  # the proxy lets people through whom it does not know: they need a link
+        if (
+            len(given) != 1 or not _PERSON.fullmatch(given[0])  # guard: the proxy names one person
+        ):
+            raise Stranger
+        return given[0]
+
+    # -- sessions
+
+    def _session(self, request: Request) -> tokens.Token | None:
+        text = request.cookies.get(COOKIE)
+        if text is None:
+            return None
+        try:
+            kinds = (tokens.SESSION, tokens.ADMIN_SESSION)
+            token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.session_seconds)
+        except tokens.TokenError:
+            return None
+        return (
+            None
+            if self._used.has(token.digest)  # guard: a session that was left is over
+            else token
+        )
+
+    def _key(self, kind: str, signer: str) -> bytes | None:
+        """The key of a signer who may sign such a text: a node for people, the controller for admins."""
+        admin = kind in (tokens.ADMIN_LINK, tokens.ADMIN_SESSION)
+        # guard: only nodes of the site sign for people, and only the controller for admins
+        if signer not in ((tokens.CONTROLLER,) if admin else self._nodes):
+            return None
+        return tokens.signing_key(self._secret, kind, signer)
+
+    def _link(self, text: str) -> tokens.Token:
+        kinds = (tokens.LINK, tokens.ADMIN_LINK)
+        token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.link_seconds)
+        if token.at < self._used.since - tokens.SKEW:  # guard: a link from before what is remembered is not taken
+            raise tokens.TokenError("late")  # from before what is remembered
+        if self._used.has(token.digest):  # guard: a link is good once
+            raise tokens.TokenError("spent")
+        return token
+
+    # -- pages
+
+    async def _look(self, request: Request) -> Response:
+        """What a link shows. It spends nothing."""
+        text = request.query_params.get("link", "")
+        if not text:
+            return self._answer(200)
+        try:
+            token = self._link(text)
+        except tokens.TokenError as error:
+            return self._answer(403, problem=str(error))
+        return self._answer(200, link=text, name=token.name)
+
+    async def _enter(self, request: Request) -> Response:
+        """Spend a link, and give its bearer a session."""
+        if not self._same_origin(request):
+            return self._answer(403, problem="origin")
+        text = await _field(request, "link")
+        now = self._clock()
+        try:
+            token = self._link(text)
+            # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
+            # guard: a link is spent for as long as it could be taken -> token.at
+            until = token.at + self._sign_in.link_seconds + tokens.SKEW
+            if not self._used.spend(token.digest, f"{token.signer}~{token.name}", until, now):
+                raise tokens.TokenError("spent")
+        except tokens.TokenError as error:
+            return self._answer(403, problem=str(error))
+        except (Full, OSError, DashboardError) as error:
+            print(f"no link is taken: {in_words(error)}", flush=True)
+            return self._answer(503, problem="full")
+        kind = tokens.ADMIN_SESSION if token.admin else tokens.SESSION
+        key = tokens.signing_key(self._secret, kind, token.signer)
+        print(f"{token.name} came in by a link of {token.signer}", flush=True)
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            COOKIE, tokens.sign(key, kind, token.signer, token.name, int(now)),
+            max_age=self._sign_in.session_seconds, path="/",
+            secure=True,  # guard: a cookie goes over TLS alone -> False
+            httponly=True, samesite="lax",  # guard: no script reads a cookie -> False
+        )  # fmt: skip
+        return answer
+
+    async def _leave(self, request: Request) -> Response:
+        """End a session: its cookie is good no more, whoever has it."""
+        if not self._same_origin(request):
+            return self._answer(403, problem="origin")
+        token = self._session(request)
+        if token is not None:
+            try:
+                # guard: a session that was left is over for as long as it would be good -> token.at
+                until = token.at + self._sign_in.session_seconds + tokens.SKEW
+                self._used.spend(token.digest, f"session:{token.name}", until, self._clock())
+            except (Full, OSError, DashboardError) as error:
+                print(f"a session that was left is not remembered: {in_words(error)}", flush=True)
+        answer = RedirectResponse("/enter", status_code=303)
+        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return answer
+
+    def _same_origin(self, request: Request) -> bool:
+        """Whether a form came from a page of this dashboard (or from a program, which says nothing of where)."""
+        # guard: a browser that says it comes from elsewhere is believed
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        origin = request.headers.get("origin")
+        try:
+            # guard: a form comes from a page of the dashboard -> True
+            return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+        except ValueError:  # guard: an origin that is no address is refused
+            return False  # not even an address
+
+    def _answer(self, status: int, **values: str) -> Response:
+        minutes = self._sign_in.link_seconds // 60
+        text = self._page.render(cluster=self._cluster, minutes=minutes, nodes=sorted(self._nodes)[:3], **values)
+        return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
+
+
+async def _field(request: Request, name: str) -> str:
+    """A field of a form; nothing where there is none. nginx bounds what a form may have."""
+    try:
+        return parse_qs((await request.body()).decode("ascii"), max_num_fields=4).get(name, [""])[0]
+    except ValueError:
+        return ""

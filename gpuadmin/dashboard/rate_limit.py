@@ -1,0 +1,35 @@
+"""Questions of how things were: one person gets one answer after the other, so that others get theirs in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from weakref import WeakValueDictionary
+
+from starlette.exceptions import HTTPException
+
+WAITING = 16  # answers for which one person waits at a time
+
+
+class RateLimit:
+    """Whose turn it is. Nobody is remembered who waits for nothing."""
+
+    def __init__(self) -> None:
+        self._waiting: Counter[str] = Counter()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @contextlib.asynccontextmanager
+    async def of(self, name: str) -> AsyncIterator[None]:
+        """Wait for that person's turn. Raises HTTPException for who asks on and on."""
+        if self._waiting[name] >= WAITING:  # guard: who asks on and on is told to wait
+            raise HTTPException(429)
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        self._waiting[name] += 1
+        try:
+            async with lock:  # guard: one person has one answer of how things were at a time
+                yield
+        finally:
+            self._waiting[name] -= 1
+            self._waiting = +self._waiting

@@ -1,0 +1,216 @@
+"""What each page shows, as plain values for its template. Pure. What a viewer may not know is not in them at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..monitoring.cluster import Device, Holder, Node, totals
+from ..monitoring.free import GIB, rooms
+from ..monitoring.hints import hints
+from ..monitoring.samples import Sample
+from ..monitoring.usage import Measured, Usage, usage
+from .queries import KINDS
+from .snapshot import Disk, Snapshot
+from .viewer import Viewer
+
+UNKNOWN = "(unknown)"  # as the collector names whom it cannot attribute without doubt
+
+
+def overview(look: Snapshot) -> dict[str, Any]:
+    """All nodes at a glance: those with a problem first only where the site's order does not say otherwise."""
+    return {
+        "totals": totals(look.nodes),
+        "nodes": [_row(node, look) for node in look.nodes],
+    }
+
+
+def _row(node: Node, look: Snapshot) -> dict[str, Any]:
+    usable = [device for device in node.devices if device.usable]
+    heat = [device.temperature for device in node.devices if device.temperature is not None]
+    disks = look.disks.get(node.name, ())
+    return {
+        **_state(node, look),
+        "devices": [{"index": device.index, "state": state(device)} for device in usable],
+        "counts": Counter(state(device) for device in usable),
+        "expected": node.expected,
+        "people": _people(usable),
+        "memory": _memory(node),
+        "temperature": max(heat, default=None),
+        "disk": _disk(disks[0]) if disks else None,
+        "alerts": [name for name, _severity in look.alerts.get(node.name, ())],
+    }
+
+
+def _state(node: Node, look: Snapshot) -> dict[str, Any]:
+    """Up or not, and since when: a node that is up since it was started, another since it was last seen."""
+    since = look.booted.get(node.name) if node.state == "up" else look.seen.get(node.name)
+    return {"name": node.name, "state": node.state, "since": since, "problem": node.problem}
+
+
+def state(device: Device) -> str:
+    """free, held or unknown; divided for a GPU whose MIG devices are given to people."""
+    if not device.usable:
+        return "divided"
+    return "unknown" if device.holders is None else "held" if device.holders else "free"
+
+
+def _people(devices: Sequence[Device]) -> list[dict[str, Any]]:
+    """Who holds how many of these devices."""
+    held = Counter(user for device in devices for user in {one.user for one in device.holders or ()})
+    return [{"name": user, "count": count} for user, count in sorted(held.items())]
+
+
+def _memory(node: Node) -> dict[str, float] | None:
+    if node.memory is None or node.memory_available is None or node.memory <= 0:
+        return None
+    return {"size": node.memory, "free": node.memory_available, "used": 1 - node.memory_available / node.memory}
+
+
+def _disk(disk: Disk) -> dict[str, Any]:
+    return {"path": disk.path, "size": disk.size, "free": disk.free, "used": disk.used}
+
+
+def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
+    """A GPU or MIG device, and who holds it."""
+    key = device.node, device.uuid
+    used = None
+    if device.memory is not None and device.memory_used is not None and device.memory > 0:
+        used = device.memory_used / device.memory
+    return {
+        "node": device.node, "index": device.index, "name": device.name, "state": state(device),
+        "utilization": device.utilization, "memory": device.memory, "memory_used": device.memory_used, "used": used,
+        "power": device.power, "limit": look.limits.get(key), "temperature": device.temperature,
+        "slowed": list(look.throttled.get(key, ())),
+        "holders": [_holder(one, device, look) for one in device.holders or ()],
+    }  # fmt: skip
+
+
+def _holder(one: Holder, device: Device, look: Snapshot) -> dict[str, Any]:
+    idle = [row.hours for row in look.idle if (row.node, row.uuid, row.user) == (device.node, device.uuid, one.user)]
+    return {
+        "user": one.user, "container": one.container, "since": one.since, "processes": one.processes,
+        "memory": one.memory, "idle": max(idle, default=None),
+    }  # fmt: skip
+
+
+def node_page(node: Node, look: Snapshot) -> dict[str, Any]:
+    """One node: its devices, processors, memory, disks, people and problems."""
+    people = [
+        {"name": user, "cores": one.cores, "memory": one.memory, "tasks": one.tasks}
+        for user, one in look.people.get(node.name, {}).items()
+    ]
+    return {
+        **_state(node, look),
+        "expected": node.expected,
+        "devices": [device_row(device, look) for device in node.devices],
+        "cpu": look.cpu.get(node.name),
+        "load": node.load,
+        "memory": _memory(node),
+        "disks": [_disk(disk) for disk in look.disks.get(node.name, ())],
+        "people": sorted(people, key=lambda one: (-(one["cores"] or 0), one["name"])),
+        "alerts": list(look.alerts.get(node.name, ())),
+    }
+
+
+def known_people(look: Snapshot, viewer: Viewer) -> set[str]:
+    """Those who have a page: of whom something is measured, and a person who looks, who is there without that. An
+    admin who looks need not be one of the people.
+    """
+    return (look.users() | (set() if viewer.admin else {viewer.name})) - {
+        UNKNOWN,  # guard: whom nobody knows has no page
+        "",
+    }
+
+
+def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
+    """Everybody, most devices first, and their GPU-hours of so many days; `spent`: the answer
+    to queries.hours_of_all, None where there was none.
+    """
+    held: Counter[str] = Counter()
+    idle = Counter(row.user for row in look.idle)
+    for node in look.nodes:
+        for device in node.devices:
+            held.update({one.user for one in device.holders or ()})
+    hours = {} if spent is None else _spent(spent, look)
+    rows = []
+    for user in known_people(look, viewer):
+        # who holds something and is in no number has not held nothing
+        usual = (None, None) if spent is None or held[user] else (0.0, 0.0)
+        rows.append({"name": user, "count": held[user], "idle": idle[user], "hours": hours.get(user, usual)})
+    return {"days": days, "people": sorted(rows, key=lambda row: (-held[str(row["name"])], str(row["name"])))}
+
+
+def _spent(spent: Sequence[Sample], look: Snapshot) -> dict[str, tuple[float | None, float | None]]:
+    """By person: hours held and hours used; None where nothing says whether what was held was used."""
+    kinds = [[one for one in spent if one.labels.get("kind") == kind] for kind in KINDS]
+    found = usage(measured(*kinds), "user", {node.name: () for node in look.nodes})
+    return {row.name: (row.held, row.active if _known(row) else None) for row in found}
+
+
+def _known(row: Usage) -> bool:
+    """Whether anything says if what was held was used: of MIG devices, nothing does."""
+    return row.held <= 0 or row.measured > 0
+
+
+def person_page(user: str, look: Snapshot, viewer: Viewer, spent: Mapping[int, Measured]) -> dict[str, Any]:
+    """One person: what they hold, and GPU-hours by span (days); and for themselves and admins disk and hints."""
+    nodes = [node.held_by(user) for node in look.nodes]
+    page: dict[str, Any] = {
+        "name": user,
+        "devices": [device_row(device, look) for node in nodes for device in node.devices],
+        "unsure": [node.name for node in look.nodes if not _sure(node)],
+        "hours": [_hours(days, found, user, look) for days, found in sorted(spent.items())],
+        "nodes": [
+            {"node": node, "cores": people[user].cores, "memory": people[user].memory, "tasks": people[user].tasks}
+            for node, people in look.people.items()
+            if user in people
+        ],
+        "private": viewer.may_see_private(user),
+    }
+    if page["private"]:  # guard: a page is not even given what is private -> True
+        cores = {node: people[user].cores or 0.0 for node, people in look.people.items() if user in people}
+        page["disk"] = look.disk.get(user)
+        page["hints"] = hints(user, look.nodes, look.idle, look.worked, cores, look.when)
+    return page
+
+
+def _hours(days: int, found: Measured, user: str, look: Snapshot) -> dict[str, Any]:
+    groups: dict[str, Sequence[str]] = {node.name: () for node in look.nodes}
+    row = next((row for row in usage(found, "user", groups) if row.name == user), None)
+    if row is None:
+        return {"days": days, "held": 0.0, "active": 0.0, "idle": 0.0, "efficiency": None}
+    known = _known(row)
+    return {
+        "days": days, "held": row.held, "active": row.active if known else None, "idle": row.idle if known else None,
+        "efficiency": row.efficiency,
+    }  # fmt: skip
+
+
+def free_page(look: Snapshot, gpus: int, memory: int) -> dict[str, Any]:
+    """Where somebody can run now: nodes with so many free devices with so much GiB left, as `gpuadmin free`."""
+    found = [
+        {
+            "name": room.node.name,
+            "devices": [
+                {"index": device.index, "name": device.name, "memory": device.memory_free} for device in room.devices
+            ],
+            "cpu": look.cpu.get(room.node.name),
+            "memory": _memory(room.node),
+        }
+        for room in rooms(look.nodes, gpus, memory)
+    ]
+    sizes = sorted({int(one.memory // GIB) for node in look.nodes for one in node.devices if one.usable and one.memory})
+    unsure = [node.name for node in look.nodes if node.state != "up" or not _sure(node)]
+    return {"rooms": found, "gpus": gpus, "memory": memory, "sizes": sizes, "unsure": unsure}
+
+
+def _sure(node: Node) -> bool:
+    """Whether it is known who holds its devices."""
+    return all(device.holders is not None for device in node.devices)
+
+
+def measured(held: Sequence[Sample], known: Sequence[Sample], active: Sequence[Sample]) -> Measured:
+    """One person's seconds, as the rules of `gpuadmin usage` take them."""
+    return Measured(held=held, measured=known, active=active, available=())
