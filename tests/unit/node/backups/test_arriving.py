@@ -725,8 +725,8 @@ def test_who_reads_for_long_gives_signs_of_life(real: Keeper, monkeypatch: pytes
     """The caller gives up on a host that says nothing."""
     real.begin(homes={"minji": real.home(checksum="1" * 64)})
     monkeypatch.setattr(copy_server, "ALIVE", 0.05)
-    monkeypatch.setattr(arriving, "_compare", lambda *_rest: time.sleep(0.3))
-    monkeypatch.setattr(making, "verify_one", lambda *_rest: time.sleep(0.3))
+    monkeypatch.setattr(arriving, "_compare", lambda *_rest: time.sleep(0.3))  # it reads
+    monkeypatch.setattr(making, "verify_one", lambda *_rest: time.sleep(0.3))  # it reads
     real.send(HONEST) if verb == "home" else real.ask(f"verify {REAL} minji")
     assert real.streamed.count(b'"wait"') > 1
 
@@ -734,10 +734,11 @@ def test_who_reads_for_long_gives_signs_of_life(real: Keeper, monkeypatch: pytes
 def test_no_sign_of_life_is_left_half_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows it would be in the middle of it."""
     said: list[str] = []
+    # half of a word is there for so long
     link: Any = SimpleNamespace(put=lambda _word: time.sleep(0.2), flush=lambda: said.append("wait"))
     monkeypatch.setattr(copy_server, "ALIVE", 0.4)
     with copy_server._alive(link):
-        time.sleep(0.5)
+        time.sleep(0.5)  # until the first sign of life has begun
     assert said == ["wait"]
 
 
