@@ -1,4 +1,7 @@
-"""What a module is given stays out of the host's journal, where admins, and whoever gets it forwarded, read."""
+"""What a host is given stays out of its journal, where admins, and whoever gets it forwarded, read.
+
+Our operations write nothing there; modules of Ansible's own would write their arguments.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ PLAY = """
   tasks:
     - gpuadmin.node.files:
         files: [{path: DIRECTORY/exporter.key, content: PRIVATE, mode: "0600", show_diff: false}]
+    - ansible.builtin.lineinfile: {path: DIRECTORY/other.key, line: PRIVATE, mode: "0600", create: true}
 """
 # what AnsibleModule.log() calls where Python has no binding of the journal's
 SPY = """
