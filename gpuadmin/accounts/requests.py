@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +15,7 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.config.validate import mistakes
 from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.similar import did_you_mean
 from gpuadmin.text import counted
 
 
@@ -140,8 +140,7 @@ def known(file: RegistryFile, names: Sequence[str]) -> list[User]:
     unknown = [name for name in names if file.find(name) is None]
     if unknown:  # guard: who is not registered is said
         everybody = [user.name for user in file.registry.users]
-        close = difflib.get_close_matches(unknown[0], everybody, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else "gpuadmin list-users shows who is registered"
+        hint = did_you_mean(unknown[0], everybody) or "gpuadmin list-users shows who is registered"
         raise ConfigError(f"not registered: {', '.join(repr(name) for name in unknown)}", hint=hint)
     return [user for name in dict.fromkeys(names) if (user := file.find(name)) is not None]
 

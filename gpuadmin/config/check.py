@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -16,6 +15,7 @@ from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.private_key import login_problem
 from gpuadmin.config.schema import User
+from gpuadmin.similar import did_you_mean
 from gpuadmin.text import listed
 
 
@@ -93,8 +93,8 @@ def _inventory(inventory: Inventory) -> Iterator[Finding]:
 def _meant(groups: Sequence[str]) -> str:
     """Which group was meant where one has almost its name."""
     for group in groups:
-        if close := difflib.get_close_matches(group, GROUPS, n=1):
-            return f": '{group}'; did you mean '{close[0]}'?"
+        if close := did_you_mean(group, GROUPS):
+            return f": '{group}'; {close}"
     return ""
 
 

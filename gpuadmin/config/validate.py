@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from gpuadmin.config.fields import TEMPLATE_MARKERS
 from gpuadmin.config.yamlfile import YamlFile, kind_of
 from gpuadmin.errors import ConfigError
+from gpuadmin.similar import did_you_mean
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -100,8 +100,8 @@ def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
             return ""
     if place[-1] in getattr(inner, "gone", {}):
         return f" any more: {inner.gone[place[-1]]}"
-    close = difflib.get_close_matches(str(place[-1]), inner.model_fields, n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = did_you_mean(str(place[-1]), inner.model_fields)
+    return f"; {close}" if close else ""
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -68,6 +68,8 @@ THINGS = (
     Thing("waiting reboots", "reboot", ("reboot",)),
     Thing("image", "image", ("trial", "drift")),
 )  # fmt: skip
+#: The parts that are about one person.
+OF_A_PERSON = ("account", "keys", "sshd", "sessions", "home", "docker", "containers", "trial")
 #: What no diagnosis sees.
 NEVER = (
     "the way from their own machine: network, firewall, jump host, ssh client",
@@ -83,13 +85,20 @@ NEVER_HOSTS = (
 
 
 def right(name: str | None, known: Mapping[str, Mapping[str, Any]], found: Iterable[Finding]) -> list[str]:
-    """Things that were looked at on every host that has them, and about which there is no finding."""
+    """Things that were looked at on every host that has them, and about which there is no finding.
+
+    Of somebody whom users.yml does not know, nothing of theirs is right: there is nothing that it should be.
+    """
     codes = {one.code for one in found}
     if not known:
         return []
+    # guard: nothing is right of somebody whom nobody knows -> ()
+    nobodys = OF_A_PERSON if "not-registered" in codes else ()
     return [
         one.words for one in THINGS
-        if not codes & set(one.codes) and (name is not None if one.part is None else _everywhere(one, known))
+        if not codes & set(one.codes)
+        and one.part not in nobodys
+        and (name is not None if one.part is None else _everywhere(one, known))
     ]  # fmt: skip
 
 
@@ -104,6 +113,8 @@ def _everywhere(thing: Thing, known: Mapping[str, Mapping[str, Any]]) -> bool:
         return bool(seen) and (thing.step == "docker" or len(seen) == sum(one is not None for one in answers))
     if thing.part == "containers":
         return any(one["asked"] for one in seen)
+    if thing.codes == ("manager",):  # one that does not run is listed as not looked at
+        return any(one.get("manager") != "inactive" for one in seen)
     return bool(seen)
 
 

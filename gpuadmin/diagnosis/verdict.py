@@ -10,6 +10,7 @@ from typing import Any
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
 from gpuadmin.diagnosis.looked import right, tried
+from gpuadmin.similar import did_you_mean
 from gpuadmin.text import counted
 
 _NO_SERVICE = "install systemd-timesyncd or chrony there, then: gpuadmin run HOSTS -- timedatectl set-ntp true"
@@ -111,7 +112,9 @@ def registered(asked: Asked) -> Iterator[Finding]:
         if gone is not None:
             yield Finding("removed", f"{name}'s account was removed on {gone.removed}", f"gpuadmin add-user {name}")
         else:
-            yield Finding("not-registered", f"nobody called {name} is in users.yml", f"gpuadmin add-user {name}")
+            close = did_you_mean(str(name), (one.name for one in asked.registry.users))
+            remedy = f"{close} Otherwise: gpuadmin add-user {name}" if close else f"gpuadmin add-user {name}"
+            yield Finding("not-registered", f"nobody called {name} is in users.yml", remedy)
         return
     if user.locked:
         yield Finding("locked", f"{name}'s account is locked in users.yml", f"gpuadmin unlock-user {name}")

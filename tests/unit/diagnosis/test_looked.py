@@ -47,6 +47,18 @@ def test_a_session_that_went_wrong_somewhere_is_right_nowhere() -> None:
     assert tried(known | {"node3": host(trial={"steps": {}, "done": False})}) == ["node1", "node2"]
 
 
+def test_nothing_is_right_of_somebody_whom_nobody_knows() -> None:
+    known = {"node1": host(account={}, keys={}, home={}, sessions={"manager": "inactive"}, memory={})}
+    assert right("minij", known, [Finding("not-registered", "x", "y")]) == ["memory"]
+
+
+def test_a_user_manager_that_does_not_run_is_not_right() -> None:
+    idle, runs = host(sessions={"manager": "inactive"}), host(sessions={"manager": "active"})
+    assert "user manager" not in right("minji", {"node1": idle}, [])
+    assert "user manager" in right("minji", {"node1": idle, "node2": runs}, [])
+    assert any("it does not run" in line for line in not_looked_at("minji", {"node1": idle}, {}, None))
+
+
 def test_a_daemon_that_was_not_asked_is_not_right() -> None:
     asleep = host(containers={"asked": False, "ended": [], "running": 0})
     assert right(None, {"node1": asleep}, []) == []

@@ -1,0 +1,12 @@
+"""What somebody meant who mistyped a name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Given a word and the known ones, return `did you mean 'minji'?`, or nothing where none is like it."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean '{close[0]}'?" if close else ""
