@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -102,7 +103,7 @@ def test_a_site_from_nothing_to_a_run(bin_directory: Path, tmp_path: Path) -> No
     """To a playbook and roles found in the package; nobody answers at the addresses."""
     run(bin_directory, tmp_path, "init", "cluster", "--storage", "127.0.0.1", "--node", "127.0.0.2")
     hosts = tmp_path / "cluster/inventory/hosts.yml"
-    hosts.write_text(hosts.read_text().replace("{}", "{ansible_port: 1}"))
+    hosts.write_text(re.sub(r'(127\.0\.0\.\d": ){}', r"\1{ansible_port: 1}", hosts.read_text()))
     site = tmp_path / "cluster"
     assert "0 errors" in run(bin_directory, site, "check")
     document = json.loads(run(bin_directory, site, "sync-users", "--yes", "--json", code=4))

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.action.files import expand, find
+from ansible_collections.gpuadmin.node.plugins.action.files import Source, expand, find
 
 COLLECTIONS = Path(__file__).resolve().parents[3] / "gpuadmin" / "collections"
-WHOLE: dict[str, Any] = {
-    "target": "/opt/x", "patterns": ["**/*"], "mode": "0644", "template": False, "exclusive": False, "show_diff": True,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -42,21 +39,21 @@ def test_which_files(source: Path, patterns: list[str], expected: str) -> None:
 
 
 def test_what_a_directory_becomes(source: Path) -> None:
-    directories, files = expand({**WHOLE, "path": str(source), "patterns": ["**/*.py"], "exclusive": True}, str)
+    directories, files = expand(Source(str(source), "/opt/x", ["**/*.py"], exclusive=True), str)
     assert directories == [{"path": path, "exclusive": True} for path in ("/opt/x", "/opt/x/sub", "/opt/x/sub/deep")]
     assert [one["path"] for one in files] == ["/opt/x/a.py", "/opt/x/sub/b.py", "/opt/x/sub/deep/c.py"]
     assert files[0]["content"] == "a.py {{ 1 + 1 }}\r\n"
     assert (files[0]["mode"], files[0]["show_diff"]) == ("0644", True)
-    assert expand({**WHOLE, "path": str(source), "patterns": ["a.py"]}, str)[0] == []
+    assert expand(Source(str(source), "/opt/x", ["a.py"]), str)[0] == []
     for wrong in ("source", str(source / "a.py"), str(source / "gone")):
         with pytest.raises(ValueError, match="not a directory on the controller"):
-            expand({**WHOLE, "path": wrong}, str)
+            expand(Source(wrong, "/opt/x"), str)
 
 
 def test_a_file_that_is_no_text_is_named(source: Path) -> None:
     (source / "sub/check").write_bytes(b"\x7fELF\xff")
     with pytest.raises(ValueError, match=r"sub/check is not text in UTF-8 \(byte 4\)"):
-        expand({**WHOLE, "path": str(source)}, str)
+        expand(Source(str(source), "/opt/x"), str)
 
 
 PLAY = """
@@ -134,7 +131,8 @@ def test_in_a_play(tmp_path: Path, source: Path) -> None:
 def test_what_is_wrong_with_a_source(tmp_path: Path) -> None:
     for entry, words in (
         ("{path: /no/such, target: /x}", "/no/such is not a directory on the controller"),
-        ("{path: /tmp, targets: /x}", "missing required arguments: target found in source"),
+        ("{path: /tmp, targets: /x}", "source[0] has 'targets', which is none of path, target"),
+        ("{path: /tmp}", "source[0].target is missing"),
     ):
         (tmp_path / "play.yml").write_text(
             f"- hosts: localhost\n  gather_facts: false\n  tasks:\n    - gpuadmin.node.files: {{source: [{entry}]}}\n"
