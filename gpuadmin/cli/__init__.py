@@ -118,11 +118,10 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib
+            from gpuadmin.similar import did_you_mean
 
-            close = difflib.get_close_matches(args[0], VERBS, n=1)
-            if close:
-                raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", ctx=ctx) from None
+            if close := did_you_mean(args[0], VERBS):
+                raise click.UsageError(f"{error.message} {close[0].upper()}{close[1:]}", ctx=ctx) from None
             raise
 
 
