@@ -100,7 +100,7 @@ site: $(READY) ## the documentation as a site with a search, in build/site; a de
 bench: $(READY) system-test ## start-up time, accounts and wiping against the wiki's way (minutes, needs root)
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/add_users.py
-	@$(BIN)/python benchmarks/kept_code.py
+	@$(BIN)/python benchmarks/code_cache.py
 	@$(BIN)/python benchmarks/diagnose.py
 	@$(BIN)/python benchmarks/wipe.py
 

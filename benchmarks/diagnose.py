@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kept_code import Cost, cost, of_controller, of_hosts
+from code_cache import Cost, cost, of_controller, of_hosts
 
 from gpuadmin.ansible import connections
 from tests.support.scale_hosts import Cluster, cluster, root_file_system

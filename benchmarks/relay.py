@@ -32,7 +32,8 @@ GOAL = 1.3
 # it has all of it, as every node does.
 NODE = """
 import hashlib, os, sys, urllib.request
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, follower, relay, stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_key, follower, relay, stream
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import tls_listener
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Stream
 url, base, key, size, previous, following, port = sys.argv[1:]
@@ -44,7 +45,7 @@ if previous or following:
         chain_key.store(places, text.read())
 wanted = Stream("x", None, size, size, "0" * 64)
 if previous:
-    credentials, listener = chain_key.load(places), chain_door.listen(port)
+    credentials, listener = chain_key.load(places), tls_listener.listen(port)
     print("listening", flush=True)
     relay.take(places, wanted, relay.Link(port, previous, following or None), credentials, listener)
 else:
@@ -60,14 +61,14 @@ else:
 
 HOP = """
 import os, subprocess, time
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, follower, relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import tls_listener, chain_key, follower, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 key, base, size = sys.argv[1], sys.argv[2] + "/hop", int(sys.argv[3])
 places = Places(top=base, run=base)
 os.makedirs(base)
 with open(key) as text:
     chain_key.store(places, text.read())
-credentials, listener = chain_key.load(places), chain_door.listen(0)
+credentials, listener = chain_key.load(places), tls_listener.listen(0)
 port = listener.getsockname()[1]
 if os.fork() == 0:
     listener.close()
@@ -75,7 +76,7 @@ if os.fork() == 0:
     sender.reached(sys.argv[2] + "/stream", size)
     sender.close()
     os._exit(0 if sender.problem is None else 1)
-door = chain_door.Door(listener, credentials)
+door = tls_listener.Door(listener, credentials)
 with door.admit(20) as connection:
     begin, computing = time.monotonic(), time.process_time()
     relay.receive(connection, os.devnull, size, None)

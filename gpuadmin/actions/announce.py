@@ -30,7 +30,7 @@ from gpuadmin.who import who
 
 
 @dataclass(frozen=True)
-class Wish:
+class Announcing:
     """What the command line asks for. `texts`: by language a text, or `@FILE`; `on`: a pattern of hosts."""
 
     texts: Mapping[str, str | None]
@@ -40,18 +40,18 @@ class Wish:
     mail: bool
 
 
-def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
+def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
     """Announce it. Returns the exit code."""
     with opened("announce", options, check=mail.preview) as session:
         today, settings = date.today(), session.site.settings
         record = Announcements.of(session.site.directory)
         languages = settings.mail.languages if settings.mail is not None else LANGUAGES
-        texts = {language: _text(language, text) for language, text in wish.texts.items() if text is not None}
-        one = record.kept(compose(texts, languages, wish.begin, wish.until, _hosts(session, wish.on), today))
+        texts = {language: _text(language, text) for language, text in request.texts.items() if text is not None}
+        one = record.kept(compose(texts, languages, request.begin, request.until, _hosts(session, request.on), today))
         if mail.again:
             known(session.site.registry, mail.again)
-        there = _there(session, one) if wish.on is not None and wish.mail and settings.mail is not None else None
-        post = Post.of(session, mail) if wish.mail and settings.mail is not None else None
+        there = _there(session, one) if request.on is not None and request.mail and settings.mail is not None else None
+        post = Post.of(session, mail) if request.mail and settings.mail is not None else None
         only = None if there is None else {name for names in there.known.values() for name in names}
         notices = Notices()
         if post is not None:
@@ -60,7 +60,7 @@ def announce(options: Options, mail: MailOptions, wish: Wish) -> int:
             )
             for letter in notices.letters:  # a template that is wrong is found here
                 post.renderer.message(letter)
-        _plan(session, one, notices, there, mailed=post is not None, asked=wish.mail, preview=mail.preview)
+        _plan(session, one, notices, there, mailed=post is not None, asked=request.mail, preview=mail.preview)
         if mail.preview and post is not None:
             if not options.json:
                 show_letters(notices.letters, post.renderer)

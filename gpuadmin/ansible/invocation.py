@@ -93,7 +93,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_PIPELINING": "True",
         # a module would write its arguments into the host's journal: keys, a mail password, everybody's applications
         "ANSIBLE_NO_TARGET_SYSLOG": "True",  # guard: what modules are given is not in hosts' journals
-        "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.thrifty",
+        "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.shared_memory",
         "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),
         "ANSIBLE_SSH_RETRIES": "1",

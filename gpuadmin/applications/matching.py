@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuadmin.applications.form import Application
 from gpuadmin.applications.group import Group, Member, listed
-from gpuadmin.applications.names import Wish, choose_names
+from gpuadmin.applications.names import Newcomer, choose_names
 from gpuadmin.config.schema import Registry, Settings, User
 
 #: What can be missing (the codes of templates/mail/incomplete) → what an admin reads.
@@ -252,8 +252,8 @@ def _with_names(
         and entry.email is not None
         and not (entry.reason or entry.missing or entry.present)
     ]
-    wishes = [Wish(email, application.user_name) for _, application, email in newcomers]
-    for (place, _, _), named in zip(newcomers, choose_names(wishes, registry, settings, names), strict=True):
+    unnamed = [Newcomer(email, application.user_name) for _, application, email in newcomers]
+    for (place, _, _), named in zip(newcomers, choose_names(unnamed, registry, settings, names), strict=True):
         result[place] = replace(result[place], account=named.name, reason=named.problem)
     return result
 

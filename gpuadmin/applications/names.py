@@ -14,7 +14,7 @@ _WAY_OUT = "choose one: --name {email}=NAME"
 
 
 @dataclass(frozen=True)
-class Wish:
+class Newcomer:
     """Somebody who needs a login name: their address, and what they asked for, if anything."""
 
     email: str
@@ -37,32 +37,33 @@ def derived(email: str) -> str:
 
 
 def choose_names(
-    wishes: Sequence[Wish], registry: Registry, settings: Settings, given: Mapping[str, str]
+    newcomers: Sequence[Newcomer], registry: Registry, settings: Settings, given: Mapping[str, str]
 ) -> list[Named]:
     """Given newcomers, return a name or a problem for each. `given` (address -> name) is what the admin decided.
 
     A name that somebody has, or had, under another address is a problem: a home or a backup of that name may be theirs.
     """
     decided = {email.casefold(): name for email, name in given.items()}
-    chosen = [_choose(wish, registry, settings, decided.get(wish.email.casefold())) for wish in wishes]
+    chosen = [_choose(newcomer, registry, settings, decided.get(newcomer.email.casefold())) for newcomer in newcomers]
     counts = Counter(found.name for found in chosen if found.name is not None)
     return [
-        Named(None, f"{counts[found.name]} applicants would be '{found.name}'; {_WAY_OUT.format(email=wish.email)}")
+        Named(None, f"{counts[found.name]} applicants would be '{found.name}'; {_WAY_OUT.format(email=newcomer.email)}")
         if found.name is not None and counts[found.name] > 1
         else found
-        for wish, found in zip(wishes, chosen, strict=True)
+        for newcomer, found in zip(newcomers, chosen, strict=True)
     ]
 
 
-def _choose(wish: Wish, registry: Registry, settings: Settings, decided: str | None) -> Named:
-    way_out = _WAY_OUT.format(email=wish.email)
+def _choose(newcomer: Newcomer, registry: Registry, settings: Settings, decided: str | None) -> Named:
+    way_out = _WAY_OUT.format(email=newcomer.email)
     before = next(
-        (entry for entry in registry.retired if entry.email and entry.email.casefold() == wish.email.casefold()), None
+        (entry for entry in registry.retired if entry.email and entry.email.casefold() == newcomer.email.casefold()),
+        None,
     )
     if decided is None and before is not None:
         return Named(before.name)
     # cut, so that what is too long for a name is not shown in full
-    name = (decided or (wish.asked.strip().lower() if wish.asked else derived(wish.email)))[:64]
+    name = (decided or (newcomer.asked.strip().lower() if newcomer.asked else derived(newcomer.email)))[:64]
     try:
         fields.user_name(name)
     except ValueError as error:
@@ -76,6 +77,6 @@ def _choose(wish: Wish, registry: Registry, settings: Settings, decided: str | N
         return Named(
             None,
             f"'{name}' was an account until {retired.removed}, and it is not known to be the same person's; if it is: "
-            f"--name {wish.email}={name}, else another name",
+            f"--name {newcomer.email}={name}, else another name",
         )
     return Named(name)

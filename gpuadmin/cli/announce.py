@@ -46,7 +46,7 @@ def command(
     gpuadmin announce --ko '점검: 오늘 18시' --en 'Maintenance: today 18:00' --until 2026-11-23 --on gpu3
     gpuadmin announce --take-back 1f2e3d4c
     """
-    from gpuadmin.actions.announce import Wish, announce, list_announcements, take_back
+    from gpuadmin.actions.announce import Announcing, announce, list_announcements, take_back
 
     texts = {"ko": ko, "en": en}
     if sum((show, back is not None, ko is not None or en is not None)) != 1:
@@ -61,4 +61,4 @@ def command(
         return take_back(options, back)
     if until is None:
         raise click.UsageError("--until is missing: the last day on which people read it at login")
-    return announce(options, mail, Wish(texts, begin, until, on, not no_mail))
+    return announce(options, mail, Announcing(texts, begin, until, on, not no_mail))

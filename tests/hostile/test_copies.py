@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     transfer,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from tests.support.backup_keeper import Keeper, keeper

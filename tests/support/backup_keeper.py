@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, transfer
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
 
 from tests.support.storage import mounted
 

@@ -56,7 +56,7 @@ ADVICE = "when the cause is gone, run it again: it looks at every host again"
 
 
 @dataclass(frozen=True)
-class Wish:
+class PowerRequest:
     """What the command line asks for. `at`: a time of day, as typed."""
 
     action: Action
@@ -66,27 +66,27 @@ class Wish:
     force: bool
 
 
-def switch(options: Options, wish: Wish) -> int:
+def switch(options: Options, request: PowerRequest) -> int:
     """Reboot hosts, or switch them off. Returns the exit code."""
-    with opened(wish.action, options) as session:
-        at = None if wish.at is None else moment(wish.at, datetime.now())
-        targets = _targets(session, wish.patterns)
-        answers = _look(session, wish, targets)
+    with opened(request.action, options) as session:
+        at = None if request.at is None else moment(request.at, datetime.now())
+        targets = _targets(session, request.patterns)
+        answers = _look(session, request, targets)
         decision = decide(
-            wish.action, targets, answers.known, waits=wish.when_idle or wish.force or at is not None
+            request.action, targets, answers.known, waits=request.when_idle or request.force or at is not None
         )  # fmt: skip
-        if not session.plan(_plan(session, wish, decision, at).build()):
+        if not session.plan(_plan(session, request, decision, at).build()):
             if set(decision.refused) - set(answers.unknown):
                 raise RefusedError("; ".join(f"{host}: {why}" for host, why in decision.refused.items()))
             return nothing(session, [answers])
         session.confirm()
         nodes = [one.name for one in targets if one.people and one.name in decision.hosts]
         if at is not None and not session.check and nodes:
-            _wait(session, wish, nodes, at)
-        run, gone = _go(session, wish, decision, sent_away=at is not None)
+            _wait(session, request, nodes, at)
+        run, gone = _go(session, request, decision, sent_away=at is not None)
         # guard: a node that stays says no more that it goes
-        if (at is not None or wish.when_idle) and not session.check:
-            _withdraw(session, wish, [node for node in nodes if node not in gone])
+        if (at is not None or request.when_idle) and not session.check:
+            _withdraw(session, request, [node for node in nodes if node not in gone])
         left = [host for host in decision.hosts if host not in run.hosts]
         if left:
             echo(f"Not touched: {', '.join(left)}", err=True)
@@ -115,14 +115,14 @@ def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     return targets
 
 
-def _look(session: Session, wish: Wish, targets: Sequence[Target]) -> Answers:
+def _look(session: Session, request: PowerRequest, targets: Sequence[Target]) -> Answers:
     names = [one.name for one in targets]
-    found = session.look(wish.action, names, {"gpuadmin_power_tasks": "look"})
+    found = session.look(request.action, names, {"gpuadmin_power_tasks": "look"})
     return Answers.of(found.hosts, names, "power")
 
 
-def _plan(session: Session, wish: Wish, decision: Decision, at: datetime | None) -> PlanBuilder:
-    verb = "Reboot" if wish.action == "reboot" else "Switch off"
+def _plan(session: Session, request: PowerRequest, decision: Decision, at: datetime | None) -> PlanBuilder:
+    verb = "Reboot" if request.action == "reboot" else "Switch off"
     title = f"{verb} {counted(len(decision.hosts), 'host')} of {session.site.settings.name}"
     builder = PlanBuilder(title + ("" if at is None else f" at {at:%Y-%m-%d %H:%M}"))
     for number, step in enumerate(decision.steps, start=1):
@@ -134,39 +134,39 @@ def _plan(session: Session, wish: Wish, decision: Decision, at: datetime | None)
             "people are told now, and sent away at that time; this command waits here until then, "
             "and no other run can change the site meanwhile"
         )
-    if wish.when_idle and decision.steps:
+    if request.when_idle and decision.steps:
         builder.warn(
             "people are told, and each node waits until nobody is on it, for a day at most; "
             "no other run can change the site meanwhile"
         )
-    if wish.action == "shutdown" and decision.steps:
+    if request.action == "shutdown" and decision.steps:
         builder.warn("nothing here can switch them on again: storage first, then the nodes")
     return builder
 
 
-def _wait(session: Session, wish: Wish, nodes: Sequence[str], at: datetime) -> None:
+def _wait(session: Session, request: PowerRequest, nodes: Sequence[str], at: datetime) -> None:
     """Tell people, and wait. Whoever interrupts it takes back what people were told."""
-    text = AT[wish.action].format(time=f"{at:%Y-%m-%d %H:%M}")
+    text = AT[request.action].format(time=f"{at:%Y-%m-%d %H:%M}")
     given = {"gpuadmin_power_tasks": "announce", "gpuadmin_waiting": text, "gpuadmin_reason": text}
-    notified = session.run(wish.action, nodes, given, check=False, quiet=True)
+    notified = session.run(request.action, nodes, given, check=False, quiet=True)
     if notified.interrupted or notified.error:
-        _withdraw(session, wish, nodes)
+        _withdraw(session, request, nodes)
     session.whole(notified, "interrupted; nothing was switched off, and people are told so")
     session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
     try:
         while (left := (at - datetime.now()).total_seconds()) > 0:
             time.sleep(min(left, 30))  # by the clock on the wall, which somebody may set meanwhile
     except KeyboardInterrupt:
-        _withdraw(session, wish, nodes)
+        _withdraw(session, request, nodes)
         raise
 
 
-def _withdraw(session: Session, wish: Wish, nodes: Sequence[str]) -> None:
+def _withdraw(session: Session, request: PowerRequest, nodes: Sequence[str]) -> None:
     """Take back what people were told: these nodes stay as they are."""
-    session.run(wish.action, nodes, {"gpuadmin_power_tasks": "withdraw"}, check=False, quiet=True)
+    session.run(request.action, nodes, {"gpuadmin_power_tasks": "withdraw"}, check=False, quiet=True)
 
 
-def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) -> tuple[RunResult, set[str]]:
+def _go(session: Session, request: PowerRequest, decision: Decision, *, sent_away: bool) -> tuple[RunResult, set[str]]:
     """Step by step; none is begun after one that did not succeed everywhere.
 
     Returns what became of every host, and which were switched off, or are back.
@@ -177,15 +177,17 @@ def _go(session: Session, wish: Wish, decision: Decision, *, sent_away: bool) ->
     gone: set[str] = set()
     for step in decision.steps:
         given = {
-            "gpuadmin_power_action": wish.action,
+            "gpuadmin_power_action": request.action,
             "gpuadmin_power_step": step.step,
             # who came after the homes were let go has none: they are told, and the node goes its way
-            "gpuadmin_force": wish.force or sent_away or set(step.hosts) <= released,
-            "gpuadmin_when_idle": wish.when_idle,
-            "gpuadmin_reason": NOW[wish.action],
-            "gpuadmin_waiting": WHEN_IDLE[wish.action],
+            "gpuadmin_force": request.force or sent_away or set(step.hosts) <= released,
+            "gpuadmin_when_idle": request.when_idle,
+            "gpuadmin_reason": NOW[request.action],
+            "gpuadmin_waiting": WHEN_IDLE[request.action],
         }
-        run = session.run(wish.action, step.hosts, given, check=session.check, label=f"{wish.action}: {step.does}")
+        run = session.run(
+            request.action, step.hosts, given, check=session.check, label=f"{request.action}: {step.does}"
+        )
         hosts |= {
             # what became of it nobody saw
             name: replace(found, message=CUT)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.callback import thrifty
+from ansible_collections.gpuadmin.node.plugins.callback import shared_memory
 
 from gpuadmin.ansible import interrupt
 from gpuadmin.ansible import runner as layer
@@ -185,7 +185,7 @@ def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: p
 
 
 def test_workers_share_the_memory_of_the_process_that_forks_them(tmp_path: Path) -> None:
-    begun = thrifty.CallbackModule()
+    begun = shared_memory.CallbackModule()
     gc.unfreeze()
     begun.v2_playbook_on_task_start(None, False)
     try:

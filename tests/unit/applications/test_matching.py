@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuadmin.applications.form import Application
 from gpuadmin.applications.group import Member
 from gpuadmin.applications.matching import MISSING, Lists, sort_applications
-from gpuadmin.applications.names import Wish, choose_names, derived
+from gpuadmin.applications.names import Newcomer, choose_names, derived
 from gpuadmin.config.fields import RESERVED_NAMES, USER_NAME
 from gpuadmin.config.schema import Registry, Settings
 from tests.support.sites import public_key
@@ -167,30 +167,30 @@ RETIRED = [
     {"name": "old", "uid": 20009, "removed": "2026-06-30", "email": "old@example.org"},
     {"name": "older", "uid": 20008, "removed": "2026-01-31"},
 ]
-CHOSEN: dict[str, tuple[Wish, dict[str, str], str | None, str]] = {
-    "from the address": (Wish("minji@example.org"), {}, "minji", ""),
-    "asked for": (Wish("x@example.org", " Minji "), {}, "minji", ""),
-    "asked for badly": (Wish("x@example.org", "../x"), {}, None, "no user name"),
-    "asked for root": (Wish("x@example.org", "root"), {}, None, "system account"),
-    "asked for the admin": (Wish("x@example.org", "cluster-admin"), {}, None, "own account or group"),
-    "the people's group": (Wish("gpuusers@example.org"), {}, None, "own account or group"),
-    "a system account": (Wish("mail@example.org"), {}, None, "system account"),
-    "taken": (Wish("ann@example.net"), {}, None, "somebody else's account"),
-    "too long": (Wish("a" * 40 + "@example.org"), {}, None, "no user name"),
-    "decided": (Wish("ann@example.net"), {"ANN@example.net": "annie"}, "annie", ""),
-    "decided badly": (Wish("ann@example.net"), {"ann@example.net": "ann"}, None, "somebody else's account"),
-    "comes back": (Wish("Old@example.org", "young"), {}, "old", ""),
-    "another one of that name": (Wish("old@example.net"), {}, None, "not known to be the same person"),
-    "was here before addresses were kept": (Wish("older@example.org"), {}, None, "not known to be the same person"),
-    "is the same, says the admin": (Wish("older@example.org"), {"older@example.org": "older"}, "older", ""),
+CHOSEN: dict[str, tuple[Newcomer, dict[str, str], str | None, str]] = {
+    "from the address": (Newcomer("minji@example.org"), {}, "minji", ""),
+    "asked for": (Newcomer("x@example.org", " Minji "), {}, "minji", ""),
+    "asked for badly": (Newcomer("x@example.org", "../x"), {}, None, "no user name"),
+    "asked for root": (Newcomer("x@example.org", "root"), {}, None, "system account"),
+    "asked for the admin": (Newcomer("x@example.org", "cluster-admin"), {}, None, "own account or group"),
+    "the people's group": (Newcomer("gpuusers@example.org"), {}, None, "own account or group"),
+    "a system account": (Newcomer("mail@example.org"), {}, None, "system account"),
+    "taken": (Newcomer("ann@example.net"), {}, None, "somebody else's account"),
+    "too long": (Newcomer("a" * 40 + "@example.org"), {}, None, "no user name"),
+    "decided": (Newcomer("ann@example.net"), {"ANN@example.net": "annie"}, "annie", ""),
+    "decided badly": (Newcomer("ann@example.net"), {"ann@example.net": "ann"}, None, "somebody else's account"),
+    "comes back": (Newcomer("Old@example.org", "young"), {}, "old", ""),
+    "another one of that name": (Newcomer("old@example.net"), {}, None, "not known to be the same person"),
+    "was here before addresses were kept": (Newcomer("older@example.org"), {}, None, "not known to be the same person"),
+    "is the same, says the admin": (Newcomer("older@example.org"), {"older@example.org": "older"}, "older", ""),
 }
 
 
-@pytest.mark.parametrize(("wish", "given_names", "name", "words"), CHOSEN.values(), ids=CHOSEN.keys())
-def test_names(wish: Wish, given_names: dict[str, str], name: str | None, words: str) -> None:
+@pytest.mark.parametrize(("newcomer", "given_names", "name", "words"), CHOSEN.values(), ids=CHOSEN.keys())
+def test_names(newcomer: Newcomer, given_names: dict[str, str], name: str | None, words: str) -> None:
     people = registry({"name": "ann", "uid": 20000, "email": A}, retired=RETIRED)
     settings = SETTINGS.model_copy(update={"admin": SETTINGS.admin.model_copy(update={"user": "cluster-admin"})})
-    (found,) = choose_names([wish], people, settings, given_names)
+    (found,) = choose_names([newcomer], people, settings, given_names)
     assert found.name == name
     assert words in found.problem
     assert bool(found.problem) == (name is None)

@@ -8,14 +8,14 @@ import zlib
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import arriving, kept
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import ARRIVE, code
+from ansible_collections.gpuadmin.node.plugins.module_utils import arriving, code_cache
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import ARRIVE, code
 
 pytestmark = pytest.mark.root  # what is kept is root's
 
 
 def send(text: str, state: Path, digest: str = code().digest) -> tuple[int, str]:
-    """Exit status, and what the host's answer is, as action/kept.py sends it."""
+    """Exit status, and what the host's answer is, as action/operation.py sends it."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ARRIVE, digest, str(state)],
         input=zlib.compress(text.encode()), capture_output=True, check=False, timeout=60, cwd=state,
@@ -26,10 +26,12 @@ def send(text: str, state: Path, digest: str = code().digest) -> tuple[int, str]
 
 def test_it_is_there_as_it_was_sent(tmp_path: Path) -> None:
     assert send(code().text, tmp_path) == (0, "")
-    assert kept.has(code().digest, str(tmp_path))
+    assert code_cache.has(code().digest, str(tmp_path))
     (place,) = tmp_path.glob("lib/*")
-    for name in (arriving, kept):
-        assert (place / kept._OURS / Path(str(name.__file__)).name).read_text() == Path(str(name.__file__)).read_text()
+    for name in (arriving, code_cache):
+        assert (place / code_cache._OURS / Path(str(name.__file__)).name).read_text() == Path(
+            str(name.__file__)
+        ).read_text()
     assert not list(place.rglob("*.pyc")), "compiled by nobody who is waited for"
     assert send(code().text, tmp_path) == (0, ""), "a second one that came at the same time"
 

@@ -13,8 +13,8 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import compiled, kept
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+from ansible_collections.gpuadmin.node.plugins.module_utils import code_cache, compiled
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
 COLLECTIONS = Path(compiled.__file__).parents[5]
 pytestmark = pytest.mark.root  # what is kept is root's
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.root  # what is kept is root's
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """All of the code, kept."""
-    kept.keep(code().digest, code().text, str(tmp_path / "state"), str(tmp_path / "run"))
-    return Path(kept.place(code().digest, str(tmp_path / "state")))
+    code_cache.keep(code().digest, code().text, str(tmp_path / "state"), str(tmp_path / "run"))
+    return Path(code_cache.place(code().digest, str(tmp_path / "state")))
 
 
 def waited(place: Path) -> None:
     """Return when nobody compiles."""
-    with (place / kept.COMPILING).open("w") as handle:
+    with (place / code_cache.COMPILING).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
@@ -60,7 +60,7 @@ def test_all_of_it_is_compiled_for_all_to_read(place: Path) -> None:
 
 
 def test_python_takes_it_without_a_look_at_the_source(place: Path) -> None:
-    source = place / kept._OURS / "paths.py"
+    source = place / code_cache._OURS / "paths.py"
     compiled.write(only(place, "paths.py"))
     source.write_text("raise SystemExit('compiled again')\n")
     line = (
@@ -92,7 +92,7 @@ def test_it_is_on_disk_before_it_has_its_name(place: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "fsync", synced)
     for name, real in (("rename", rename), ("replace", replace)):
         monkeypatch.setattr(os, name, lambda a, b, real=real: (steps.append("named"), real(a, b))[1])
-    source = str(place / kept._OURS / "paths.py")
+    source = str(place / code_cache._OURS / "paths.py")
     compiled.write(only(place, "paths.py"))
     assert steps == [f"synced {Path(cache_from_source(source)).stat().st_size}", "named"]
 
@@ -104,11 +104,11 @@ def test_a_full_disk_leaves_nothing_half(place: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         compiled.write(only(place, "paths.py"))
-    assert not list((place / kept._OURS / "__pycache__").iterdir())
+    assert not list((place / code_cache._OURS / "__pycache__").iterdir())
 
 
 def test_one_process_at_a_time_does_it(place: Path) -> None:
-    with (place / kept.COMPILING).open("w") as handle:
+    with (place / code_cache.COMPILING).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         compiled.later(str(place), lambda: only(place, "paths.py"))
     waited(place)
@@ -119,7 +119,7 @@ def test_one_process_at_a_time_does_it(place: Path) -> None:
 
 
 def test_what_is_being_pruned_is_not_written_to(place: Path) -> None:
-    with (place / kept.LOCK).open("w") as handle:
+    with (place / code_cache.LOCK).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         compiled.later(str(place), lambda: compiled.every(str(place)))
         waited(place)
@@ -127,7 +127,7 @@ def test_what_is_being_pruned_is_not_written_to(place: Path) -> None:
 
 
 def test_where_nobody_can_compile_the_work_goes_on(place: Path) -> None:
-    (place / kept.COMPILING).unlink()
+    (place / code_cache.COMPILING).unlink()
     compiled.later(str(place), lambda: compiled.every(str(place)))
     assert not caches(place)
 
@@ -147,7 +147,7 @@ def test_who_writes_it_has_nothing_of_the_run(place: Path, tmp_path: Path) -> No
     )
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    with (place / kept.COMPILING).open("w") as handle, pytest.raises(BlockingIOError):
+    with (place / code_cache.COMPILING).open("w") as handle, pytest.raises(BlockingIOError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it is there, has the lock, and was not waited for
     gate.touch()
     waited(place)

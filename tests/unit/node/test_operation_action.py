@@ -15,7 +15,7 @@ import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpuadmin.node.plugins.action import code as code_action
 from ansible_collections.gpuadmin.node.plugins.action import operation
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import ARRIVE, code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import ARRIVE, code
 
 ARGUMENTS = {"users": '[{"name": "minji"}]', "state_directory": "/x"}
 DONE = {"changed": True, "operations": ["x"]}

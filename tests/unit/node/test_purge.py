@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import purge
-from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry
+from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry
 
 
 def test_a_deletion_in_which_somebody_moves_things_ends_nothing_else(

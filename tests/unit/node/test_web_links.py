@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import callers, commands
+from ansible_collections.gpuadmin.node.plugins.module_utils import commands, peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils import web_links as links
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings, save
@@ -158,9 +158,9 @@ def serving(host: Host, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     listener.bind(str(path))
     path.chmod(0o666)
     listener.listen(64)
-    monkeypatch.setattr(callers, "given_socket", lambda: listener)
-    monkeypatch.setattr(callers.signal, "signal", lambda *_a: None)
-    monkeypatch.setattr(callers, "IDLE", 3.0)
+    monkeypatch.setattr(peercred_service, "given_socket", lambda: listener)
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
+    monkeypatch.setattr(peercred_service, "IDLE", 3.0)
     thread = threading.Thread(target=lambda: links.main(host, str(settings), lambda: NOW), daemon=True)
     thread.start()
     yield
@@ -194,6 +194,6 @@ def test_who_asks_is_what_the_kernel_says(host: Host, short_tmp: Path, monkeypat
 def test_settings_that_nobody_wrote(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("", "[]", "{}"):
         (tmp_path / "links.json").write_text(text)
-        monkeypatch.setattr(callers, "given_socket", lambda: socket.socket(socket.AF_UNIX))
+        monkeypatch.setattr(peercred_service, "given_socket", lambda: socket.socket(socket.AF_UNIX))
         with pytest.raises(NodeError, match="is not what gpuadmin provision writes"):
             links.main(host, str(tmp_path / "links.json"))

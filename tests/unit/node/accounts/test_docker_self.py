@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import callers, commands, files
+from ansible_collections.gpuadmin.node.plugins.module_utils import commands, files, peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_self
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
@@ -344,15 +344,15 @@ def test_of_one_person_only_the_first_connection_counts(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(docker_self, "docker_self", lambda _host, uid: (asked.append(uid), (0, "done"))[1])
-    monkeypatch.setattr(callers, "peer_uid", lambda _connection: 20001)
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20001)
     channels = [socket.socket(socket.AF_UNIX) for _ in range(5)]
     for channel in channels:
         channel.connect(listener.getsockname())
-    monkeypatch.setattr(callers.signal, "signal", lambda *_a: None)
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
     docker_self.serve(listener, set_up, idle=0.1)
     assert asked == [20001]
     said = [channel.recv(100).decode() for channel in channels]
-    assert said == ["0 done\n", *[f"1 {callers.BUSY}\n"] * 4]
+    assert said == ["0 done\n", *[f"1 {peercred_service.BUSY}\n"] * 4]
     for channel in channels:
         channel.close()
 
@@ -364,8 +364,8 @@ def test_one_whose_request_breaks_does_not_end_it_for_the_others(
         raise ZeroDivisionError
 
     monkeypatch.setattr(docker_self, "docker_self", breaks)
-    monkeypatch.setattr(callers, "peer_uid", lambda _connection: 20002)
-    monkeypatch.setattr(callers.signal, "signal", lambda *_a: None)
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(listener.getsockname())
         docker_self.serve(listener, set_up, idle=0.1)
@@ -389,9 +389,9 @@ def test_no_lock_is_held_while_the_answer_is_given(
         with files.flocked(set_up.path("run/gpuadmin/accounts.lock"), 0.0):
             connection.close()
 
-    monkeypatch.setattr(callers, "answer", free)
-    monkeypatch.setattr(callers, "peer_uid", lambda _connection: 20002)
-    monkeypatch.setattr(callers.signal, "signal", lambda *_a: None)
+    monkeypatch.setattr(peercred_service, "answer", free)
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(listener.getsockname())
         docker_self.serve(listener, set_up, idle=0.1)

@@ -28,8 +28,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     received,
     retention,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_manifest import Line, Writer
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.verifying import Limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Link
 from ansible_collections.gpuadmin.node.plugins.module_utils.each import MEMORY

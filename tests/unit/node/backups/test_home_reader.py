@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import home_reader
-from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry
+from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry
 
 
 @pytest.mark.root

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     timed,
     transfer,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds, NoRoom
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds, NoRoom
 
 from tests.support.backup_keeper import keeper
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, mounted, wanted

@@ -25,11 +25,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     transfer,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.pour import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Stopped
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget, OverBudget
-from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry
 
 from tests.support.backup_contents import everything, rubbish
 from tests.support.backup_keeper import Keeper, keeper

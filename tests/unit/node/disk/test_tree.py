@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import budget as budgets
-from ansible_collections.gpuadmin.node.plugins.module_utils import descend
+from ansible_collections.gpuadmin.node.plugins.module_utils import safe_walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import shares as limits
@@ -132,13 +132,13 @@ def test_whose_files_take_long_is_counted_in_part(scratch: Path, monkeypatch: py
 
 @pytest.mark.root
 def test_a_directory_of_whoever_has_too_much_is_left_at_once(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = descend._facts, []
+    real, asked = safe_walk._facts, []
 
-    def facts(entry: descend.Entry, skip: descend.Skip | None) -> os.stat_result | None:
+    def facts(entry: safe_walk.Entry, skip: safe_walk.Skip | None) -> os.stat_result | None:
         asked.append(entry.path)
         return real(entry, skip)
 
-    monkeypatch.setattr(descend, "_facts", facts)
+    monkeypatch.setattr(safe_walk, "_facts", facts)
     measured(scratch, shares=Shares(entries=100))
     assert sum(path.startswith(b"a-minji/") for path in asked) < 110
 

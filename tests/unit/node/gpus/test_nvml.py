@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import nvml
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import apart
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.isolated_call import isolated_call
 
 from tests.support import fake_nvml
 from tests.support.gpu_node import Node
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("cc")
 
 def read(node: Node, *changes: tuple[str, str | None], gpu: int | None = None) -> Mapping[str, Any]:
     node.describe(*changes, gpu=gpu)
-    return apart(lambda: nvml.read(str(fake_nvml.library())), seconds=20, lock=node.places.lock)
+    return isolated_call(lambda: nvml.read(str(fake_nvml.library())), seconds=20, lock=node.places.lock)
 
 
 def test_all_that_two_gpus_say(node: Node) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import HungError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.isolated_call import HungError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.resident import Resident
 
 from tests.support.storage import Storage

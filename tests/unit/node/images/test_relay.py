@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
-    chain_door,
     chain_key,
     publish,
     records,
     relay,
     stream,
     switch,
+    tls_listener,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     jobs as image_jobs,
@@ -93,7 +93,7 @@ class Taking:
     def __init__(self, places: Places, ours: Credentials, after: int | None = None, *, seconds: float = 20.0) -> None:
         self.places, self._ours, self._seconds = places, ours, seconds
         self.path = Path(relay.relay_path(places, WANTED))
-        self._listener = chain_door.listen(0)
+        self._listener = tls_listener.listen(0)
         self.port: int = self._listener.getsockname()[1]
         self._link = relay.Link(after or 0, "127.0.0.1", "127.0.0.1" if after else None)
         self._error = ""
@@ -116,7 +116,7 @@ class Taking:
 
 def send(port: int, theirs: Credentials, content: bytes) -> bytes:
     """Send something as a node that holds a key; return what is answered before we close."""
-    with theirs.call(chain_door.dial("127.0.0.1", port, 5), 5) as connection:
+    with theirs.call(tls_listener.dial("127.0.0.1", port, 5), 5) as connection:
         with suppress(OSError):
             connection.sendall(content)
         return connection.recv(1) if len(content) >= len(CONTENT) else b""
@@ -211,14 +211,14 @@ def test_a_stranger_who_listens_gets_nothing(content: Path, ours: Credentials) -
 def test_a_stranger_who_sends_writes_nothing(tmp_path: Path, places: Places, content: Path, ours: Credentials) -> None:
     """And the node before gets in all the same."""
     taking = Taking(places, ours)
-    with suppress(OSError), chain_door.dial("127.0.0.1", taking.port, 5) as raw:
+    with suppress(OSError), tls_listener.dial("127.0.0.1", taking.port, 5) as raw:
         raw.sendall(b"x" * 100_000)
     without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     without.check_hostname, without.verify_mode = False, ssl.CERT_NONE
     theirs = credentials(make_key()).calling
     theirs.verify_mode = ssl.CERT_NONE
     for context in (without, theirs):
-        with suppress(OSError), context.wrap_socket(chain_door.dial("127.0.0.1", taking.port, 5)) as connection:
+        with suppress(OSError), context.wrap_socket(tls_listener.dial("127.0.0.1", taking.port, 5)) as connection:
             connection.sendall(b"x" * 100_000)
             connection.recv(1)
     time.sleep(0.5)  # long enough to write something, if it did
@@ -269,7 +269,7 @@ def test_less_than_the_manifest_says_is_an_error(places: Places, ours: Credentia
 
 def test_one_who_stands_still_is_given_up(places: Places, ours: Credentials) -> None:
     taking = Taking(places, ours, seconds=1.0)
-    with ours.call(chain_door.dial("127.0.0.1", taking.port, 5), 5) as connection:
+    with ours.call(tls_listener.dial("127.0.0.1", taking.port, 5), 5) as connection:
         connection.sendall(CONTENT[:4096])
         assert "timed out" in taking.end(60)
 
@@ -312,17 +312,17 @@ def test_a_flood_of_connections_does_not_keep_the_node_before_out(
 @needs_root
 def test_callers_with_ports_of_roots_have_room_of_their_own(places: Places, ours: Credentials) -> None:
     """A person fills the room for strangers; the node before does not have to wait until they are thrown out."""
-    door = chain_door.Door(chain_door.listen(0), ours, handshake=300.0)
+    door = tls_listener.Door(tls_listener.listen(0), ours, handshake=300.0)
     port = door._port
-    people = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(2 * chain_door.PENDING)]
+    people = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(2 * tls_listener.PENDING)]
     got: list[ssl.SSLSocket] = []
     thread = threading.Thread(target=lambda: got.append(door.admit(60)), daemon=True)
     thread.start()
     end = time.monotonic() + 60
     while door._calls < len(people) and time.monotonic() < end:
         time.sleep(0.05)  # until all have been let in or turned away
-    assert door._pending == {False: chain_door.PENDING, True: 0}, "no more of them are served at a time"
-    raw = chain_door.dial("127.0.0.1", port, 60)
+    assert door._pending == {False: tls_listener.PENDING, True: 0}, "no more of them are served at a time"
+    raw = tls_listener.dial("127.0.0.1", port, 60)
     assert raw.getsockname()[1] < 1024
     with ours.call(raw, 60):
         thread.join(60)
@@ -333,8 +333,8 @@ def test_callers_with_ports_of_roots_have_room_of_their_own(places: Places, ours
 
 def test_callers_who_say_nothing_are_thrown_out(ours: Credentials) -> None:
     """All room is taken, and no port is one of root's: the node before gets in when their time is over."""
-    door = chain_door.Door(chain_door.listen(0), ours, handshake=0.5)
-    people = [socket.create_connection(("127.0.0.1", door._port), 5) for _ in range(chain_door.PENDING)]
+    door = tls_listener.Door(tls_listener.listen(0), ours, handshake=0.5)
+    people = [socket.create_connection(("127.0.0.1", door._port), 5) for _ in range(tls_listener.PENDING)]
     got: list[ssl.SSLSocket] = []
     thread = threading.Thread(target=lambda: got.append(door.admit(10)), daemon=True)
     thread.start()
@@ -360,7 +360,7 @@ def test_a_slow_next_node_costs_this_one_nothing(places: Places, content: Path, 
 
     with stranger(crawl) as port:
         taking = Taking(places, ours, port)
-        with ours.call(chain_door.dial("127.0.0.1", taking.port, 60), 60) as connection:
+        with ours.call(tls_listener.dial("127.0.0.1", taking.port, 60), 60) as connection:
             connection.sendall(CONTENT)
             assert connection.recv(1) == b"\n"
         assert taking.path.read_bytes() == CONTENT
@@ -404,13 +404,13 @@ def test_a_next_node_that_does_not_confirm_has_not_got_it(content: Path, ours: C
 
 NODE = """
 import sys
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_door, chain_key, relay
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import tls_listener, chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Stream
 base, after, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 places = Places(top=base + "/top", run=base + "/run")
-listener = chain_door.listen(0)
+listener = tls_listener.listen(0)
 print(listener.getsockname()[1], flush=True)
 try:
     link = relay.Link(after, "127.0.0.1", "127.0.0.1" if after else None)
@@ -511,7 +511,7 @@ def test_who_has_taken_the_port_is_named(places: Places) -> None:
         assert person.stdout is not None
         port = int(person.stdout.readline())
         with pytest.raises(NodeError, match=rf"port {port} is taken by nobody \(uid {NOBODY}\)"):
-            chain_door.listen(port)
+            tls_listener.listen(port)
         relay.tell(places, listening=False)
         with pytest.raises(NodeError, match="does not listen"):
             relay.await_listening(places, 0.3)
@@ -529,11 +529,11 @@ def test_what_the_kernel_says_of_ports() -> None:
         "   2: 0100007F:C001 0100007F:1CCB 01 0:0 00:0 0 54322 0 1\n"
         "   3: 0100007F:C001 0100007F:1CCC 06 0:0 00:0 0 54323 0 1\n"
     )
-    assert chain_door.port_holder(7370, table) == "uid 54321"
-    assert chain_door.port_holder(7371, table) is None
-    assert chain_door.caller_name("127.0.0.1", 0xC001, 7371, table) == "uid 54322 on this node"
-    assert chain_door.caller_name("127.0.0.1", 0xC001, 7372, table) == "127.0.0.1", "its socket is nobody's any more"
-    assert chain_door.caller_name("10.0.0.9", 0xC001, 7371, table) == "10.0.0.9"
+    assert tls_listener.port_holder(7370, table) == "uid 54321"
+    assert tls_listener.port_holder(7371, table) is None
+    assert tls_listener.caller_name("127.0.0.1", 0xC001, 7371, table) == "uid 54322 on this node"
+    assert tls_listener.caller_name("127.0.0.1", 0xC001, 7372, table) == "127.0.0.1", "its socket is nobody's any more"
+    assert tls_listener.caller_name("10.0.0.9", 0xC001, 7371, table) == "10.0.0.9"
 
 
 def test_a_link_from_what_the_controller_says() -> None:

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import callers
+from ansible_collections.gpuadmin.node.plugins.module_utils import peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils import web_links as links
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
-from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Way, lines
+from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Reach, lines
 
 LINK = "https://monitor.example:9443/enter?link=link~node1~minji~1~a~b"
 WAY = {"minutes": 10, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "direct": True}
@@ -25,12 +25,12 @@ WAY = {"minutes": 10, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "d
 
 @pytest.mark.parametrize("language", TEXTS)
 def test_a_browser_that_reaches_it_and_one_that_does_not(language: str) -> None:
-    printed = lines(LINK, "minji", Way(10, "9443:10.0.0.5:9443", "10.0.0.1", True), TEXTS[language])
+    printed = lines(LINK, "minji", Reach(10, "9443:10.0.0.5:9443", "10.0.0.1", True), TEXTS[language])
     assert f"    {LINK}" in printed
     assert "    ssh -N -L 9443:10.0.0.5:9443 minji@10.0.0.1" in printed
     assert "    https://localhost:9443/enter?link=link~node1~minji~1~a~b" in printed
     assert ("10 minutes" if language == "en" else "10분 동안") in printed[0]
-    only = lines(LINK, "minji", Way(10, "9443:127.0.0.1:9443", "10.0.0.5", False), TEXTS[language])
+    only = lines(LINK, "minji", Reach(10, "9443:127.0.0.1:9443", "10.0.0.5", False), TEXTS[language])
     assert f"    {LINK}" not in only
     assert "    ssh -N -L 9443:127.0.0.1:9443 minji@10.0.0.5" in only
 
@@ -45,7 +45,7 @@ def test_both_languages_say_the_same_things() -> None:
 def answering(*answers: bytes) -> Iterator[tuple[str, str]]:
     """A service that answers once each, and the settings beside it."""
     base = Path(tempfile.mkdtemp(prefix="web.", dir="/tmp"))
-    (base / "way.json").write_text(json.dumps(WAY))
+    (base / "reach.json").write_text(json.dumps(WAY))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(base / "s"))
         listener.listen()
@@ -57,7 +57,7 @@ def answering(*answers: bytes) -> Iterator[tuple[str, str]]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield str(base / "way.json"), str(base / "s")
+        yield str(base / "reach.json"), str(base / "s")
         thread.join(10)
     shutil.rmtree(base)
 
@@ -106,11 +106,11 @@ def test_no_dashboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_service_that_does_not_listen(tmp_path: Path) -> None:
-    assert callers.ask(str(tmp_path / "s"), 1) is None
+    assert peercred_service.ask(str(tmp_path / "s"), 1) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"minutes": "x"}'])
 def test_settings_that_nobody_wrote(text: str, tmp_path: Path) -> None:
-    (tmp_path / "way.json").write_text(text)
+    (tmp_path / "reach.json").write_text(text)
     with pytest.raises(NodeError, match="tell your admins"):
-        web.load(str(tmp_path / "way.json"))
+        web.load(str(tmp_path / "reach.json"))

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import kept
+from ansible_collections.gpuadmin.node.plugins.module_utils import code_cache
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import running
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import repeat
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
@@ -48,16 +48,16 @@ def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.M
     state, run = str(tmp_path / "state"), str(tmp_path / "run")
     (tmp_path / "run").mkdir()
     for digest, text in zip(digests, texts, strict=True):
-        kept.keep(digest, text, state, run)
-    kept.link(digests[0], state, run)
-    monkeypatch.setattr(running, "CODE", f"{state}/lib/{kept.LINK}", raising=False)
+        code_cache.keep(digest, text, state, run)
+    code_cache.link(digests[0], state, run)
+    monkeypatch.setattr(running, "CODE", f"{state}/lib/{code_cache.LINK}", raising=False)
     monkeypatch.setattr(running, "OURS", os.path.realpath(running.CODE))
     ended, count = threading.Event(), []
 
     def one_pass() -> None:
         count.append(1)
         if len(count) == 3:
-            kept.link(digests[1], state, run)
+            code_cache.link(digests[1], state, run)
         if len(count) == 6:
             ended.set()
 
@@ -68,8 +68,8 @@ def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_code_is_where_units_find_it() -> None:
-    assert f"{STATE}/lib/{kept.LINK}" == running.CODE
-    assert running.OURS.endswith(f"/{kept._OURS}"), "where the link leads"
+    assert f"{STATE}/lib/{code_cache.LINK}" == running.CODE
+    assert running.OURS.endswith(f"/{code_cache._OURS}"), "where the link leads"
 
 
 def test_where_there_is_no_link_nothing_is_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

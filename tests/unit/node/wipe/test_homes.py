@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, descend, purge
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, purge, safe_walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, making
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
@@ -225,7 +225,7 @@ def test_what_was_written_while_the_snapshot_was_made_stays(storage: Storage) ->
                 times = Path(top, os.fsdecode(name)).stat()
                 same = {"st_mtime_ns": times.st_mtime_ns, "st_ctime_ns": times.st_ctime_ns}
                 same_times = os.stat_result(facts[:10], same)
-                assert twin.judge(descend.Entry(name, name, handle, same_times)) == reason
+                assert twin.judge(safe_walk.Entry(name, name, handle, same_times)) == reason
     finally:
         os.close(handle)
 

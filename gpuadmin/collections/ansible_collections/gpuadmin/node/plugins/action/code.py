@@ -6,7 +6,7 @@ from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.action import operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
 
 class ActionModule(operation.ActionModule):

@@ -10,7 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import ARRIVE, code, packed
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import ARRIVE, code, packed
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types

@@ -1,7 +1,7 @@
 """Node code that comes with a call: it writes itself to the host, before any of it is a file there.
 
-It is run by itself, from the standard input (plugin_utils/kept.py): to have Python read it as a program would take
-longer than all else that a call does. A host that is not to keep it runs it from memory (modules/operation.py). It
+It is run by itself, from the standard input (plugin_utils/code_cache.py): to have Python read it as a program would
+take longer than all else that a call does. A host that is not to keep it runs it from memory (modules/operation.py). It
 imports nothing of gpuadmin's but what it was given.
 """
 
@@ -51,9 +51,9 @@ def keep(digest: str, text: str, state: str) -> str | None:
     arrived = Arrived(json.loads(text))
     sys.meta_path.insert(0, arrived)
     try:
-        errors, kept = (importlib.import_module(f"{_OURS}.{name}") for name in ("errors", "kept"))
+        errors, code_cache = (importlib.import_module(f"{_OURS}.{name}") for name in ("errors", "code_cache"))
         try:
-            kept.keep(digest, text, state)
+            code_cache.keep(digest, text, state)
         except (errors.NodeError, OSError, ValueError) as error:
             return str(errors.in_words(error))
     finally:

@@ -14,7 +14,7 @@ import sys
 def run() -> int:
     here = os.path.dirname(os.path.realpath(__file__))
     try:
-        # until the end: what is locked is not pruned (kept.py)
+        # until the end: what is locked is not pruned (code_cache.py)
         fcntl.flock(os.open(os.path.join(here, "lock"), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         pass  # no reason not to do the work; it is root's alone, and people ask about themselves (gpuadmin-me)

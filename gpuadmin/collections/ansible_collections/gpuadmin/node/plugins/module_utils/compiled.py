@@ -1,7 +1,7 @@
 """Keeps compiled what a run has loaded from a host's code: a process that nobody waits for writes it to disk.
 
-Python hands over what it compiles (modules/run_kept.py). So nothing is compiled twice, nothing of it is on the way of a
-run, and what no run uses is compiled for units alone (docs/decisions/0149). A file is whole and on disk before it has
+Python hands over what it compiles (modules/operation.py). So nothing is compiled twice, nothing of it is on the way of
+a run, and what no run uses is compiled for units alone (docs/decisions/0149). A file is whole and on disk before it has
 its name: a power cut, or a disk that is full, leaves one file less.
 """
 
@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 
+from .code_cache import COMPILING, LOCK
 from .detached import detach, forked
 from .files import write_atomic
-from .kept import COMPILING, LOCK
 
 _UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: the source never changes, and Python need not look at it
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from . import btrfs, extents
 from .budget import unlimited
-from .descend import Entry, same_mount, walk
 from .errors import NodeError, in_words
 from .lookup import owner
+from .safe_walk import Entry, same_mount, walk
 
 MOST_REASONS = 10
 

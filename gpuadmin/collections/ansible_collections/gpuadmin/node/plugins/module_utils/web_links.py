@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from . import callers
+from . import peercred_service
 from .accounts.converge import Host
 from .accounts.desired import DesiredState, load
 from .accounts.docker_self import member_name
@@ -141,14 +141,14 @@ def _key(host: Host) -> bytes:
     return key
 
 
-def _nobody() -> callers.Refusal:
+def _nobody() -> peercred_service.Refusal:
     """Nobody is refused before their turn: to look at one account costs microseconds."""
     return lambda _uid: None
 
 
 def main(host: Host, settings: str = SETTINGS, clock: Callable[[], float] = time.time) -> int:
     """What the unit runs: its socket is given by systemd. Raises NodeError."""
-    listener = callers.given_socket()
+    listener = peercred_service.given_socket()
     if listener is None:
         print("this is started by gpuadmin-web-link.socket; people run gpuadmin-me web", file=sys.stderr)
         return 2
@@ -163,5 +163,7 @@ def main(host: Host, settings: str = SETTINGS, clock: Callable[[], float] = time
         def act(uid: int) -> tuple[int, str]:
             return link(uid, host, node, address, clock())
 
-        callers.serve(listener, _nobody, act, FAILED, idle=callers.IDLE, life=callers.LIFE, busy=BUSY)
+        peercred_service.serve(
+            listener, _nobody, act, FAILED, idle=peercred_service.IDLE, life=peercred_service.LIFE, busy=BUSY
+        )
     return 0

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from .. import callers
+from .. import peercred_service
 from ..errors import NodeError
 from .converge import Host, converge
 from .desired import DesiredState, Settings, load
@@ -116,15 +116,17 @@ def _act(host: Host, uid: int) -> tuple[int, str]:
         return 1, f"Docker could not be set up: {error}. Ask the admins."
 
 
-def serve(listener: socket.socket, host: Host, *, idle: float = callers.IDLE, life: float = callers.LIFE) -> None:
+def serve(
+    listener: socket.socket, host: Host, *, idle: float = peercred_service.IDLE, life: float = peercred_service.LIFE
+) -> None:
     """Answer until nobody asked for ``idle`` seconds, or ``life`` seconds are over, or SIGTERM comes."""
     failed = "Docker could not be set up. Ask the admins."
-    callers.serve(listener, partial(_refusals, host), partial(_act, host), failed, idle=idle, life=life)
+    peercred_service.serve(listener, partial(_refusals, host), partial(_act, host), failed, idle=idle, life=life)
 
 
 def main(host: Host) -> int:
     """What the unit runs: its socket is given by systemd (sd_listen_fds(3))."""
-    listener = callers.given_socket()
+    listener = peercred_service.given_socket()
     if listener is None:
         print("this is started by gpuadmin-docker-self.socket; people run add-me-to-docker-user", file=sys.stderr)
         return 2

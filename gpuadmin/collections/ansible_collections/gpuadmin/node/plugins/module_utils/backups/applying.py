@@ -17,11 +17,11 @@ from typing import Any
 from .. import extents
 from ..btrfs import open_directory
 from ..budget import Budget
-from ..descend import identity
 from ..errors import NodeError
 from ..purge import purge
+from ..safe_walk import identity
+from .copy_stream import BOUNDS, Bounds, check_room, reserve_of
 from .copying import Owner, give
-from .pour import BOUNDS, Bounds, check_room, reserve_of
 from .wire import Link
 
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\Z")

@@ -23,8 +23,8 @@ from ..purge import purge
 from . import backup_set, home_manifest, home_reader, received
 from .applying import Applier, take_manifest
 from .backup_set import Backup, Home
+from .copy_stream import BOUNDS, Bounds, check_room
 from .copying import Copier
-from .pour import BOUNDS, Bounds, check_room
 from .verifying import Limits
 from .wire import Link
 

@@ -25,7 +25,7 @@ from ..fields import home_owner
 from ..files import flocked, write_atomic
 from . import arriving, backup_set, making, pruning, received, sending
 from .backup_set import Backup
-from .pour import BOUNDS, Bounds, pour
+from .copy_stream import BOUNDS, Bounds, copy_stream
 from .restore_plan import inner_path
 from .retention import moment
 from .verifying import Limits
@@ -100,7 +100,7 @@ def _complete(directory: str, name: str) -> Backup:
 def _begin(directory: str, name: str, stdin: int, settings: Settings) -> dict[str, list[str]]:
     """Delete old sets first: that heals a full disk."""
     with tempfile.TemporaryFile() as document:
-        pour(stdin, document.fileno(), directory, most=received.DOCUMENT, bounds=settings.bounds)
+        copy_stream(stdin, document.fileno(), directory, most=received.DOCUMENT, bounds=settings.bounds)
         document.seek(0)
         claimed = received.parse(directory, name, document.read())
     _stamp_older(directory)

@@ -15,8 +15,8 @@ from .. import extents
 from ..attributes import attribute_names, attributes_of
 from ..btrfs import open_directory
 from ..budget import Budget
-from ..descend import Entry, identity
 from ..errors import NodeError
+from ..safe_walk import Entry, identity
 from .home_walk import visits
 
 Owner = Callable[[int], int]

@@ -11,8 +11,8 @@ from .. import extents
 from ..attributes import attribute_names
 from ..btrfs import PLACEHOLDER_INODE, is_placeholder, open_directory
 from ..budget import Budget
-from ..descend import Entry, same_file_system, walk
 from ..errors import NodeError
+from ..safe_walk import Entry, same_file_system, walk
 from .home_manifest import FORM, Line
 
 _KINDS = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ..btrfs import PLACEHOLDER_INODE, open_directory
 from ..budget import Budget
-from ..descend import Entry, walk
 from ..errors import NodeError
+from ..safe_walk import Entry, walk
 from .home_reader import enter, order
 
 

@@ -38,7 +38,7 @@ from .backup_set import (
     tidy,
     unfinished,
 )
-from .pour import NoRoom, check_room
+from .copy_stream import NoRoom, check_room
 from .snapshots import snapshots
 from .verifying import Found, Limits, Task, verify_home
 

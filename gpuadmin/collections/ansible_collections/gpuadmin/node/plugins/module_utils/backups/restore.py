@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from .. import btrfs, mounts
 from ..budget import unlimited
-from ..descend import Entry
 from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import packing
 from ..paths import RUN
 from ..purge import purge
 from ..renaming import rename_new
+from ..safe_walk import Entry
 from . import backup_set, home_manifest, home_reader, transfer
 from .backup_set import Backup
 from .copying import Copier

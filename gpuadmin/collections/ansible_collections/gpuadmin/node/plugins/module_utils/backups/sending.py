@@ -17,9 +17,9 @@ from .. import extents
 from ..attributes import attributes_of
 from ..btrfs import open_deep, open_directory
 from ..budget import Budget
-from ..descend import Entry, identity
 from ..errors import NodeError
 from ..purge import Twin
+from ..safe_walk import Entry, identity
 from ..text import size_words
 from . import backup_set, home_manifest
 from .backup_set import Backup

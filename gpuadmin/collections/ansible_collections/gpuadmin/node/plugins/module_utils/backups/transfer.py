@@ -22,8 +22,8 @@ from ..errors import NodeError, in_words
 from . import backup_set, received, sending
 from .applying import Applier, take_manifest
 from .backup_set import Backup, Home
+from .copy_stream import BOUNDS, FULL, Bounds
 from .copying import Owner
-from .pour import BOUNDS, FULL, Bounds
 from .sending import Source
 from .verifying import Limits
 from .wire import Link, Stopped

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from .. import btrfs
 from ..budget import ENTRIES, SECONDS, Budget, OverBudget
-from ..descend import Entry, identity
 from ..errors import NodeError, in_words
 from ..purge import purge
+from ..safe_walk import Entry, identity
 from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import NodeError
 from ..fields import CONTROL
-from .pour import BOUNDS, Bounds
+from .copy_stream import BOUNDS, Bounds
 
 HEAD = 4 << 20  # bytes of the fields of a record
 BLOCK = 1 << 20  # bytes after them

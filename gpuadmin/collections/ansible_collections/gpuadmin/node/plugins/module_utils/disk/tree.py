@@ -1,6 +1,6 @@
 """What is below one directory: bytes on disk and inodes, and its largest directories.
 
-The tree was made by somebody else (descend.py). Nothing in it is opened but directories, and no mount is entered.
+The tree was made by somebody else (safe_walk.py). Nothing in it is opened but directories, and no mount is entered.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..budget import Budget, TooMuchAtOnce
-from ..descend import Entry, same_mount, walk
 from ..errors import NodeError, in_words
+from ..safe_walk import Entry, same_mount, walk
 from .shares import Shares
 
 DEEPEST = 4  # levels of directories of which a size of their own is kept

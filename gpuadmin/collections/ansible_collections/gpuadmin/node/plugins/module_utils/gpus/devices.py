@@ -21,7 +21,7 @@ from ..files import flocked, make_directory, write_atomic
 from ..run import LateError, run_command
 from . import cdi, nvml
 from . import driver as drivers
-from .apart import HungError, apart
+from .isolated_call import HungError, isolated_call
 from .look import SECONDS, WORDS, Places
 from .pci import devices as on_the_bus
 
@@ -107,7 +107,7 @@ def decide(where: Places, tool: str) -> Outcome:
     if not os.access(tool, os.X_OK):
         return Outcome(problem=f"{tool} is missing: install NVIDIA's container toolkit (nvidia-container-toolkit-base)")
     try:
-        gpus = apart(lambda: nvml.read(library), seconds=SECONDS, lock=where.lock)["gpus"]
+        gpus = isolated_call(lambda: nvml.read(library), seconds=SECONDS, lock=where.lock)["gpus"]
     except HungError as error:
         return Outcome(problem=str(error), unknown=True)
     except NodeError as error:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import NodeError
 from . import cdi, checked, nvml, pci, xid
 from . import driver as drivers
-from .apart import LOCK, apart
+from .isolated_call import LOCK, isolated_call
 
 SECONDS = 20.0  # without nvidia-persistenced the driver wakes every GPU first, which takes seconds for each
 #: What errors of NVML mean where it answers nothing at all.
@@ -85,7 +85,7 @@ def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: boo
     problem = None
     if path is not None:
         try:
-            found = apart(lambda: nvml.read(path), seconds=seconds, lock=where.lock)
+            found = isolated_call(lambda: nvml.read(path), seconds=seconds, lock=where.lock)
         except NodeError as error:
             problem = str(error)
             problem = WORDS.get(problem.partition(" ")[0], problem)

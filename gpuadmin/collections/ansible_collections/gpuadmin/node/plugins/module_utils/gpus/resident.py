@@ -1,6 +1,6 @@
 """A process that is asked again and again and may hang in the kernel for good: answers are waited for until a deadline.
 
-As apart.py, for whoever asks all the time: to open a driver takes long, to ask one that is open takes milliseconds.
+As isolated_call.py, for whoever asks all the time: to open a driver takes long, to ask an open one milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ..detached import detach, forked
 from ..errors import NodeError
-from .apart import MOST, gone, no_answer, outcome_of, parsed, taken
+from .isolated_call import MOST, gone, no_answer, outcome_of, parsed, taken
 
 _PATIENCE = 0.2  # seconds that an earlier process gets to be gone: whoever asks all the time asks again soon
 

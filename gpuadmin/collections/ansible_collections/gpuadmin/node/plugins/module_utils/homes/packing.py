@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from .. import btrfs, mounts
-from ..descend import Entry
 from ..errors import NodeError, in_words
 from ..fields import STAMP
 from ..files import sync_directory, sync_filesystem
 from ..purge import Judge, Purged, purge
+from ..safe_walk import Entry
 from . import tar_compare
 
 LONGEST = 4095  # bytes of a path that tar can unpack (limits.h: PATH_MAX, with its final zero)

@@ -19,8 +19,8 @@ from typing import IO, Any
 from .. import btrfs
 from ..attributes import attribute_names
 from ..budget import ENTRIES, Budget
-from ..descend import Entry, same_mount, walk
 from ..errors import NodeError
+from ..safe_walk import Entry, same_mount, walk
 
 BLOCK = 1 << 20
 _XATTR = "SCHILY.xattr."  # ACLs are there as well, as the kernel has them, besides SCHILY.acl

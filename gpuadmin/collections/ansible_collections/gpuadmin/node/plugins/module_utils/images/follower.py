@@ -12,8 +12,8 @@ import time
 from ssl import SSLSocket
 
 from ..errors import NodeError, in_words
-from .chain_door import HANDSHAKE, dial
 from .chain_key import Credentials
+from .tls_listener import HANDSHAKE, dial
 
 BLOCK = 1 << 18  # what a node has of this size is passed on
 DONE = b"\n"  # what a node answers when it has all of a stream

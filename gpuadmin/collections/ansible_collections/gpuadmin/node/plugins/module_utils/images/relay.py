@@ -16,13 +16,13 @@ from ssl import SSLSocket
 from .. import unit
 from ..errors import NodeError, in_words
 from . import chain_key, records
-from .chain_door import HANDSHAKE, Door, listen
 from .chain_key import Credentials
 from .follower import BLOCK, DONE, STALLED, Follower
 from .manifest import Manifest, Stream
 from .mounting import mounted
 from .places import ImageSettings, Places, check_name, read_json, write_json
 from .stream import Progress, stream_path
+from .tls_listener import HANDSHAKE, Door, listen
 
 UNIT = "gpuadmin-relay.service"
 REQUEST, STATE = "image-relay.json", "image-relay-state.json"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from .. import callers
+from .. import peercred_service
 from ..diagnosis.subject import read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
@@ -66,7 +66,7 @@ REFUSALS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Way:
+class Reach:
     """How the dashboard is reached from somebody's own machine. ``forward``: what ssh's -L is given; ``through``: the
     host that it goes through; ``direct``: whether a browser may reach it without that.
     """
@@ -83,8 +83,8 @@ def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
     if not os.path.exists(settings) or not os.path.exists(path):
         print(texts["none"], file=sys.stderr)
         return 1
-    way = load(settings)
-    found = callers.ask(path, SECONDS)
+    reach = load(settings)
+    found = peercred_service.ask(path, SECONDS)
     if found is None:
         print(texts["silent"], file=sys.stderr)
         return 1
@@ -92,29 +92,29 @@ def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
     if status != 0:
         print(REFUSALS[language].get(link, link), file=sys.stderr)
         return 1
-    print("\n".join(lines(link, pwd.getpwuid(os.getuid()).pw_name, way, texts)))
+    print("\n".join(lines(link, pwd.getpwuid(os.getuid()).pw_name, reach, texts)))
     return 0
 
 
-def load(path: str) -> Way:
+def load(path: str) -> Reach:
     """What the site wrote for everybody to read. Raises NodeError."""
     try:
         known = json.loads(read_small(path))
-        return Way(int(known["minutes"]), str(known["forward"]), str(known["through"]), bool(known["direct"]))
+        return Reach(int(known["minutes"]), str(known["forward"]), str(known["through"]), bool(known["direct"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} cannot be read ({in_words(error)}): tell your admins") from None
 
 
-def lines(link: str, name: str, way: Way, texts: Mapping[str, str]) -> list[str]:
+def lines(link: str, name: str, reach: Reach, texts: Mapping[str, str]) -> list[str]:
     """What is printed for the person of that login name."""
     parts = urlsplit(link)
-    port = way.forward.partition(":")[0]
+    port = reach.forward.partition(":")[0]
     forward = [
-        f"    ssh -N -L {way.forward} {name}@{way.through}",
+        f"    ssh -N -L {reach.forward} {name}@{reach.through}",
         f"    https://localhost:{port}{parts.path}?{parts.query}",
     ]
-    found = [texts["once"].format(minutes=way.minutes)]
-    if way.direct:
+    found = [texts["once"].format(minutes=reach.minutes)]
+    if reach.direct:
         found += [texts["open"], f"    {link}", texts["forward"], *forward]
     else:
         found += [texts["only"], *forward]

@@ -49,8 +49,8 @@ def remove(directory: str, *names: str) -> None:
 
 
 def superseded() -> bool:
-    """Whether units of this host run other code now than this process: another directory after an update (kept.py),
-    also one that came while the process began.
+    """Whether units of this host run other code now than this process: another directory after an update
+    (code_cache.py), also one that came while the process began.
     """
     # guard: code that came while a process began is other code -> False
     return os.path.lexists(CODE) and os.path.realpath(CODE) != OURS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import compiled, kept
+from .. import code_cache, compiled
 from ..answer import Answer
 from ..paths import STATE
 
@@ -16,7 +16,7 @@ class Document:
     All code of this collection, and what it needs of Ansible's, is in a directory that bears the code's digest.
     It has its name when all of it is on disk, and no source is written again.
     What units run is compiled, and nobody waits for that.
-    Modules are run from it (gpuadmin.node.run_kept), and so is what units start, through a link.
+    Operations are run from it, and so is what units start, through a link.
     An action plugin gives ``digest``, and sends the code where it is missing.
     To have the directory is no change of the host: the call of any module may have brought it. To run it at
     boot is.
@@ -32,15 +32,15 @@ class Document:
 
 def operate(document: Document, check: bool) -> Answer:
     digest, state = str(document.digest), document.state_directory
-    missing = not kept.has(digest, state)
-    linking = document.link and not kept.linked(digest, state)
+    missing = not code_cache.has(digest, state)
+    linking = document.link and not code_cache.linked(digest, state)
     if (
         document.link
         and not missing  # guard: units are not led to code that is not there
         and not check  # guard: a look lets units run what they ran
     ):
-        kept.link(digest, state)
-        place = kept.place(digest, state)
+        code_cache.link(digest, state)
+        place = code_cache.place(digest, state)
         compiled.later(place, lambda: compiled.every(place))
     operations = [f"install the node code {digest[:12]}"] if linking else []
     return Answer(operations, more={"missing": missing})

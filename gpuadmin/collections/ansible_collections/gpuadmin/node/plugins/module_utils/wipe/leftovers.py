@@ -15,7 +15,6 @@ from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import NAME
 from ..budget import Budget
-from ..descend import same_mount, walk
 from ..errors import NodeError, in_words
 from ..fields import home_owner
 from ..files import flocked
@@ -23,6 +22,7 @@ from ..homes import directories, packing
 from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
 from ..purge import Purged
+from ..safe_walk import same_mount, walk
 from ..text import counted
 
 COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone

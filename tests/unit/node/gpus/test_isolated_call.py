@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import apart as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.apart import HungError, apart
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import isolated_call as package
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.isolated_call import HungError, isolated_call
 
 from tests.support.storage import Storage
 
@@ -23,11 +23,11 @@ def lock(tmp_path: Path) -> str:
 
 
 def test_an_answer(lock: str) -> None:
-    assert apart(lambda: {"pid": os.getpid()}, seconds=60, lock=lock)["pid"] != os.getpid()
+    assert isolated_call(lambda: {"pid": os.getpid()}, seconds=60, lock=lock)["pid"] != os.getpid()
 
 
 def test_a_long_answer(lock: str) -> None:
-    assert len(apart(lambda: {"text": "x" * 1_000_000}, seconds=60, lock=lock)["text"]) == 1_000_000
+    assert len(isolated_call(lambda: {"text": "x" * 1_000_000}, seconds=60, lock=lock)["text"]) == 1_000_000
 
 
 def test_an_error_is_ours(lock: str) -> None:
@@ -38,9 +38,9 @@ def test_an_error_is_ours(lock: str) -> None:
         raise KeyError("x")
 
     with pytest.raises(NodeError, match=r"^no driver$"):
-        apart(broken, seconds=60, lock=lock)
+        isolated_call(broken, seconds=60, lock=lock)
     with pytest.raises(NodeError, match="KeyError"):
-        apart(wrong, seconds=60, lock=lock)
+        isolated_call(wrong, seconds=60, lock=lock)
 
 
 def test_a_process_that_dies(lock: str) -> None:
@@ -49,7 +49,7 @@ def test_a_process_that_dies(lock: str) -> None:
         return {}
 
     with pytest.raises(NodeError, match="ended without an answer"):
-        apart(dies, seconds=60, lock=lock)
+        isolated_call(dies, seconds=60, lock=lock)
 
 
 def test_one_that_hangs_is_ended(lock: str) -> None:
@@ -59,10 +59,10 @@ def test_one_that_hangs_is_ended(lock: str) -> None:
 
     began = time.monotonic()
     with pytest.raises(HungError, match=r"did not answer in 0\.3 s$") as caught:
-        apart(hangs, seconds=0.3, lock=lock)
+        isolated_call(hangs, seconds=0.3, lock=lock)
     assert time.monotonic() - began < 30
     assert caught.value.left is None
-    assert apart(lambda: {"well": True}, seconds=60, lock=lock) == {"well": True}
+    assert isolated_call(lambda: {"well": True}, seconds=60, lock=lock) == {"well": True}
 
 
 def test_while_one_hangs_no_second_is_started(lock: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,30 +77,30 @@ def test_while_one_hangs_no_second_is_started(lock: str, monkeypatch: pytest.Mon
         return {}
 
     with pytest.raises(HungError, match="cannot be ended: reboot the node") as caught:
-        apart(hangs, seconds=0.2, lock=lock)
+        isolated_call(hangs, seconds=0.2, lock=lock)
     left = caught.value.left
     assert [left] == killed
     began = time.monotonic()
     with pytest.raises(HungError, match="an earlier question"):
-        apart(dict, seconds=0.3, lock=lock)
+        isolated_call(dict, seconds=0.3, lock=lock)
     assert time.monotonic() - began < 30
     monkeypatch.undo()
     assert left is not None
     os.kill(left, signal.SIGKILL)
     os.waitpid(left, 0)
-    assert apart(dict, seconds=60, lock=lock) == {}
+    assert isolated_call(dict, seconds=60, lock=lock) == {}
 
 
 WAITED_FOR = """
 import signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import apart
-apart.os.kill = lambda *_: None  # it cannot be ended
-apart._END_SECONDS = 0.1
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import isolated_call
+isolated_call.os.kill = lambda *_: None  # it cannot be ended
+isolated_call._END_SECONDS = 0.1
 try:
     # alarm(0): it does not end itself either
-    apart.apart(lambda: (signal.alarm(0), time.sleep(40)) and {}, seconds=0.2, lock=sys.argv[2])
-except apart.HungError as error:
+    isolated_call.isolated_call(lambda: (signal.alarm(0), time.sleep(40)) and {}, seconds=0.2, lock=sys.argv[2])
+except isolated_call.HungError as error:
     print(error.left)
 """
 
@@ -125,7 +125,7 @@ def test_one_that_no_signal_reaches_is_left(storage: Storage, lock: str) -> None
     try:
         began = time.monotonic()
         with pytest.raises(HungError, match="cannot be ended: reboot") as caught:
-            apart(lambda: {"written": (at / "x").write_text("x")}, seconds=0.5, lock=lock)
+            isolated_call(lambda: {"written": (at / "x").write_text("x")}, seconds=0.5, lock=lock)
         assert time.monotonic() - began < 30
         assert caught.value.left is not None
         state = Path(f"/proc/{caught.value.left}/stat").read_text().rpartition(")")[2].split()[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
 from tests.support.scale_hosts import Cluster, SshHost, cluster
 from tests.support.scale_people import gpuadmin, site

@@ -12,7 +12,7 @@ import yaml
 from ansible.executor import module_common
 from ansible_collections.gpuadmin.node.plugins.module_utils import operations
 from ansible_collections.gpuadmin.node.plugins.modules import operation
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
 COLLECTION = Path(__file__).resolve().parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node"
 OPERATIONS = sorted(path.stem for path in Path(operations.__file__).parent.glob("*.py") if path.stem != "__init__")

@@ -1,6 +1,6 @@
-"""What it saves that hosts keep the node code: a run with nothing to do, against Ansible's way of sending it each time.
+"""What it saves that hosts keep the node code: a run with nothing to do, against sending it each time.
 
-    sudo .venv/bin/python benchmarks/kept_code.py [--nodes 6 60] [--users 100] [--rounds 2] [--before DIR] [--json FILE]
+    sudo .venv/bin/python benchmarks/code_cache.py [--nodes 6 60] [--users 100] [--rounds 2] [--before DIR]
 
 Method. Cheap ssh hosts (tests/support/scale_hosts.py) on this machine, a storage host beside the nodes. After a first
 `gpuadmin sync-users`, and one that brings the code, runs with nothing to do take turns on the same hosts: as it is, and
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2, help="runs of each kind")
     parser.add_argument("--before", type=Path, help="another checkout, whose first run is measured beside this one's")
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "kept_code.json", help="where the figures go")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "code_cache.json", help="where the figures go")
     options = parser.parse_args()
     # a benchmark that is ended leaves no hosts behind
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

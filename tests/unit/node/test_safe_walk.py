@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import descend, purge
+from ansible_collections.gpuadmin.node.plugins.module_utils import purge, safe_walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
-from ansible_collections.gpuadmin.node.plugins.module_utils.descend import Entry, same_file_system, walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, same_file_system, walk
 
 from tests.support.storage import mounted, run
 
@@ -97,7 +97,7 @@ def test_a_subvolume_is_entered_and_a_mounted_one_is_not(tmp_path: Path) -> None
         (point / "top/door").mkdir()
         run("mount", "-o", "bind", point / "elsewhere", point / "top/door")
         top = os.open(point / "top", os.O_RDONLY)
-        found = [entry.path for entry in walk(top, descend.same_mount)]
+        found = [entry.path for entry in walk(top, safe_walk.same_mount)]
         assert found == [b"door", b"inner", b"inner/file"]
         above = os.open(point, os.O_RDONLY)
         done = purge.purge(above, b"top", lambda entry: None)

@@ -1,4 +1,4 @@
-"""gpuadmin.node.thrifty: Ansible's workers share the memory of the process that they are forked from."""
+"""gpuadmin.node.shared_memory: Ansible's workers share the memory of the process that they are forked from."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
 DOCUMENTATION = r"""
-name: thrifty
+name: shared_memory
 type: aggregate
 short_description: Keep the memory that workers share from being copied
 version_added: "0.1.0"
@@ -29,7 +29,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
-    CALLBACK_NAME = "gpuadmin.node.thrifty"
+    CALLBACK_NAME = "gpuadmin.node.shared_memory"
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: Any) -> None:

@@ -1,6 +1,6 @@
 """Code that a host keeps: a directory for each digest, whole from the moment it has its name.
 
-modules/run_kept.py runs modules from it, and units run cli.py through the link that provision sets. Sources are
+modules/operation.py runs operations from it, and units run cli.py through the link that provision sets. Sources are
 never written again, compiled files are added (compiled.py); what nobody runs from is pruned when another one comes
 (docs/decisions/0078).
 """

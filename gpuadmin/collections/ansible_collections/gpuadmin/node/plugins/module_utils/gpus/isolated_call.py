@@ -35,7 +35,7 @@ class HungError(NodeError):
         self.left = left
 
 
-def apart(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: str = LOCK) -> dict[str, Any]:
+def isolated_call(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: str = LOCK) -> dict[str, Any]:
     """What ``function`` returns, computed in a process of its own, by way of JSON.
 
     Raises HungError after ``seconds``, or when an earlier one still hangs; NodeError with what it raised.

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 from ansible.executor import module_common
-from ansible_collections.gpuadmin.node.plugins.module_utils import kept
+from ansible_collections.gpuadmin.node.plugins.module_utils import code_cache
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.modules import operation
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.kept import code, packed
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code, packed
 
 from tests.support.operations import ask
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.root  # what is kept is root's
 
 def small(word: str) -> tuple[str, str]:
     """Digest and text of a code that has next to nothing."""
-    names = {"one.py": f"WORD = {word!r}\n", f"{kept._OURS}/cli.py": "import sys\nsys.exit(7)\n"}
+    names = {"one.py": f"WORD = {word!r}\n", f"{code_cache._OURS}/cli.py": "import sys\nsys.exit(7)\n"}
     text = json.dumps(names)
     return hashlib.sha256(text.encode()).hexdigest(), text
 
@@ -45,12 +45,12 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def keep(state: Path) -> Callable[[str], Path]:
-    def kept_code(word: str) -> Path:
+    def kept(word: str) -> Path:
         digest, text = small(word)
-        kept.keep(digest, text, str(state), str(state.parent / "run"))
-        return Path(kept.place(digest, str(state)))
+        code_cache.keep(digest, text, str(state), str(state.parent / "run"))
+        return Path(code_cache.place(digest, str(state)))
 
-    return kept_code
+    return kept
 
 
 def test_it_is_whole_and_only_root_writes_it(keep: Callable[[str], Path]) -> None:
@@ -82,9 +82,9 @@ def test_what_was_not_sent_is_not_kept(state: Path, change: Callable[[str], str]
     if "sha256" not in message:
         digest = hashlib.sha256(changed.encode()).hexdigest()
     with pytest.raises(NodeError, match=message):
-        kept.keep(digest, changed, str(state), str(state.parent / "run"))
+        code_cache.keep(digest, changed, str(state), str(state.parent / "run"))
     with pytest.raises(NodeError, match="is no sha256"):
-        kept.keep("../" * 20, changed, str(state), str(state.parent / "run"))
+        code_cache.keep("../" * 20, changed, str(state), str(state.parent / "run"))
     assert list(state.iterdir()) == []
 
 
@@ -94,7 +94,7 @@ def test_what_was_cut_off_is_found_and_does_not_count(state: Path, keep: Callabl
     (begun / "one.py").write_text("WORD = 'half'\n")
     (begun / "other.py").touch()
     digest, _text = small("a")
-    assert not kept.has(digest, str(state))
+    assert not code_cache.has(digest, str(state))
     place = keep("a")
     assert (place / "one.py").read_text() == "WORD = 'a'\n"
     assert not (place / "other.py").exists()
@@ -107,7 +107,7 @@ def test_a_full_disk_has_no_half_of_it(
     def full(_path: str) -> None:
         raise NodeError("no space left on device")
 
-    monkeypatch.setattr(kept, "sync_filesystem", full)
+    monkeypatch.setattr(code_cache, "sync_filesystem", full)
     with pytest.raises(NodeError, match="no space"):
         keep("a")
     assert list((state / "lib").iterdir()) == []
@@ -115,11 +115,11 @@ def test_a_full_disk_has_no_half_of_it(
 
 def test_old_code_goes_when_nobody_runs_from_it(state: Path, keep: Callable[[str], Path]) -> None:
     places = [keep("linked")]
-    kept.link(small("linked")[0], str(state), str(state.parent / "run"))
+    code_cache.link(small("linked")[0], str(state), str(state.parent / "run"))
     places += [keep(word) for word in ("running", "old")]
     for age, place in enumerate(reversed(places)):
         os.utime(place, (1000 - age, 1000 - age))
-    handle = os.open(places[1] / kept.LOCK, os.O_RDONLY)
+    handle = os.open(places[1] / code_cache.LOCK, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_SH)
     newer = []
     for word in "abc":
@@ -139,13 +139,13 @@ def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path
     where = str(state.parent / "run")
     for word in "abb":
         place, digest = keep(word), small(word)[0]
-        kept.link(digest, str(state), where)
+        code_cache.link(digest, str(state), where)
         assert old.is_symlink()
-        assert (old / "cli.py").resolve() == (place / kept._OURS / "cli.py").resolve()
-        assert kept.linked(digest, str(state))
+        assert (old / "cli.py").resolve() == (place / code_cache._OURS / "cli.py").resolve()
+        assert code_cache.linked(digest, str(state))
         if word == "a":
             assert [path.read_text() for path in state.glob("lib/.part-before-*/cli.py")] == ["old"]
-    assert not kept.linked(small("a")[0], str(state))
+    assert not code_cache.linked(small("a")[0], str(state))
     assert not list(state.glob("lib/.part-*"))
 
 
@@ -160,7 +160,7 @@ def test_the_old_directory_stays_while_something_runs_from_it(state: Path, keep:
         running.stdout.readline()
         for word in "ab":
             keep(word)
-            kept.link(small(word)[0], str(state), where)
+            code_cache.link(small(word)[0], str(state), where)
         keep("c")
         assert len(list(state.glob("lib/.part-before-*/cli.py"))) == 1
         running.kill()
@@ -173,8 +173,8 @@ def test_what_was_begun_since_runs_from_the_link(state: Path, keep: Callable[[st
     old.mkdir(parents=True)
     (old / "cli.py").write_text("old")
     keep("a")
-    kept.link(small("a")[0], str(state), str(state.parent / "run"))
-    time.sleep(kept._SLACK + 0.2)  # what begins now began after the directory was renamed, for whatever clock
+    code_cache.link(small("a")[0], str(state), str(state.parent / "run"))
+    time.sleep(code_cache._SLACK + 0.2)  # what begins now began after the directory was renamed, for whatever clock
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", f"{old}/cli.py"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
@@ -186,7 +186,7 @@ def test_what_was_begun_since_runs_from_the_link(state: Path, keep: Callable[[st
 
 def test_old_code_without_its_lock_stays_and_the_rest_goes(state: Path, keep: Callable[[str], Path]) -> None:
     places = [keep(word) for word in ("lost", "old")]
-    (places[0] / kept.LOCK).unlink()
+    (places[0] / code_cache.LOCK).unlink()
     for age, place in enumerate(places):
         os.utime(place, (1000 + age,) * 2)
     for number, word in enumerate("abc"):
@@ -200,15 +200,15 @@ def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], 
     """A link to nothing would be a host whose units end with an error at the next boot."""
     keep("a")
     before, after = small("a")[0], small("b")[0]
-    kept.link(before, str(state), str(state.parent / "run"))
+    code_cache.link(before, str(state), str(state.parent / "run"))
     arguments = {"link": True, "state_directory": str(state)}
     answer = ask("code", {**arguments, "digest": after}, check=check)
     assert (answer["missing"], answer["changed"]) == (True, True)
-    assert kept.linked(before, str(state)), "they run what they ran"
+    assert code_cache.linked(before, str(state)), "they run what they ran"
     keep("b")
     there = ask("code", {**arguments, "digest": after}, check=check)
     assert (there["missing"], there["operations"]) == (False, [f"install the node code {after[:12]}"])
-    assert kept.linked(before if check else after, str(state)), "a look changes no link"
+    assert code_cache.linked(before if check else after, str(state)), "a look changes no link"
 
 
 def called(
@@ -250,7 +250,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state directory with all of the code: made once."""
     top = tmp_path_factory.mktemp("whole")
     (top / "state").mkdir(mode=0o755)
-    kept.keep(code().digest, code().text, str(top / "state"), str(top / "run"))
+    code_cache.keep(code().digest, code().text, str(top / "state"), str(top / "run"))
     return top / "state/lib"
 
 
@@ -277,7 +277,7 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
     """What it compiles is what is run next: root reads no file there that Python wrote by itself."""
     wanted = {"directories": [{"path": str(tmp_path / "made")}]}
     assert called("files", library, wanted, check=False)["operations"] == [f"make directory {tmp_path / 'made'}"]
-    ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / kept._OURS
+    ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / code_cache._OURS
     compiling(ours / "compiling")
     names = {path.name.partition(".")[0] for path in ours.glob("__pycache__/*.pyc")}
     assert {"operation", "documents", "compiled", "kept"} <= names
@@ -293,7 +293,7 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
 @pytest.mark.holds("Python writes no compiled code by itself where root's code is")
 def test_python_writes_nothing_there_by_itself(library: Path, tmp_path: Path) -> None:
     """It does not wait until a file is on disk before the file has its name."""
-    ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / kept._OURS
+    ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / code_cache._OURS
     with (ours / "compiling").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)  # as if another one wrote
         called("files", library, {"directories": [{"path": str(tmp_path / "made")}]}, check=False)
@@ -366,9 +366,9 @@ def test_what_others_could_have_written_is_not_run(keep: Callable[[str], Path], 
 @pytest.mark.holds("what is run is locked")
 def test_what_is_run_is_locked(keep: Callable[[str], Path]) -> None:
     place = keep("a")
-    assert kept.LOCK == operation.LOCK
+    assert code_cache.LOCK == operation.LOCK
     assert operation.refusal(str(place)) is None
-    handle = os.open(place / kept.LOCK, os.O_RDONLY)
+    handle = os.open(place / code_cache.LOCK, os.O_RDONLY)
     with pytest.raises(BlockingIOError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(handle)
@@ -376,7 +376,7 @@ def test_what_is_run_is_locked(keep: Callable[[str], Path]) -> None:
 
 def test_what_is_about_to_go_is_not_run(keep: Callable[[str], Path]) -> None:
     place = keep("a")
-    handle = os.open(place / kept.LOCK, os.O_RDONLY)
+    handle = os.open(place / code_cache.LOCK, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert called("host_facts", place.parent, {}, small("a")[0])["kept"] == "absent"
     os.close(handle)
@@ -396,7 +396,7 @@ def test_what_went_right_before_is_not_run(keep: Callable[[str], Path], monkeypa
 
 
 def test_a_unit_holds_what_it_runs_from(library: Path, state: Path) -> None:
-    kept.link(code().digest, str(state), str(state.parent / "run"))
+    code_cache.link(code().digest, str(state), str(state.parent / "run"))
     program = library / "gpuadmin_node/cli.py"
     done = subprocess.run([sys.executable, "-I", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr[:6]) == (2, "usage:")
@@ -412,14 +412,14 @@ def test_a_unit_holds_what_it_runs_from(library: Path, state: Path) -> None:
 
 def test_a_job_takes_its_own_copy_along(library: Path, tmp_path: Path) -> None:
     """What a unit runs for longer is not what is kept: it may be pruned meanwhile."""
-    place = kept.place(code().digest, str(library.parent))
+    place = code_cache.place(code().digest, str(library.parent))
     line = (
         f"import sys; sys.path.insert(0, {place!r})\n"
         "from ansible_collections.gpuadmin.node.plugins.module_utils.background import ship_package\n"
         f"ship_package({str(tmp_path)!r})\n"
     )
     subprocess.run([sys.executable, "-I", "-c", line], check=True)
-    kept._remove(place)
+    code_cache._remove(place)
     line = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.background"
     subprocess.run([sys.executable, "-I", "-c", line], check=True)
 

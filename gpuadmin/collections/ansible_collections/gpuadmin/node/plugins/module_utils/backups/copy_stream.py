@@ -47,7 +47,7 @@ def reserve_of(path: str | int, bounds: Bounds = BOUNDS) -> int:
     return int(min(space.f_blocks * space.f_frsize * bounds.reserve, bounds.most))
 
 
-def pour(source: int, sink: int, path: str, *, most: int | None = None, bounds: Bounds = BOUNDS) -> None:
+def copy_stream(source: int, sink: int, path: str, *, most: int | None = None, bounds: Bounds = BOUNDS) -> None:
     """Copy from one descriptor to another until the source ends, or until nobody reads the sink any more.
 
     ``path``: on the file system that is filled by it; ``most``: bytes. Raises NodeError when a bound is reached.
