@@ -54,7 +54,7 @@ def add_user(
         change, looked = changed(registry), None
         if new and not mail.preview:
             # a check asks once: with uids that are free by what is known here, and again where a host knows better
-            looked = session.look(session.verb, None, change.variables) if _asks_all(session) else None
+            looked = session.look("sync-users", None, change.variables) if _asks_all(session) else None
             taken = uids_elsewhere(session, looked)
             # guard: a check of new accounts uses no uid that a host knows as somebody's
             if taken.keys() & {user.uid for user in accounts.known(registry, new)}:
@@ -118,7 +118,7 @@ def _perform(
         # guard: who is to be welcomed is owed the mail before they are registered
         post.ledger.owe(list(found.letters.values()))
     session.save(change.registry, forget=change.forget)
-    run = looked or session.run(session.verb, None, change.variables, check=session.check)
+    run = looked or session.run("sync-users", None, change.variables, check=session.check)
     mails, good = mail_those_with_account(session, run, people, found.letters, post)
     code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
     stuck = [entry.document() for entry in found.stuck]

@@ -103,7 +103,7 @@ def _apply(
         # owed before anybody is registered: whoever is has an account by this verb, and will be mailed
         post.ledger.owe(list(prepared.welcomes.values()))
     session.save(prepared.registry)
-    run = session.run("import-applications", None, change.variables, check=session.check)
+    run = session.run("sync-users", None, change.variables, check=session.check)
     mails, good = mail_those_with_account(
         session, run, prepared.people, prepared.welcomes, post, others=prepared.asks
     )  # fmt: skip

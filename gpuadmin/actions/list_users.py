@@ -30,7 +30,7 @@ def list_users(options: Options, *, offline: bool) -> int:
             builder = PlanBuilder("List accounts")
             builder.add_all(asked, ["look at the accounts"])
             session.planned(builder.build())
-            run = session.run("list-users", None, everybody(session), check=True)
+            run = session.run("sync-users", None, everybody(session), check=True)
             result = _result(session, run, asked)
             # a table that could not be filled everywhere is still an answer; the exit code says the rest
             return report(session, run, result, show=lambda: _show(result))

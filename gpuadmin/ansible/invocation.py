@@ -20,7 +20,7 @@ from gpuadmin.content import collections_path, content_path
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
 # Lists of people, and what is measured, go as one text each: Ansible walks every value of a structure several times for
-# each host, which for thousands of people is minutes (docs/decisions/0075). inventory/group_vars and the modules know
+# each host, which for thousands of people is minutes (docs/decisions/0075). gpuadmin.desired and operations know
 # them as JSON.
 _AS_TEXT = ("gpuadmin_users", "gpuadmin_absent", "gpuadmin_metrics")
 _LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
@@ -93,6 +93,8 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_PIPELINING": "True",
         # a module would write its arguments into the host's journal: keys, a mail password, everybody's applications
         "ANSIBLE_NO_TARGET_SYSLOG": "True",  # guard: what modules are given is not in hosts' journals
+        # without it a run would go on without what hosts are meant to be
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",  # guard: a run needs its whole inventory
         "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.shared_memory",
         "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control),

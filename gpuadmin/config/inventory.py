@@ -29,6 +29,8 @@ _LOGIN = (
     "ansible_connection", "ansible_host", "ansible_port", "ansible_user", KEY,
     *_MORE_ARGUMENTS,
 )  # fmt: skip
+#: What roles' variables follow from, beside the site's settings (gpuadmin.desired).
+ROLE_INPUTS = ("ansible_host", "gpuadmin_address", *NAMES)
 _OF_A_HOST = ("ansible_host", "ansible_port", "ansible_connection", "gpuadmin_address", KEY, *NAMES)
 
 
@@ -96,8 +98,8 @@ class Inventory:
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """What Ansible is given: gpuadmin's own groups and variables first, the site's after and above them."""
-        return (content_path("inventory"), self.directory)
+        """What Ansible is given: gpuadmin's own groups, the site's hosts above them, and what follows from both."""
+        return (content_path("inventory", "groups.yml"), self.directory, content_path("inventory", "site.yml"))
 
     def group(self, *names: str) -> tuple[Host, ...]:
         """The hosts that are in any of the groups."""

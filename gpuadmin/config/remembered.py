@@ -155,20 +155,18 @@ def digest(folder: Path, names: Sequence[str]) -> str | None:
             _add(total, str(path), read_limited(path))
         if _has_plugins():  # guard: an inventory that a plugin of this machine adds to is asked each time
             return None
-        for base in (
-            content_path("inventory"),  # guard: an inventory is remembered for gpuadmin's own groups
-            folder,
-        ):
-            for path in _files(base):
-                raw = read_limited(path)
-                # guard: an inventory that a script or a plugin answers is asked each time
-                if os.access(path, os.X_OK) or b"plugin" in raw:
-                    return None
-                _add(
-                    total,
-                    str(path.relative_to(base)),  # guard: an inventory is remembered for files of these names -> ''
-                    raw,
-                )
+        groups = content_path("inventory", "groups.yml")
+        _add(total, groups.name, read_limited(groups))  # guard: an inventory is remembered for gpuadmin's own groups
+        for path in _files(folder):
+            raw = read_limited(path)
+            # guard: an inventory that a script or a plugin answers is asked each time
+            if os.access(path, os.X_OK) or b"plugin" in raw:
+                return None
+            _add(
+                total,
+                str(path.relative_to(folder)),  # guard: an inventory is remembered for files of these names -> ''
+                raw,
+            )
     except (OSError, ConfigError):
         return None
     return total.hexdigest()

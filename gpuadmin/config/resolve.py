@@ -141,7 +141,9 @@ def _load(folder: Path) -> Any:
         mistakes = [error for one in sources if one.is_file() and (error := _mistake(one, folder)) is not None]
         if mistakes:
             raise together(mistakes)
-        return InventoryManager(loader=DataLoader(), sources=[str(content_path("inventory")), str(folder)])
+        return InventoryManager(
+            loader=DataLoader(), sources=[str(content_path("inventory", "groups.yml")), str(folder)]
+        )
 
 
 @contextlib.contextmanager

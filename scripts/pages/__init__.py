@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import alerts, architecture, commands, decisions, lab_tests, metrics, roles, vocabulary_page
+    from . import alerts, architecture, commands, decisions, lab_tests, metrics, vocabulary_page
 
     return {
         "docs/mails.md": mails_page(),
@@ -29,7 +29,6 @@ def pages() -> dict[str, str]:
         "docs/vocabulary.md": vocabulary_page.page((ROOT / "docs/vocabulary.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),
         "docs/decisions/README.md": decisions.index(),
-        **roles.readmes(),
     }
 
 

@@ -14,6 +14,8 @@ import yaml
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_driver
 
+from tests.support import role_variables
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "6.12.57+deb13-cloud-amd64"
 REPOSITORY = {"url": "https://mirror.example.org/gpu", "suite": "/", "components": ["main"], "packages": []}
@@ -66,7 +68,8 @@ def variables(name: str, given: dict[str, Any]) -> dict[str, Any]:
         "packages": given.get("_packages", []), "kernels": [KERNEL], "nvswitches": given.get("_switches", 0),
         "read_only_root": given.get("_root", False),
     }  # fmt: skip
-    return {**{key: value for key, value in given.items() if key[0] != "_"}, "facts": facts}
+    wanted = {key: value for key, value in given.items() if key[0] != "_"}
+    return {**role_variables.given("gpu_stack"), **wanted, "facts": facts}
 
 
 @pytest.fixture(scope="module")

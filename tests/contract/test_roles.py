@@ -12,11 +12,17 @@ import pytest
 import yaml
 from ansible_collections.gpuadmin.node.plugins.module_utils import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import host_facts
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import declared
 from jinja2 import Environment
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.hosts import ROLES as GIVEN
+from gpuadmin.desired.hosts import variables
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
-GROUP_VARS = ROOT / "inventory" / "group_vars" / "all"
 
 TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str, "path": str, "raw": object, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict,
@@ -55,13 +61,7 @@ def templated(value: object) -> bool:
 @pytest.mark.parametrize("role", ROLES)
 def test_the_anatomy_of_a_role(role: str) -> None:
     base = ROOT / "roles" / role
-    for part in (
-        "defaults/main.yml",
-        "meta/argument_specs.yml",
-        "meta/main.yml",
-        "tasks/main.yml",
-        "tasks/preflight.yml",
-    ):
+    for part in ("meta/argument_specs.yml", "meta/main.yml", "tasks/main.yml", "tasks/preflight.yml"):
         assert (base / part).exists(), part
     first = load(base / "tasks/main.yml")[0]
     assert first["ansible.builtin.import_tasks"] == "preflight.yml", "the preflight comes first"
@@ -199,17 +199,27 @@ def test_every_entry_point_is_a_file_of_tasks(role: str) -> None:
         assert (ROOT / "roles" / role / "tasks" / f"{point}.yml").exists()
 
 
-@pytest.mark.parametrize("path", sorted(GROUP_VARS.iterdir()), ids=lambda path: path.stem)
-def test_the_inventory_gives_roles_variables_that_they_have(path: Path) -> None:
-    assert path.stem in ROLES
-    assert set(load(path)) <= set(options(path.stem))
+def given() -> set[str]:
+    """What each host is given, whatever its groups are."""
+    request = {f"gpuadmin_{name}": "[]" for name in ("users", "image", "signers")}
+    cluster = Cluster(Settings(name="x"), (Host("gpu1", ("gpu",)),), request)
+    return set(variables(cluster, cluster.hosts[0]))
+
+
+def test_what_hosts_are_given_is_for_roles_that_are_there() -> None:
+    assert set(GIVEN) <= set(ROLES)
+    assert len(given()) > 150
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_is_given_it_does_not_have_a_second_time(role: str) -> None:
+    """A default would hide that a run went on without what hosts are meant to be."""
+    assert given() & (set(defaults(role)) | set(options(role))) == set()
 
 
 def test_every_site_key_that_the_inventory_reads_is_in_the_schema() -> None:
-    from gpuadmin.config.schema import Settings
-
     site = Settings(name="x").model_dump()
-    texts = [path.read_text() for path in [*GROUP_VARS.iterdir(), ROOT / "inventory/groups.yml"]]
+    texts = [(ROOT / "inventory/groups.yml").read_text()]
     texts += [path.read_text() for path in (ROOT / "playbooks").glob("*.yml")]
     used = set(re.findall(r"gpuadmin_site\.([a-z_.]+)", "\n".join(texts)))
     assert used
@@ -221,13 +231,19 @@ def test_every_site_key_that_the_inventory_reads_is_in_the_schema() -> None:
 
 
 def test_roles_do_not_know_the_site() -> None:
-    """inventory/group_vars/all/ is the one place where a site's key becomes a role's variable."""
+    """gpuadmin.desired is the one place where a site's key becomes a role's variable."""
     knowing = [
         str(path.relative_to(ROOT))
         for path in (ROOT / "roles").rglob("*")
         if path.is_file() and re.search(r"gpuadmin_(site|users|absent|archive_homes)\b", path.read_text())
     ]
     assert knowing == []
+
+
+def fields_of(role: str) -> set[str]:
+    """Fields that operations take from a role's variables."""
+    found = (declared(path.stem) for path in Path(operations.__path__[0]).glob("[a-z]*.py"))
+    return {field for whose, fields in found if whose == role for field in fields}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -244,8 +260,9 @@ def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None
     foreign = {name for other in others for name in re.findall(r"(?<![\w.])_{0,2}" + other + r"_[a-z_]+", text)}
     assert foreign == set()
     used = set(re.findall(r"\b" + role + r"_[a-z_]+", re.sub(r"(?m)^" + role + r"_[a-z_]+:", "", text)))
+    used |= {f"{role}_{field}" for field in fields_of(role)}
     assert set(options(role)) - used == set(), "variables that nothing uses"
-    assert {name for name in names if not name.startswith("_")} - set(options(role)) == set(), (
+    assert {name for name in names if not name.startswith("_")} - set(options(role)) - given() == set(), (
         "variables without a spec"
     )
 

@@ -13,19 +13,31 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.hosts import variables
+
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
-#: What differs between nodes of one image: values by a host's name, and what its inventory says of its hardware.
-OF_ONE_HOST = re.compile(r"\[inventory_hostname\]|(?<!\.)\bgpus\b|\bgpu_model\b")
 STATE = "/var/lib/gpuadmin/"
 
 
-def settings() -> dict[str, str]:
-    """Every variable of a role, and the text that gives it."""
-    found = {}
-    for path in (ROOT / "inventory/group_vars/all").glob("*.yml"):
-        found.update({name: str(value) for name, value in yaml.safe_load(path.read_text()).items()})
-    return found
+def differing() -> set[str]:
+    """The variables of roles that differ between two nodes of one image."""
+    one, two = (
+        Host(name, ("gpu",), {"gpus": number, "gpu_model": f"model {number}"})
+        for number, name in enumerate(("gpu1", "gpu2"))
+    )
+    metrics = {
+        "hosts": {one.name: {"certificate": "c", "key": "k"}},
+        "dashboard": {"links": {one.name: "key"}, "ways": {one.name: {"forward": "f"}}},
+    }
+    idle = {one.name: {"tell": ["x"], "stop": ["y"]}}
+    request = {"gpuadmin_metrics": metrics, "gpuadmin_idle": idle, "gpuadmin_announcements": {one.name: ["z"]}}
+    cluster = Cluster(Settings(name="x"), (one, two), request)
+    first, second = (variables(cluster, host) for host in (one, two))
+    return {name for name in first if first[name] != second[name]}
 
 
 def mentions(text: str, names: set[str]) -> bool:
@@ -34,7 +46,7 @@ def mentions(text: str, names: set[str]) -> bool:
 
 def of_one_host(role: str) -> set[str]:
     """The role's variables that are of one host, by whatever way."""
-    found = {name for name, text in settings().items() if OF_ONE_HOST.search(text)}
+    found = differing()
     inside = loaded(role, "vars")
     while True:
         more = {name for name, value in inside.items() if name not in found and mentions(whole(role, value), found)}

@@ -43,7 +43,7 @@ def test_the_nodes_are_told(
         "all": {"vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}},
     }
     (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory))
-    given = yaml.safe_load((ROOT / "inventory/group_vars/all/accounts.yml").read_text())
+    given = yaml.safe_load((ROOT / "inventory/groups.yml").read_text())["all"]["vars"]
     (tmp_path / "report.yml").write_text(yaml.safe_dump({"report": report}))
     # the plays of sync-users.yml, whose roles need a host
     first, second = yaml.safe_load((ROOT / "playbooks/sync-users.yml").read_text())

@@ -119,7 +119,7 @@ def perform(session: Session, change: Change, found: RunResult | None = None) ->
         return nothing(session)
     session.confirm()  # guard: an account verb asks before it does something
     session.save(change.registry, forget=change.forget)
-    run = found or session.run(session.verb, None, change.variables, check=session.check)
+    run = found or session.run("sync-users", None, change.variables, check=session.check)
     return report(session, run, account_result(run))
 
 
@@ -154,7 +154,7 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
     storage = [host.name for host in site.inventory.group("storage")]
     if not storage or site.settings.accounts.source != "registry":
         return {}
-    run = found or session.look("list-users", storage, variables(site.registry, site.settings, ()))
+    run = found or session.look("sync-users", storage, variables(site.registry, site.settings, ()))
     answers = Answers.of(run.hosts, storage, "uids")
     answers.require("which uids are taken")  # guard: no uid is given before the storage host has spoken
     for host, answer in answers.known.items():

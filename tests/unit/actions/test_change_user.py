@@ -16,7 +16,7 @@ def test_keys_come_to_the_nodes_and_comments_stay(ansible: Ansible, cli: Cli) ->
     assert code == 0, err
     assert "add ssh key SHA256:" in out
     (invocation,) = ansible.asked
-    assert (invocation.playbook, invocation.check) == ("change-user", False)
+    assert (invocation.playbook, invocation.check) == ("sync-users", False)
     (user,) = invocation.variables["gpuadmin_users"]
     assert user["keys"] == [KEY, OTHER]
     assert "note: lab 3" in ansible.users_yml[0], "written before hosts are asked"

@@ -96,7 +96,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
                 known_hosts=site.known_hosts,
                 hosts=3,
                 check=check,
-                variables={"gpuadmin_site": {"admin": {"user": "x", "ssh_key": None}}, "mark": str(tmp_path / "marks")},
+                variables={"gpuadmin_site": site.settings.model_dump(mode="json"), "mark": str(tmp_path / "marks")},
                 log=tmp_path / "log.txt",
             )
         )

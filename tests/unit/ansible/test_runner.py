@@ -130,7 +130,7 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
     def go(tasks: str, **fields: Any) -> RunResult:
         write_playbook(content, "test", tasks)
-        variables = {"gpuadmin_site": {"admin": {"user": "x", "ssh_key": None}}, **fields.pop("variables", {})}
+        variables = {"gpuadmin_site": site.settings.model_dump(mode="json"), **fields.pop("variables", {})}
         invocation = Invocation(
             playbook="test", inventory=site.inventory.sources, known_hosts=site.known_hosts, hosts=3,
             variables=variables, log=tmp_path / "log.txt", **fields,

@@ -69,7 +69,7 @@ def test_accounts_and_mails(ansible: Ansible, cli: Cli, files: list[str], serve:
     code, out, err = cli("import-applications", *files, "--apply", "--yes", "--json")
     assert code == 4, err  # node2 does not answer; the others are done
     (invocation,) = ansible.asked
-    assert invocation.playbook == "import-applications"
+    assert invocation.playbook == "sync-users"
     assert [(user["name"], user["uid"], user["docker"]) for user in invocation.variables["gpuadmin_users"]] == [
         ("minji", 20002, True),
         ("old", 20001, False),

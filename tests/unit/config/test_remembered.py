@@ -345,7 +345,7 @@ class Parts:
         monkeypatch.setenv("ANSIBLE_CONFIG", str(at / "given.cfg"))
         origin = SimpleNamespace(origin=str(at / "ansible/__init__.py"))
         monkeypatch.setattr(package.importlib.util, "find_spec", lambda _name: origin)
-        monkeypatch.setattr(package, "content_path", lambda *_names: at / "ours")
+        monkeypatch.setattr(package, "content_path", lambda *names: at.joinpath("ours", *names[1:]))
         monkeypatch.setattr(package, "__file__", str(at / "config/remembered.py"))
 
     def write(self, name: str, text: str | None = None) -> None:

@@ -168,7 +168,7 @@ def test_who_is_extended_gets_no_reminder(ansible: Ansible, cli: Cli, serve: Sta
     code, out, err = cli("extend-term", "minji", "--until", str(deadline() + timedelta(days=90)), "--yes")
     assert code == 0, err
     assert "stays beyond 2026-2" in out
-    assert ansible.asked[0].playbook == "extend-term"
+    assert ansible.asked[0].playbook == "sync-users"
     assert [user["name"] for user in ansible.asked[0].variables["gpuadmin_users"]] == ["minji"]
     assert "stays: 2026-2" in (site / "users.yml").read_text()
     cli("notify", "--yes")

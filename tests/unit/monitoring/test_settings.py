@@ -11,7 +11,6 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from gpuadmin.actions.shared.metrics import SECRET, keep_secret, metrics_variables, secret_of
 from gpuadmin.config.check import findings
@@ -20,6 +19,7 @@ from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import scraper
 from tests.support.fake_ansible import Ansible, Cli, ansible
+from tests.support.role_variables import given
 
 __all__ = ["ansible"]
 
@@ -133,16 +133,16 @@ def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
         make(tmp_path / "site", f"metrics: {{webhook: {json.dumps(address)}}}\n")
 
 
-def rendered(name: str, **given: Any) -> str:
+def rendered(name: str, **more: Any) -> str:
     """A template of the role, as Ansible renders it: its filters that are used here, and its settings of blocks."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROLE / "templates"), undefined=jinja2.StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True, autoescape=False,
     )  # fmt: skip
     environment.filters["to_json"] = json.dumps
-    values: dict[str, Any] = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    values = given("monitoring", "monitor")
     values |= yaml.safe_load((ROLE / "vars/main.yml").read_text()) | {"_monitoring_mailed": False}
-    return environment.get_template(name).render(**(values | given))
+    return environment.get_template(name).render(**(values | more))
 
 
 MAILED: Mapping[str, Any] = {
@@ -240,12 +240,3 @@ def test_an_exporter_answers_to_prometheus_alone() -> None:
     assert settings["client_auth_type"] == "RequireAndVerifyClientCert"
     assert settings["client_ca_file"].endswith("authority.pem")
     assert settings["min_version"] == "TLS13"
-
-
-def test_a_site_without_mail_has_a_monitor_host() -> None:
-    # Ansible fills an empty dict with its options before it looks for the required ones
-    options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
-    mail = {"monitoring_mail": options["monitoring_mail"]}
-    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
-    checked = ArgumentSpecValidator(mail).validate({"monitoring_mail": defaults["monitoring_mail"]})
-    assert checked.error_messages == []

@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import ARRIVE, code, packed
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import filled
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
@@ -20,7 +21,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         done: dict[str, Any] = super().run(tmp, task_vars)
-        done.update(self.call(self._task.action, dict(self._task.args), task_vars or {}))
+        variables = task_vars or {}
+        name, role = str(self._task.action), self._task._role
+        whose = "" if role is None else str(role.get_name()).rpartition(".")[2]
+        document = filled(name, whose, self._task.args, variables, self._templar.template)
+        done.update(self.call(name, document, variables))
         return done
 
     def call(self, name: str, document: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

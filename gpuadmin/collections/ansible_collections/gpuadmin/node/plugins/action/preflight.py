@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gpuadmin.node.plugins.action import operation
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import filled
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.roles import Called, called_by
 
 _MODULES = "gpuadmin.node."
@@ -191,7 +192,9 @@ class Role:
         return False
 
     def _ask(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        given = self._templar(self._variables()).template(arguments)
+        variables = self._variables()
+        render = self._templar(variables).template
+        given = filled(module, self.path.name, render(arguments or {}), variables, render)
         # guard: a look for obstacles changes nothing
         self.action._task.check_mode = module != _LOOKS_ONLY or self.action._task.check_mode
         return self.action.call(module, given, dict(self.given))

@@ -20,6 +20,10 @@ class Refusal:
     reason: str
 
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "accounts"
+
+
 @dataclass(frozen=True)
 class Document:
     """Converge all human accounts of a host in one pass.

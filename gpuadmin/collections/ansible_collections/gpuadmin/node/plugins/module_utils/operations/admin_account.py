@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from ..accounts.admin import Wanted, execute, observe, plan
 from ..answer import Answer
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "bootstrap"
+
 
 @dataclass(frozen=True)
 class Document:

@@ -10,6 +10,9 @@ from ..answer import Answer
 from ..backups import actions
 from ..documents import BackupHost
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "backups"
+
 
 @dataclass(frozen=True)
 class Document:

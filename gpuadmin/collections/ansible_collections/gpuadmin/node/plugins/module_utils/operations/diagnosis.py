@@ -23,6 +23,10 @@ class Subject:
     docker: bool = True
 
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "node_state"
+
+
 @dataclass(frozen=True)
 class Document:
     """Why something does not work for a person or on a host.

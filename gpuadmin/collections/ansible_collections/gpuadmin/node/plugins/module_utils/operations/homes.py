@@ -12,6 +12,9 @@ from ..documents import entries
 from ..homes.directories import Request, converge
 from ..paths import STATE
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "homes_server"
+
 
 @dataclass(frozen=True)
 class Document:

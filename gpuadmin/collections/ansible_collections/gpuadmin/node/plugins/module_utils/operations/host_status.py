@@ -15,6 +15,10 @@ class Disk:
     path: str
 
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "node_state"
+
+
 @dataclass(frozen=True)
 class Document:
     """What an admin wants to know of a host every day.

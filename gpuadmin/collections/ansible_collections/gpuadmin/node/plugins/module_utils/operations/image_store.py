@@ -13,6 +13,9 @@ from ..files import sync_directory
 from ..images.manifest import digest, load
 from ..images.places import check_name
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "image_store"
+
 
 @dataclass(frozen=True)
 class Document:

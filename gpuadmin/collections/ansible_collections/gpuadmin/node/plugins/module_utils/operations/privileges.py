@@ -10,6 +10,9 @@ from ..paths import STATE
 from ..privileges.collect import collect
 from ..privileges.place import parse
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "node_state"
+
 
 @dataclass(frozen=True)
 class Document:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from .. import power
 from ..answer import Answer
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "power"
+
 
 @dataclass(frozen=True)
 class Document:

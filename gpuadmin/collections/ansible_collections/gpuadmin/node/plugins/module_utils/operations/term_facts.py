@@ -10,6 +10,9 @@ from ..answer import Answer
 from ..documents import PersonEntry
 from ..wipe import term_facts
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "semester"
+
 
 @dataclass(frozen=True)
 class Document:

@@ -1,0 +1,110 @@
+"""gpuadmin.node.site: what each host of a site is meant to be, as Ansible's variables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin
+from ansible.vars.plugins import get_vars_from_inventory_sources
+from gpuadmin.accounts.desired import variables as about_people
+from gpuadmin.config.find import find_site
+from gpuadmin.config.inventory import ROLE_INPUTS, Host
+from gpuadmin.config.load import load_site
+from gpuadmin.config.schema import Settings
+from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.hosts import variables
+
+DOCUMENTATION = r"""
+name: site
+short_description: The variables of gpuadmin's roles, from a site
+version_added: "0.1.0"
+description:
+  - For each host that sources before this one have named, the variables of gpuadmin's roles, computed by
+    C(gpuadmin.desired) from the site's settings and from what a verb asks for.
+  - What the site's own inventory says, for a host or any of its groups, is not touched; extra variables win as ever.
+  - The variable C(gpuadmin_site) has the settings where gpuadmin runs Ansible. Without it the site is read, from
+    the directory that C(GPUADMIN_SITE) names or where Ansible was started.
+options:
+  plugin:
+    description: The name of this plugin.
+    required: true
+    choices: [gpuadmin.node.site]
+author:
+  - The gpuadmin authors
+"""
+
+
+class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has no types
+    """Texts from here are no templates: `trusted_by_default` is false."""
+
+    NAME = "gpuadmin.node.site"
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        try:
+            self._give(inventory, loader)
+        except click.ClickException as error:
+            raise AnsibleParserError(error.format_message()) from None
+
+    def _give(self, inventory: Any, loader: Any) -> None:
+        everybody = inventory.groups["all"]
+        own = Written(inventory, loader)
+        request = {**own.of_group(everybody), **self._vars}
+        if "gpuadmin_site" in request:
+            settings = Settings.model_validate(json.loads(json.dumps(request["gpuadmin_site"])))
+        else:
+            site = load_site(str(find_site(None)))
+            settings = site.settings
+            people = about_people(site.registry, settings, site.registry.registry.users)
+            request = {**people, **request, "gpuadmin_site": settings.model_dump(mode="json")}
+            inventory.set_variable("all", "gpuadmin_site", request["gpuadmin_site"])
+        hosts = {name: self._host(host, own.of_host(host), request) for name, host in inventory.hosts.items()}
+        cluster = Cluster(settings, tuple(hosts.values()), request)
+        found = {name: variables(cluster, host) for name, host in hosts.items()}
+        for variable in next(iter(found.values()), {}):
+            values = [one[variable] for one in found.values()]
+            if all(value is values[0] or value == values[0] for value in values):
+                # once for all hosts: Ansible copies what it is given (docs/decisions/0075)
+                if variable not in everybody.vars:  # guard: what the inventory says for all hosts wins
+                    inventory.set_variable("all", variable, values[0])
+                continue
+            for name, value in zip(found, values):
+                if variable not in own.of_host(inventory.hosts[name]):  # guard: what the inventory says of a host wins
+                    inventory.set_variable(name, variable, value)
+
+    def _host(self, host: Any, known: Mapping[str, Any], request: Mapping[str, Any]) -> Host:
+        """A host as the controller knows it, with what templates of the inventory's make of its variables."""
+        self.templar.available_variables = {**request, **known, "inventory_hostname": host.name}
+        found = {name: self.templar.template(known[name]) for name in ROLE_INPUTS if name in known}
+        return Host(host.name, tuple(group.name for group in host.get_groups() if group.name != "all"), found)
+
+
+class Written:
+    """What the inventory itself says of hosts and groups, files of variables included."""
+
+    def __init__(self, inventory: Any, loader: Any) -> None:
+        self._sources, self._loader = inventory.processed_sources, loader
+        self._groups: dict[str, dict[str, Any]] = {}
+        self._hosts: dict[str, dict[str, Any]] = {}
+
+    def of_group(self, group: Any) -> dict[str, Any]:
+        """A group's own variables."""
+        if group.name not in self._groups:
+            files = get_vars_from_inventory_sources(self._loader, self._sources, [group], "all")
+            self._groups[group.name] = {**group.get_vars(), **files}
+        return self._groups[group.name]
+
+    def of_host(self, host: Any) -> dict[str, Any]:
+        """A host's variables, those of its groups below its own, as Ansible orders them."""
+        if host.name not in self._hosts:
+            found: dict[str, Any] = {}
+            for group in sorted(host.get_groups(), key=lambda one: (one.depth, one.priority, one.name)):
+                found.update(self.of_group(group))
+            files = get_vars_from_inventory_sources(self._loader, self._sources, [host], "all")
+            self._hosts[host.name] = {**found, **host.get_vars(), **files}
+        return self._hosts[host.name]

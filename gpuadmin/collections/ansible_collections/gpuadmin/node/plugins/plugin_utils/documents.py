@@ -1,0 +1,39 @@
+"""What a task need not say: fields of an operation's document that its role has a variable for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_OPERATIONS = Path(__file__).parents[1] / "module_utils/operations"
+
+
+def filled(
+    name: str, role: str, given: Mapping[str, Any], variables: Mapping[str, Any], render: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Given an operation, a role, and what the role's task says, return the whole document.
+
+    An operation with `ROLE = "accounts"` takes for `uid_first` what `accounts_uid_first` is, in a task of that role
+    that does not name it. All others take what a task says and nothing else. `render`: makes templates values.
+    """
+    whose, fields = declared(name.rpartition(".")[2])
+    if role != whose:  # guard: an operation takes variables of its own role alone
+        return dict(given)
+    missing = [field for field in fields if field not in given and f"{role}_{field}" in variables]
+    return {**{field: render(variables[f"{role}_{field}"]) for field in missing}, **given}
+
+
+@cache
+def declared(name: str) -> tuple[str | None, tuple[str, ...]]:
+    """An operation's `ROLE` and the fields of its `Document`, from its source, which is quicker than an import."""
+    role: str | None = None
+    fields: tuple[str, ...] = ()
+    for node in ast.parse((_OPERATIONS / f"{name}.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROLE":
+            role = ast.literal_eval(node.value)
+        if isinstance(node, ast.ClassDef) and node.name == "Document":
+            fields = tuple(ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
+    return role, fields

@@ -1,0 +1,43 @@
+"""Backups and second copies: the variables of the role `backups`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.desired.cluster import Cluster
+
+_KEY = "/var/lib/gpuadmin/backup_key"
+_KNOWN_HOSTS = "/var/lib/gpuadmin/backup_known_hosts"
+
+
+def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """On the backup host they are where the site says; on the storage host, on the file system of the homes."""
+    homes, asked = cluster.plain["homes"], cluster.asked("backup", {})
+    return {
+        **cluster.plain["backups"],
+        "root": homes["export"],
+        "mountpoint": homes["mountpoint"],
+        "directory": cluster.backups(host),
+        "remote": _remote(cluster, host),
+        "name": asked.get("name"),
+        "users": asked.get("users"),
+        "only": asked.get("only", {}).get(host.name, []),
+        "archive": str(cluster.beside_homes / "archive"),
+        "restore": asked.get("restore", {}),
+    }
+
+
+def _remote(cluster: Cluster, host: Host) -> dict[str, Any] | None:
+    """The host of the second copies; `source`: the address that this host calls from, where that is known."""
+    others = cluster.members("backup")
+    if not others:
+        return None
+    return {
+        "host": others[0].name,
+        "address": others[0].cluster_address,
+        "port": 22,
+        "source": host.cluster_address if host.cluster_address != host.address else None,
+        "key": _KEY,
+        "known_hosts": _KNOWN_HOSTS,
+    }

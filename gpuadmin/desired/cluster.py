@@ -1,0 +1,112 @@
+"""What is known when a host's variables are computed: the site, all hosts, and what the verb asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`request`: what a verb hands to its playbook, by names such as `gpuadmin_users` (`gpuadmin.session`)."""
+
+    site: Settings
+    hosts: tuple[Host, ...]
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    def asked(self, name: str, default: Any = None) -> Any:
+        """What the verb says of it; `default` where it does not."""
+        found = self.request.get(f"gpuadmin_{name}")
+        return default if found is None else found
+
+    def only(self, **names: str) -> dict[str, Any]:
+        """Variables that a verb has to say: without a word of it there is none, and what needs it fails."""
+        return {name: self.asked(of) for name, of in names.items() if self.asked(of) is not None}
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The site's settings as JSON has them."""
+        return self.site.model_dump(mode="json")
+
+    def members(self, group: str) -> list[Host]:
+        """The hosts of a group, in the inventory's order."""
+        return [host for host in self.hosts if group in host.groups]
+
+    def addresses(self, group: str) -> list[str]:
+        """Where other hosts reach them."""
+        return [host.cluster_address for host in self.members(group)]
+
+    def server(self, name: str | None) -> Host | None:
+        """The storage host of that name; without one the first. None: the site has none."""
+        found = [host for host in self.hosts if host.name == name] if name else self.members("storage")
+        return found[0] if found else None
+
+    @property
+    def people(self) -> dict[str, str]:
+        """The variable `users`, where the verb names people: that nobody is named is not that there is nobody."""
+        return {} if self.asked("users") is None else {"users": self.users}
+
+    @cached_property
+    def users(self) -> str:
+        """Everybody, as one text: the same for all hosts: Ansible would walk a structure (docs/decisions/0075)."""
+        return as_text(self.asked("users", []))
+
+    @cached_property
+    def absent(self) -> str:
+        """Who has to go, as one text."""
+        return as_text(self.asked("absent", []))
+
+    @cached_property
+    def remembered(self) -> str:
+        """Whose uids the storage host is not to give to somebody else: all but those that are forgotten."""
+        forget = set(self.asked("forget", []))
+        known = [*json.loads(self.users), *json.loads(self.absent)]
+        return json.dumps([one for one in known if one["name"] not in forget], ensure_ascii=False)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """Certificates, targets and the rest of what the monitor host needs; empty where the verb is not about it."""
+        given = self.asked("metrics", {})
+        found: dict[str, Any] = json.loads(given) if isinstance(given, str) else dict(given)
+        return found
+
+    def node(self, host: Host, value: Any, otherwise: Any = None) -> Any:
+        """A value for nodes that people log in to."""
+        return value if "gpu" in host.groups else otherwise
+
+    def storage(self, host: Host, value: Any, otherwise: Any = None) -> Any:
+        """A value for storage hosts."""
+        return value if "storage" in host.groups else otherwise
+
+    def docker_data(self, host: Host) -> str | None:
+        """Where people's Docker keeps its data on a node; None where nobody has one."""
+        docker = self.site.docker
+        return str(docker.data) if docker.enabled and "gpu" in host.groups else None
+
+    @cached_property
+    def beside_homes(self) -> PurePosixPath:
+        """The directory that the homes' directory is in, on the storage host."""
+        return PurePosixPath(str(self.site.homes.export)).parent
+
+    def backups(self, host: Host) -> str:
+        """Where backups are on the storage host, and second copies on the host that keeps them."""
+        if "storage" in host.groups:
+            return str(self.site.backups.directory or self.beside_homes / "backups")
+        return str(self.site.backups.copies)
+
+    @cached_property
+    def uids(self) -> dict[str, int]:
+        """Whose uid is a person's."""
+        return {"uid_first": self.site.accounts.uid_first, "uid_last": self.site.accounts.uid_last}
+
+
+def as_text(given: Any) -> str:
+    """People as JSON; a text is that already."""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

@@ -1,0 +1,28 @@
+"""All variables of all roles, for each host. Called by the inventory plugin alone (`gpuadmin.node.site`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.desired import backups, images, metrics, nodes, people
+from gpuadmin.desired.cluster import Cluster
+
+ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
+    of.__name__: of
+    for of in (
+        people.accounts, people.announcements, people.bootstrap, people.homes_client, people.homes_server,
+        people.rootless_docker, people.semester, backups.backups, images.btrfs_root, images.gpu_stack,
+        images.image_build, images.image_store, images.image_switch, metrics.dashboard, metrics.metrics_tls,
+        metrics.monitoring, metrics.node_metrics, metrics.web_link, nodes.node_state, nodes.power,
+    )
+}  # fmt: skip
+
+
+def variables(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """Given a host, return the variables of its roles: `ROLE_NAME` → value, plain data without templates.
+
+    What the same for all hosts is and may be large (people) is one object for all of them.
+    """
+    return {f"{role}_{name}": value for role, of in ROLES.items() for name, value in of(cluster, host).items()}

@@ -1,0 +1,88 @@
+"""Images: the variables of the roles that build, keep and try them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuadmin.config.host_variables import SETTINGS
+from gpuadmin.config.inventory import Host
+from gpuadmin.desired.cluster import Cluster
+
+
+def btrfs_root(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `btrfs_root`."""
+    images = cluster.plain["images"]
+    server = cluster.server(cluster.site.images.server)
+    return {
+        **{name: images[name] for name in ("deadline", "settle", "identity")},
+        "store": "" if server is None else f"{server.cluster_address}:{images['store']}",
+        **cluster.only(signers="signers"),
+        "gpus": host.variables.get("gpus"),
+        "gpu_model": host.variables.get("gpu_model") or "",
+        "gpus_worse": gpus(cluster, host)["worse"],
+        "homes": cluster.plain["homes"]["path"],
+        "site_checks": cluster.asked("site_checks", ""),
+        **cluster.uids,
+    }
+
+
+def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The site's section `gpus`, and what the inventory says of this host above it."""
+    own = {field: host.variables[name] for name, field in SETTINGS.items() if host.variables.get(name) is not None}
+    return {**cluster.plain["gpus"], **own}
+
+
+def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `gpu_stack`."""
+    found = gpus(cluster, host)
+    return {**found, "version": found["version"] or "", "gpus": host.variables.get("gpus")}
+
+
+def image_build(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `image_build`."""
+    asked = cluster.asked
+    return {
+        **cluster.only(name="image"),
+        "packages": asked("packages", []),
+        "upgrade": asked("upgrade", False),
+        "full": asked("full", False),
+        "trial": asked("trial", True),
+        "parents": asked("parents", []),
+        "protocol": asked("protocol", 1),
+        "who": asked("who", ""),
+        "run_id": asked("run_id", ""),
+        "key": asked("signing_key", ""),
+    }
+
+
+def image_store(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `image_store`."""
+    return {
+        "path": cluster.plain["images"]["store"],
+        "mountpoint": cluster.plain["homes"]["mountpoint"],
+        "readers": cluster.addresses("gpu"),
+        "writers": cluster.addresses("golden"),
+        **cluster.only(signers="signers"),
+        "verify": cluster.asked("verify_images", []),
+        "delete": cluster.asked("delete_images", []),
+    }
+
+
+def image_switch(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `image_switch`."""
+    images, asked = cluster.plain["images"], cluster.asked
+    return {
+        "name": asked("image", ""),
+        "action": asked("switch_action", "push"),
+        "full": asked("full", False),
+        "links": asked("links", {}),
+        "chain_key": asked("chain_key", ""),
+        "keep": asked("keep", images["keep"]),
+        "reboot": asked("reboot", True),
+        "force": asked("force", False),
+        "when_idle": asked("when_idle", False),
+        "deadline": asked("deadline", images["deadline"]),
+        "reason": asked("reason", ""),
+        "waiting": asked("waiting", ""),
+        "run_id": asked("run_id", ""),
+    }

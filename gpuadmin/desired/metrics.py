@@ -1,0 +1,79 @@
+"""Measurements, alerts and the dashboard: the variables of the roles that make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.desired.cluster import Cluster
+
+_WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
+
+
+def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `dashboard`."""
+    page = cluster.metrics.get("dashboard", {})
+    texts = ("secret", "proxy_secret", "certificate", "key", "authority")
+    return {
+        "enabled": cluster.site.metrics.dashboard.enabled,
+        "settings": page.get("settings", {}),
+        **{name: page.get(name) or "" for name in texts},
+    }
+
+
+def metrics_tls(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `metrics_tls`."""
+    own = cluster.metrics.get("hosts", {}).get(host.name, {})
+    return {
+        "settings": _WEB_SETTINGS,
+        "authority": cluster.metrics.get("authority", ""),
+        "certificate": own.get("certificate", ""),
+        "key": own.get("key", ""),
+    }
+
+
+def monitoring(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `monitoring`."""
+    given, scraper = cluster.metrics, cluster.metrics.get("scraper", {})
+    section = cluster.plain["metrics"]
+    return {
+        **section,
+        "cluster": cluster.site.name,
+        "targets": given.get("targets", []),
+        "authority": given.get("authority", ""),
+        "certificate": scraper.get("certificate", ""),
+        "key": scraper.get("key", ""),
+        "keep_bytes": section["keep_gb"] * 10**9,
+        "mail": given.get("mail", {}),
+        "mail_password": given.get("password", ""),
+        "mail_ca": given.get("ca", ""),
+        "webhook": section["webhook"] or "",
+        "heartbeat": section["heartbeat"] or "",
+    }
+
+
+def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `node_metrics`."""
+    idle = cluster.asked("idle", {}).get(host.name, {})
+    return {
+        "collector": "gpu" in host.groups,
+        "gpus": host.variables.get("gpus"),
+        "port": cluster.site.metrics.exporter_port,
+        "web_settings": _WEB_SETTINGS,
+        "homes": cluster.storage(host, cluster.plain["homes"]["export"]),
+        "docker": cluster.docker_data(host),
+        "scratch": cluster.node(host, cluster.plain["reset"]["scratch"], []),
+        "disk_names": cluster.asked("disk_names", []),
+        "idle_tell": idle.get("tell", []),
+        "idle_stop": idle.get("stop", []),
+    }
+
+
+def web_link(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `web_link`."""
+    page = cluster.metrics.get("dashboard", {})
+    return {
+        "enabled": cluster.site.metrics.dashboard.enabled,
+        "way": page.get("ways", {}).get(host.name, {}),
+        "key": page.get("links", {}).get(host.name, ""),
+    }

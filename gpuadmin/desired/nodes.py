@@ -1,0 +1,74 @@
+"""What is looked at on hosts, and their power: the variables of `node_state`, `power` and `command`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.desired.cluster import Cluster
+
+_SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `node_state`. `person`: whom diagnose is asked about (name, uid); empty: nothing but the host."""
+    site = cluster.plain
+    homes, copies = site["homes"], site["backups"]["copies"]
+    keeps_backups = {"storage", "backup"} & set(host.groups)
+    docker = cluster.docker_data(host)
+    disks = [
+        *cluster.storage(host, [{"name": "homes", "path": homes["export"]}], []),
+        *([{"name": "Docker", "path": docker}] if docker else []),
+        *([{"name": "second copies", "path": copies}] if "backup" in host.groups else []),
+    ]
+    return {
+        "look_at": [
+            *cluster.node(host, [homes["path"], site["docker"]["data"]], []),
+            *cluster.storage(host, [homes["export"], *([homes["mountpoint"]] if homes["mountpoint"] else [])], []),
+        ],
+        "is_node": "gpu" in host.groups,
+        "disks": disks,
+        "backups": cluster.backups(host) if keeps_backups else None,
+        "gpus": host.variables.get("gpus"),
+        "gpu_model": host.variables.get("gpu_model") or "",
+        "person": cluster.asked("person", {}),
+        "trial": cluster.asked("trial", False),
+        "homes": cluster.node(host, homes["path"], homes["export"]),
+        "docker": docker,
+        "admin": site["admin"]["user"],
+        "declared": cluster.asked("declared", []),
+        "aside": _aside(cluster, host),
+        "servers": cluster.addresses("storage"),
+        "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
+        **cluster.uids,
+    }
+
+
+def _aside(cluster: Cluster, host: Host) -> list[str]:
+    """Where people's files are: drift does not look there for who else is root."""
+    site = cluster.plain
+    scratch = [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
+    docker = [site["docker"]["data"]] if site["docker"]["enabled"] else []
+    stored = [site["homes"]["export"], site["images"]["store"], cluster.backups(host)]
+    return [
+        *cluster.node(host, [site["homes"]["path"], *docker, *scratch], []),
+        *cluster.storage(host, [*stored, str(cluster.beside_homes / "archive")], []),
+        *([site["backups"]["copies"]] if "backup" in host.groups else []),
+    ]
+
+
+def power(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `power`."""
+    asked = cluster.asked
+    return {
+        "action": asked("power_action", "reboot"),
+        "step": asked("power_step", "switch"),
+        "node": "gpu" in host.groups,
+        "serves": bool({"storage", "backup"} & set(host.groups)),
+        "force": asked("force", False),
+        "when_idle": asked("when_idle", False),
+        "homes": cluster.plain["homes"]["path"],
+        "reason": asked("reason", ""),
+        "waiting": asked("waiting", ""),
+        **cluster.uids,
+    }

@@ -1,0 +1,85 @@
+"""Accounts, homes, Docker and the end of a term: the variables of the roles that deal with people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.desired.cluster import Cluster
+
+
+def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `accounts`."""
+    subids = cluster.plain["subids"]
+    return {
+        **cluster.plain["accounts"],
+        **{f"subid_{name}": value for name, value in subids.items()},
+        **cluster.people,
+        "absent": cluster.absent,
+        "login": "gpu" in host.groups,
+        "docker_data": cluster.docker_data(host),
+    }
+
+
+def announcements(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `announcements`."""
+    return {"entries": cluster.asked("announcements", {}).get(host.name, [])}
+
+
+def bootstrap(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `bootstrap`."""
+    return {"name": cluster.plain["admin"]["user"], "homes": cluster.plain["homes"]["path"], **cluster.uids}
+
+
+def homes_client(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `homes_client`."""
+    homes = cluster.plain["homes"]
+    server = cluster.server(cluster.site.homes.server)
+    return {
+        "path": homes["path"],
+        "export": homes["export"],
+        "server": None if server is None else server.cluster_address,
+    }
+
+
+def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `homes_server`. Who is locked gets no home."""
+    homes = cluster.plain["homes"]
+    return {
+        "root": homes["export"],
+        "mountpoint": homes["mountpoint"],
+        "skeleton": homes["skeleton"],
+        **cluster.people,
+        "archive": cluster.asked("archive_homes", []),
+        "remember": cluster.remembered,
+        "forget": cluster.asked("forget", []),
+        "clients": cluster.addresses("gpu"),
+    }
+
+
+def rootless_docker(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `rootless_docker`. `person`: whose daemon is restarted (`diagnose --restart-docker`)."""
+    return {**cluster.plain["docker"], "person": cluster.asked("person", {})}
+
+
+def semester(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `semester`."""
+    site, term = cluster.plain, cluster.asked("term", {})
+    keeps_backups = {"storage", "backup"} & set(host.groups)
+    return {
+        "phase": cluster.asked("phase", "facts"),
+        "people": term.get("people", []),
+        "names": cluster.storage(host, term.get("names", []), []),
+        "message": term.get("message", ""),
+        "grace": term.get("grace", site["reset"]["grace"]),
+        "group": site["accounts"]["group"] if site["accounts"]["source"] == "directory" else None,
+        "login": "gpu" in host.groups,
+        "home_root": cluster.storage(host, site["homes"]["export"]),
+        "mountpoint": site["homes"]["mountpoint"],
+        "backup_directory": cluster.backups(host) if keeps_backups else None,
+        "backup": term.get("backup"),
+        "wipe": term.get("wipe", []),
+        "scratch": term.get("scratch", {}).get(host.name, []),
+        "scratch_directories": cluster.node(host, site["reset"]["scratch"], []),
+        "docker_data": cluster.docker_data(host),
+    }

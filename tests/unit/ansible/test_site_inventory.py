@@ -1,0 +1,89 @@
+"""The inventory plugin: a site is what Ansible reads, with gpuadmin or without it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuadmin.ansible.invocation import extra_variables
+from gpuadmin.config.load import load_site
+from gpuadmin.content import content_path
+from tests.support.sites import make_site
+
+pytestmark = pytest.mark.usefixtures("own_home")
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def asked(site: Path, *more: str, status: int = 0) -> Any:
+    """What ansible-inventory says of each host."""
+    sources = [content_path("inventory", "groups.yml"), site / "inventory", content_path("inventory", "site.yml")]
+    words = [Path(sys.executable).with_name("ansible-inventory"), *(f"-i{one}" for one in sources), "--list", *more]
+    content = str(Path(__file__).resolve().parents[3] / "gpuadmin/collections")
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": content,
+                   "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}  # fmt: skip
+    done = subprocess.run(words, cwd=site, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (status == 0), done.stderr
+    return done.stderr if status else json.loads(done.stdout)["_meta"]["hostvars"]
+
+
+def text(value: Any) -> Any:
+    return value["__ansible_unsafe"] if isinstance(value, dict) and "__ansible_unsafe" in value else value
+
+
+def test_ansible_reads_a_site_by_itself(tmp_path: Path) -> None:
+    found = asked(make_site(tmp_path / "site"))
+    names = set.intersection(*(set(one) for one in found.values()))
+    assert {"accounts_users", "backups_home_seconds", "homes_client_server", "gpuadmin_site"} <= names
+
+
+@pytest.mark.holds("what the inventory says of a host wins", "what the inventory says for all hosts wins")
+def test_what_a_site_says_of_its_hosts_wins(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site")
+    nodes = [host.name for host in load_site(str(site)).inventory.group("gpu")]
+    (site / "inventory/more.yml").write_text(
+        yaml.safe_dump({"all": {"vars": {"backups_days": 1}}, "gpu": {"vars": {"accounts_login": "group's"}}})
+    )
+    for where, what in (("host_vars", nodes[0]), ("group_vars", "all")):
+        (site / "inventory" / where).mkdir(exist_ok=True)
+        (site / "inventory" / where / f"{what}.yml").write_text(f"node_state_is_node: {where}\nbackups_ordinary: 2\n")
+    found = asked(site)
+    first = found[nodes[0]]
+    assert (first["node_state_is_node"], first["backups_days"], first["backups_ordinary"]) == ("host_vars", 1, 2)
+    assert {one["node_state_is_node"] for name, one in found.items() if name != nodes[0]} == {"group_vars"}
+    assert {found[name]["accounts_login"] for name in nodes} == {"group's"}
+    assert len({json.dumps(one["accounts_login"]) for one in found.values()}) == 2, "the others have what is computed"
+
+
+def test_a_verbs_request_is_in_it_and_nothing_of_it_is_a_template(tmp_path: Path) -> None:
+    site = load_site(str(make_site(tmp_path / "site")))
+    request = {"gpuadmin_site": site.settings.model_dump(mode="json"), "gpuadmin_reason": "{{ 1 + 1 }}",
+               "gpuadmin_users": [{"name": "{{ 1 + 1 }}"}]}  # fmt: skip
+    (tmp_path / "given.json").write_text(json.dumps(extra_variables(request)))
+    for one in asked(site.directory, f"-e@{tmp_path}/given.json").values():
+        assert one["power_reason"] == {"__ansible_unsafe": "{{ 1 + 1 }}"}
+        assert json.loads(text(one["accounts_users"])) == [{"name": "{{ 1 + 1 }}"}]
+
+
+def test_what_is_wrong_with_a_site_ends_the_run(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site")
+    (site / "gpuadmin.yml").write_text("name: x\nbackups: {days: soon}\n")
+    assert "backups.days" in asked(site, status=1)
+
+
+def test_templates_of_the_inventory_are_rendered(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site")
+    nodes = [host.name for host in load_site(str(site)).inventory.group("gpu")]
+    (site / "inventory/host_vars").mkdir(exist_ok=True)
+    (site / "inventory/host_vars" / f"{nodes[0]}.yml").write_text("octet: 77\ngpuadmin_address: 10.0.0.{{ octet }}\n")
+    assert "10.0.0.77" in map(text, next(iter(asked(site).values()))["homes_server_clients"])

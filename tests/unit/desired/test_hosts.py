@@ -1,0 +1,136 @@
+"""What each host is meant to be: tables of site, inventory and request, and the variables that follow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.hosts import variables
+
+HOSTS = (
+    Host("gpu1", ("gpu", "golden"), {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep"}),
+    Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2"}),
+    Host("nas1", ("storage",), {"gpuadmin_address": "192.168.0.9"}),
+    Host("bak1", ("backup",), {"gpuadmin_address": "192.168.0.7"}),
+)
+PEOPLE = [{"name": "minji", "uid": 20001}, {"name": "jiho", "uid": 20002}]
+
+
+def of(host: str, request: dict[str, Any] | None = None, **site: Any) -> dict[str, Any]:
+    named = {f"gpuadmin_{name}": value for name, value in (request or {}).items()}
+    cluster = Cluster(Settings.model_validate({"name": "lab", **site}), HOSTS, named)
+    (one,) = [each for each in HOSTS if each.name == host]
+    return variables(cluster, one)
+
+
+#: Host, variable, what it is on a new site, where nobody asks for anything.
+NEW: list[tuple[str, str, Any]] = [
+    ("gpu1", "accounts_login", True),
+    ("nas1", "accounts_login", False),
+    ("gpu1", "accounts_docker_data", "/local/.docker"),
+    ("nas1", "accounts_docker_data", None),
+    ("gpu1", "accounts_subid_size", 65536),
+    ("nas1", "backups_directory", "/srv/storage/backups"),
+    ("bak1", "backups_directory", "/srv/backups"),
+    ("nas1", "backups_archive", "/srv/storage/archive"),
+    ("nas1", "backups_home_seconds", 21600),
+    ("gpu2", "homes_client_server", "192.168.0.9"),
+    ("nas1", "homes_server_clients", ["10.0.0.1", "192.168.0.2"]),
+    ("gpu2", "btrfs_root_store", "192.168.0.9:/srv/storage/images"),
+    ("nas1", "image_store_writers", ["10.0.0.1"]),
+    ("gpu1", "btrfs_root_gpus", 8),
+    ("gpu2", "btrfs_root_gpus", None),
+    ("gpu1", "btrfs_root_gpus_worse", "keep"),
+    ("gpu2", "gpu_stack_driver", "elsewhere"),
+    ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
+    ("nas1", "semester_scratch_directories", []),
+    ("gpu1", "semester_home_root", None),
+    ("nas1", "semester_home_root", "/srv/storage/homes"),
+    ("bak1", "semester_backup_directory", "/srv/backups"),
+    ("gpu1", "semester_backup_directory", None),
+    ("gpu1", "node_state_homes", "/home"),
+    ("nas1", "node_state_homes", "/srv/storage/homes"),
+    ("gpu1", "node_state_aside", ["/home", "/local/.docker", "/local"]),
+    ("bak1", "node_state_disks", [{"name": "second copies", "path": "/srv/backups"}]),
+    ("bak1", "power_serves", True),
+    ("gpu1", "power_serves", False),
+    ("gpu1", "image_switch_keep", 3),
+]
+
+
+@pytest.mark.parametrize(("host", "name", "value"), NEW, ids=lambda one: str(one)[:40])
+def test_on_a_new_site(host: str, name: str, value: Any) -> None:
+    assert of(host)[name] == value
+
+
+@pytest.mark.parametrize("host", ["nas1", "bak1", "gpu1"])
+def test_the_way_to_the_second_copy(host: str) -> None:
+    """`source` is the address that the key is good from: only where the host calls from another one than ssh's."""
+    remote = of(host)["backups_remote"]
+    assert (remote["host"], remote["address"], remote["port"]) == ("bak1", "192.168.0.7", 22)
+    assert remote["source"] == {"nas1": "192.168.0.9", "bak1": "192.168.0.7", "gpu1": None}[host]
+
+
+def test_people_are_one_text_for_all_hosts() -> None:
+    """Five thousand of them for two hundred hosts would be copied otherwise (docs/decisions/0075)."""
+    cluster = Cluster(Settings(name="x"), HOSTS, {"gpuadmin_users": PEOPLE})
+    texts = [variables(cluster, host)["accounts_users"] for host in HOSTS]
+    assert all(text is texts[0] for text in texts)
+    assert json.loads(texts[0]) == PEOPLE
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("accounts_users", "users"), ("homes_server_users", "users"), ("image_build_name", "image"),
+        ("btrfs_root_signers", "signers"), ("image_store_signers", "signers"),
+    ],
+)  # fmt: skip
+def test_what_a_verb_has_to_say_is_not_there_without_it(name: str, asked: str) -> None:
+    """Nobody named is not nobody there, and nodes that know no signer would take no image: what needs it fails."""
+    assert name not in of("gpu1")
+    assert name in of("gpu1", {asked: "x"})
+
+
+def test_who_is_forgotten_is_not_remembered() -> None:
+    request = {"users": PEOPLE, "absent": [{"name": "old", "uid": 20003}], "forget": ["old"]}
+    assert [one["name"] for one in json.loads(of("nas1", request)["homes_server_remember"])] == ["minji", "jiho"]
+
+
+#: A request, the host and variable that it concerns, and what becomes of it there; elsewhere it is as without it.
+ASKED: list[tuple[dict[str, Any], str, str, Any]] = [
+    ({"announcements": {"gpu1": ["x"]}}, "gpu1", "announcements_entries", ["x"]),
+    ({"backup": {"name": "b", "only": {"nas1": ["a"]}}}, "nas1", "backups_only", ["a"]),
+    ({"term": {"scratch": {"gpu1": ["/local/minji"]}}}, "gpu1", "semester_scratch", ["/local/minji"]),
+    ({"term": {"names": ["minji"]}}, "nas1", "semester_names", ["minji"]),
+    ({"idle": {"gpu2": {"stop": [3]}}}, "gpu2", "node_metrics_idle_stop", [3]),
+    ({"metrics": {"hosts": {"gpu1": {"key": "k"}}}}, "gpu1", "metrics_tls_key", "k"),
+    ({"metrics": json.dumps({"hosts": {"gpu1": {"key": "k"}}})}, "gpu1", "metrics_tls_key", "k"),
+]
+
+
+@pytest.mark.parametrize(("request_", "host", "name", "value"), ASKED)
+def test_what_is_asked_of_one_host_reaches_that_host_alone(
+    request_: dict[str, Any], host: str, name: str, value: Any
+) -> None:
+    assert of(host, request_)[name] == value
+    for other in HOSTS:
+        if other.name != host:
+            assert of(other.name, request_)[name] == of(other.name)[name]
+
+
+def test_a_site_without_a_storage_host() -> None:
+    cluster = Cluster(Settings(name="x"), (Host("gpu1", ("gpu",)),))
+    found = variables(cluster, cluster.hosts[0])
+    assert (found["homes_client_server"], found["btrfs_root_store"], found["backups_remote"]) == (None, "", None)
+
+
+def test_without_docker_nobody_has_data_of_it() -> None:
+    found = of("gpu1", docker={"enabled": False})
+    assert (found["accounts_docker_data"], found["semester_docker_data"]) == (None, None)
+    assert all(one["name"] != "Docker" for one in found["node_state_disks"])
