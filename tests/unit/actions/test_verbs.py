@@ -54,7 +54,7 @@ def test_what_ansible_is_asked(
     code, _, err = cli(*arguments, "--yes", "--limit", "gpu,storage")
     assert code == 0, err
     (invocation,) = ansible.asked
-    assert invocation.playbook == "sync-users"
+    assert invocation.playbook == ("provision" if arguments[0] == "provision" else "sync-users")
     assert invocation.limit == "gpu,storage"
     assert invocation.hosts == 3
     assert not invocation.check

@@ -94,7 +94,7 @@ def test_people_are_one_text_for_all_hosts() -> None:
 def test_what_a_verb_has_to_say_is_not_there_without_it(name: str, asked: str) -> None:
     """Nobody named is not nobody there, and nodes that know no signer would take no image: what needs it fails."""
     assert name not in of("gpu1")
-    assert name in of("gpu1", {asked: "x"})
+    assert name in of("gpu1", {asked: "[]"})
 
 
 def test_who_is_forgotten_is_not_remembered() -> None:
