@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
@@ -59,7 +60,8 @@ class Ansible:
         if invocation.playbook == "drift":  # it is asked before anything of provision's can fail
             for host in self.answer.hosts.values():
                 host.reports = {"privileges": NOBODY} | host.reports if not host.silent else {}
-        if accounts and any(user["name"] not in self.users_yml[-1] for user in invocation.variables["gpuadmin_users"]):
+        there = {one["name"] for one in yaml.safe_load(self.users_yml[-1])["users"]}
+        if accounts and {user["name"] for user in invocation.variables["gpuadmin_users"]} - there:
             # a check of newcomers asks all at once
             return RunResult({**self.answer.hosts, "storage1": self.uids}, error=self.answer.error)
         return self.answer
