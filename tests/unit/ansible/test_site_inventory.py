@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuadmin.ansible.invocation import extra_variables
+from gpuadmin.ansible.invocation import Invocation, extra_variables
+from gpuadmin.ansible.runner import run
 from gpuadmin.config.load import load_site
 from gpuadmin.content import content_path
-from tests.support.sites import make_site
+from tests.support.sites import make_local_site, make_site
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -73,6 +74,22 @@ def test_a_verbs_request_is_in_it_and_nothing_of_it_is_a_template(tmp_path: Path
     for one in asked(site.directory, f"-e@{tmp_path}/given.json").values():
         assert one["power_reason"] == {"__ansible_unsafe": "{{ 1 + 1 }}"}
         assert json.loads(text(one["accounts_users"])) == [{"name": "{{ 1 + 1 }}"}]
+
+
+@pytest.mark.holds("a run needs its whole inventory")
+def test_a_run_without_the_variables_does_not_go_on(tmp_path: Path) -> None:
+    """Ansible only warns of a source that it cannot read: roles would see a cluster without settings."""
+    site = load_site(str(make_local_site(tmp_path / "site")))
+    (tmp_path / "play.yml").write_text(
+        "- hosts: all\n  gather_facts: false\n  tasks: [{ansible.builtin.debug: {msg: x}}]\n"
+    )
+    call = Invocation(
+        playbook=tmp_path / "play.yml", inventory=site.inventory.sources, known_hosts=site.known_hosts, hosts=3,
+        variables={"gpuadmin_site": {"name": "x", "backups": {"days": "soon"}}},
+    )  # fmt: skip
+    found = run(call)
+    assert (found.hosts, found.code) == ({}, 1)
+    assert "site.yml" in str(found.error)
 
 
 def test_what_is_wrong_with_a_site_ends_the_run(tmp_path: Path) -> None:
