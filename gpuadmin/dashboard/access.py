@@ -188,7 +188,7 @@ class Access:
         return answer
 
     async def _leave(self, request: Request) -> Response:
-        """End a session: its cookie is good no more, whoever has it."""
+        """End a session: nobody gets in with its cookie any longer."""
         if not self._same_origin(request):
             return self._answer(403, problem="origin")
         token = self._session(request)

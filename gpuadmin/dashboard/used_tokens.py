@@ -23,7 +23,7 @@ class Full(DashboardError):
 
 
 class UsedTokens:
-    """The digests that are good no more. One process, one thread."""
+    """The digests of tokens that were used. For one process with one thread."""
 
     def __init__(self, path: str, now: float) -> None:
         """Take up what the file has; make it where there is none. Raises DashboardError, OSError."""
@@ -44,11 +44,11 @@ class UsedTokens:
         self._write(now)
 
     def has(self, digest: str) -> bool:
-        """Whether a text of that digest is good no more."""
+        """Whether the token with that digest was used."""
         return digest in self._until
 
     def spend(self, digest: str, signer: str, until: float, now: float) -> bool:
-        """Have a text be good no more until it ends (seconds since 1970). False: it was not good before. It is on disk
+        """Mark a token as used until it expires (seconds since 1970). False: it was used before. The mark is on disk
         when this returns. `signer`: whose it is, or SIGNER~NAME where each of a signer's names is counted as well.
         Raises Full, and OSError, after which it counts as spent.
         """

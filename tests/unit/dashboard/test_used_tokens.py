@@ -1,4 +1,4 @@
-"""What is good no more: on disk before somebody comes in, through restarts and cut lines, and never without end."""
+"""Used tokens: they are on disk before somebody comes in, survive restarts and cut lines, and take bounded room."""
 
 from __future__ import annotations
 

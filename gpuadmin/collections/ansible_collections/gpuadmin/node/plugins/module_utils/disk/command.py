@@ -64,7 +64,7 @@ def settings(state: str) -> tuple[list[Place], bool]:
     except (ValueError, TypeError, KeyError) as error:
         raise NodeError(f"{path} cannot be used ({error})") from None
     if not all(isinstance(one.path, str) and one.path.startswith("/") for one in places):
-        raise NodeError(f"{path} names a place that is no path")
+        raise NodeError(f"{path} names a directory by something that is not an absolute path")
     return places, logins
 
 
