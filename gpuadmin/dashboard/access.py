@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ..monitoring import tokens
+from ..common import tokens
 from .files import DashboardError, in_words
 from .sign_in import SignIn
 from .used_tokens import Full, UsedTokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -25,6 +24,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, load
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
+from tests.support.node_code import PACKAGE, write_out
+
 pytestmark = [
     pytest.mark.root,
     pytest.mark.holds(
@@ -40,7 +41,6 @@ pytestmark = [
     ),
 ]
 ROLE = Path(__file__).resolve().parents[4] / "roles/rootless_docker"
-UTILS = Path(accounts.__file__).parents[1]
 SETTINGS = Settings(docker_data="/local/.docker")
 MINJI = {"name": "minji", "uid": 20001}
 JUNHO = {"name": "junho", "uid": 20002, "docker": False}
@@ -424,11 +424,10 @@ def test_what_people_call_is_a_client(set_up: Host, open_path: Path) -> None:
     """The command, the socket as systemd gives it, and the node's own code, by a person who is nobody special."""
     address = open_path / "socket"
     program = open_path / "serve.py"
-    library = open_path / "lib/gpuadmin_node"
-    shutil.copytree(UTILS, library, ignore=shutil.ignore_patterns("__pycache__"))
+    write_out(open_path / "lib")
     program.write_text(
-        f"import sys; sys.path.insert(0, {str(library.parent)!r})\n"
-        "from gpuadmin_node import commands\nfrom gpuadmin_node.accounts.converge import Host\n"
+        f"import sys; sys.path.insert(0, {str(open_path / 'lib')!r})\n"
+        f"from {PACKAGE} import commands\nfrom {PACKAGE}.accounts.converge import Host\n"
         f"host = Host(root={set_up.root!r}, subvolume='/roots/a', network=lambda _path: None)\n"
         "sys.exit(commands.main(['docker-self'], host))\n"
     )

@@ -10,10 +10,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gpuadmin.common.cluster import Device, of_samples
+from gpuadmin.common.samples import Sample, of_text
+
 from ..diagnosis.subject import Subject, read_small
 from ..metrics.measured import measured
-from ..monitoring.cluster import Device, of_samples
-from ..monitoring.samples import Sample, of_text
 from ..text import size_words
 
 IDLE = 7200.0  # seconds held without being used until it is said

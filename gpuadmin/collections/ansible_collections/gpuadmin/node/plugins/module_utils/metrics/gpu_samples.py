@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.metrics import DRIVER_STATES
+
 from ..gpus.driver import Driver
 from ..gpus.nvml import SLOWED
 from ..gpus.pci import Device
 from .exposition import Samples
-from .table import DRIVER_STATES
 
 REASONS = {word: word.replace(" ", "_").replace("(", "").replace(")", "") for word in SLOWED.values()}
 #: Of a GPU's record: gauge, key, and what its unit is multiplied with.
