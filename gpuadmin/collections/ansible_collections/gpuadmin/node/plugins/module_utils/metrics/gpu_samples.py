@@ -32,7 +32,7 @@ def of_bus(devices: Sequence[Device], driver: Driver, answered: bool | None, exp
     samples = Samples()
     samples.put("gpuadmin_gpus_expected", expected)
     samples.put("gpuadmin_gpus_on_bus", len(devices))
-    here = any(one.nvidia for one in devices) or driver.module is not None
+    here = bool(devices) or driver.module is not None
     if answered:
         state = "ok"
     elif not here:
