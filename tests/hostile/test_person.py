@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import hostile_person as person
 from tests.support import independent
-from tests.support.hostile_scene import HOSTILE, Scene, alive, scene
+from tests.support.hostile_scene import HOSTILE, Scene, alive, processes_of, scene
 
 
 def order(*arguments: str) -> list[list[str]]:
@@ -82,6 +82,19 @@ def test_told_to_linger_it_does_and_is_ended(stage: Scene) -> None:
     while alive(uid) and time.monotonic() < end:
         time.sleep(0.05)  # those that are killed need a moment to end
     assert alive(uid) == []
+
+
+@pytest.mark.btrfs
+def test_what_its_forks_leave_behind_is_reaped(stage: Scene) -> None:
+    """Else they take the places of all later tricks' processes, and the attack is over."""
+    name, uid = "trudy", HOSTILE["trudy"]
+    stage.start(name, [*stage.command(name, 600), "--only", "forks", "--rounds", "3", "--pause", "1"])
+    most = 0
+    while stage.running[name].poll() is None:
+        most = max(most, sum(not lives for lives in processes_of(uid).values()))
+        time.sleep(0.1)  # between two looks
+    assert stage.running[name].returncode == 0
+    assert most < 30, "of some hundreds"
 
 
 @pytest.mark.btrfs
