@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import hostile_person as person
 from tests.support import independent
+from tests.support.deep_tree import plant
 from tests.support.hostile_scene import HOSTILE, Scene, alive, processes_of, scene
 
 
@@ -181,14 +182,7 @@ def test_the_independent_manifest_does_not_know_a_hole_from_zeros(tmp_path: Path
 
 
 def test_the_independent_manifest_goes_deeper_than_the_longest_path(tmp_path: Path) -> None:
-    here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(40):
-        os.mkdir("x" * 200, dir_fd=here)
-        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=here))
-    os.close(here)
+    plant(tmp_path, ["x" * 200] * 40)
     found = independent.manifest(str(tmp_path))
     assert len(found) == 42
     assert any(bytes.fromhex(path).endswith(b"/bottom") for path in found if path != ".")

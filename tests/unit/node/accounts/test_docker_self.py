@@ -357,6 +357,17 @@ def test_of_one_person_only_the_first_connection_counts(
         channel.close()
 
 
+@contextmanager
+def served_once(set_up: Host, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Serve junho, in this process; gives junho's end of the connection."""
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.connect(listener.getsockname())
+        docker_self.serve(listener, set_up, idle=0.1)
+        yield channel
+
+
 def test_one_whose_request_breaks_does_not_end_it_for_the_others(
     set_up: Host, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,11 +375,7 @@ def test_one_whose_request_breaks_does_not_end_it_for_the_others(
         raise ZeroDivisionError
 
     monkeypatch.setattr(docker_self, "docker_self", breaks)
-    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
-    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
-    with socket.socket(socket.AF_UNIX) as channel:
-        channel.connect(listener.getsockname())
-        docker_self.serve(listener, set_up, idle=0.1)
+    with served_once(set_up, listener, monkeypatch) as channel:
         assert channel.recv(100) == b"1 Docker could not be set up. Ask the admins.\n"
 
 
@@ -390,11 +397,8 @@ def test_no_lock_is_held_while_the_answer_is_given(
             connection.close()
 
     monkeypatch.setattr(peercred_service, "answer", free)
-    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
-    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
-    with socket.socket(socket.AF_UNIX) as channel:
-        channel.connect(listener.getsockname())
-        docker_self.serve(listener, set_up, idle=0.1)
+    with served_once(set_up, listener, monkeypatch):
+        pass
     assert has_docker(set_up, "junho")
 
 
