@@ -78,7 +78,7 @@ test-faults: $(READY) system-test ## power cuts at every step, bad images, lost 
 	@$(PYTEST) -v -m lab tests/e2e/test_*_faults.py
 
 .PHONY: lint
-lint: $(READY) ## ruff, mypy, import rules, vocabulary, yamllint, codespell, ansible-lint
+lint: $(READY) ## ruff, mypy, import rules, yamllint, codespell, ansible-lint
 	@scripts/lint
 
 .PHONY: format

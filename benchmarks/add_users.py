@@ -28,14 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from _checkout import ROOT
 
 from tests.support import scale_wiki as wiki
 from tests.support.scale_hosts import Cluster, cluster, root_file_system
 from tests.support.scale_outcome import outcome
 from tests.support.scale_people import gpuadmin, site
-
-ROOT = Path(__file__).resolve().parents[1]
 
 Row = dict[str, Any]
 

@@ -29,13 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from _checkout import ROOT
 
 from tests.support.scale_hosts import Cluster, cluster, root_file_system
 from tests.support.scale_people import gpuadmin, site
 
-ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = "var/lib/gpuadmin/lib"
 SECONDS_TO_COMPILE = 8.0
 ROUTING = "gpuadmin/collections/ansible_collections/gpuadmin/node/meta/runtime.yml"

@@ -25,16 +25,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
+from _checkout import ROOT
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper, sampler
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import PERIOD, RECORD
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper, sampler  # noqa: E402  by that path
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names  # noqa: E402  by that path
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners  # noqa: E402  by that path
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import PERIOD, RECORD  # noqa: E402  by that path
-
-from benchmarks.collector_others import others, scrapes  # noqa: E402  by that path
-from tests.support import fake_nvml  # noqa: E402  by that path
+from benchmarks.collector_others import others, scrapes
+from tests.support import fake_nvml
 
 GPUS, PROCESSES = 8, 64
 PASS_MS, CORE_PERCENT, MEMORY_MIB, SCRAPE_MS = 50.0, 1.0, 60.0, 20.0

@@ -24,15 +24,13 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from _checkout import ROOT
 from code_cache import Cost, cost, of_controller, of_hosts
 
 from gpuadmin.ansible import connections
 from tests.support.scale_hosts import Cluster, cluster, root_file_system
 from tests.support.scale_people import gpuadmin, site
 
-ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 5.0
 BROKEN = "node3"
 PERSON = "user0003"

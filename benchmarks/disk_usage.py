@@ -21,13 +21,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
+from _checkout import ROOT
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import round_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import round_of  # noqa: E402  by that path
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records  # noqa: E402  by that path
-
-from tests.support.storage import mounted  # noqa: E402  by that path
+from tests.support.storage import mounted
 
 SIZES = (10, 500, 3000, 9000)
 DAY = 86400.0

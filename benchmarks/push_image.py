@@ -19,8 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "gpuadmin" / "collections"))
+import _checkout  # noqa: F401  the way to what is not installed
 
 from tests.unit.node.images.conftest import Node, World, confirm, make_node, run
 

@@ -24,22 +24,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "gpuadmin/collections"))
+from _checkout import ROOT
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import transfer
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import transfer  # noqa: E402  by that path
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup  # noqa: E402  by that path
-
-from tests.support.deep_tree import plant  # noqa: E402  by that path
-from tests.support.storage import Storage, mounted, run  # noqa: E402  by that path
+from tests.support.deep_tree import plant
+from tests.support.storage import Storage, mounted, run
 
 SECONDS, MOST = 60, 2 << 30
 NAMES = ("20261101T010203Z-daily", "20261102T010203Z-daily")
 SERVER = """
 import os, sys
 sys.path.insert(0, {collections!r})
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server  # noqa: E402  by that path
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
 sys.exit(copy_server.main({directory!r}, 14))
 """

@@ -24,12 +24,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from _checkout import ROOT
 
-from gpuadmin.config.skeleton import SiteHost, write_site  # noqa: E402  from the checkout
-from tests.support.metrics_cluster import node  # noqa: E402  from the checkout
-from tests.support.prometheus import blocks, prometheus  # noqa: E402  from the checkout
+from gpuadmin.config.skeleton import SiteHost, write_site
+from tests.support.metrics_cluster import node
+from tests.support.prometheus import blocks, prometheus
 
 LIMIT = 1.0
 GPUS = 8

@@ -24,12 +24,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpuadmin" / "collections"))
-
+from _checkout import ROOT
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
-
-ROOT = Path(__file__).resolve().parents[1]
 
 LIMIT = 1 / 20
 ADMIN = "admin"

@@ -1,18 +1,13 @@
-"""Numbers and foreign text as people read them."""
+"""Foreign text as a terminal can be given it; and numbers as people read them, as hosts do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-# What a terminal obeys, or what nobody sees: C0 and C1 controls, format characters (Cf: bidirectional overrides, zero
-# width), surrogates, line and paragraph separators, and what Unicode wants ignored where it cannot be shown (fillers,
-# variation selectors). A test holds it against unicodedata, whose tables are too slow to be walked at every start.
-UNSEEN = (
-    "\\x00-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u115f\\u1160\\u17b4\\u17b5"
-    "\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb"
-    "\\U000110bd\\U000110cd\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
-)
+from gpuadmin.common.text import UNSEEN, counted, listed, size_words
+
+__all__ = ["UNSEEN", "counted", "listed", "one_line", "size_words", "visible"]
+
 _UNSEEN = re.compile(f"[{UNSEEN}]")
 
 
@@ -29,16 +24,6 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n")
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """Given a number and the word for one, return both as people write them: `1 home`, `2 homes`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Given names, return the first of them and how many more there are: `minji, jiho and 4998 more`."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
     if character == "\n":
@@ -46,12 +31,3 @@ def _escape(match: re.Match[str]) -> str:
     if character == "\t":
         return "    "
     return f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"U+{ord(character):04X}"
-
-
-def size_words(count: float) -> str:
-    """Bytes as people read them, as disks and networks are sold: 1 kB is 1000 bytes."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 999.95:
-            return counted(round(count), "byte") if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

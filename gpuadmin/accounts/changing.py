@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gpuadmin.accounts.importing import is_file, read_keys
 from gpuadmin.accounts.requests import make_user
-from gpuadmin.config.fields import KEY_TYPES, key_fingerprint
+from gpuadmin.common.names import KEY_TYPES
+from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ConfigError
 

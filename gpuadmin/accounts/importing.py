@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.accounts.requests import Request, request
-from gpuadmin.config.fields import KEY_TYPES, ssh_key
+from gpuadmin.common.names import KEY_TYPES
+from gpuadmin.config.fields import ssh_key
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import decode_table, decoded, read_limited

@@ -15,9 +15,9 @@ from pathlib import Path
 from gpuadmin.actions.shared.forward import Forward
 from gpuadmin.actions.shared.metrics import SECRET, secret_of
 from gpuadmin.actions.shared.prometheus import monitor_of
+from gpuadmin.common import tokens
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
-from gpuadmin.monitoring import tokens
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.session import Session, opened

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from gpuadmin.actions.shared.now import memory_words, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.top import look
+from gpuadmin.common.free import Room, rooms
 from gpuadmin.display import make_console
-from gpuadmin.monitoring.free import Room, rooms
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.session import opened

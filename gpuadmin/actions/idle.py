@@ -14,15 +14,15 @@ from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.top import look
 from gpuadmin.answers import Answers
+from gpuadmin.common.idle import Idle, idle, spans
+from gpuadmin.common.queries import idle as query_idle
 from gpuadmin.display import make_console
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.deliver import Delivery
 from gpuadmin.mail.idling import plan_idle, terminal_words
 from gpuadmin.mail.ledger import State
 from gpuadmin.mail.notices import Notices
-from gpuadmin.monitoring.idle import Idle, idle, spans
 from gpuadmin.monitoring.policy import Rules, Step, key_of, steps
-from gpuadmin.monitoring.queries import idle as query_idle
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder

@@ -104,17 +104,15 @@ def _others(names: Sequence[str]) -> list[str]:
 def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:
     """What NVML says of each GPU and MIG device; where it says nothing, what the bus has."""
     nvml = node["nvml"]
-    known = set()
     for gpu in (nvml or {}).get("gpus", ()):
-        known.add(gpu.get("address"))
         yield [*_row(gpu), nvml["driver"] or "unknown", nvml["cuda"] or "unknown", _mig(gpu), _pcie(gpu), _ecc(gpu)]
         for mig in gpu.get("mig_devices") or ():
             yield [
                 f"{gpu['index']}.{mig['index']}", _mig_name(gpu, mig), _size(mig), _word(mig, "uuid"), "—", "", "", "",
                 "", "",
             ]  # fmt: skip
-    for device in node["pci"]:
-        if nvml is None or (device["vendor"] != "0x10de" and device["address"] not in known):
+    if nvml is None:
+        for device in node["pci"]:
             driver = node["driver"]["module"] if device["driver"] == "nvidia" else device["driver"]
             model = device["name"] or f"{device['vendor']}:{device['device']}"
             lanes = {"pcie_width": device["width"], "pcie_width_max": device["width_max"], "unknown": {}}

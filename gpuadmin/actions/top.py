@@ -17,10 +17,10 @@ from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.actions.shared.now import document, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus, monitor_of
 from gpuadmin.answers import Answers
+from gpuadmin.common.cluster import Node, of_samples, of_texts
+from gpuadmin.common.queries import now as query_now
 from gpuadmin.display import make_console
 from gpuadmin.errors import GpuadminError
-from gpuadmin.monitoring.cluster import Node, of_samples, of_texts
-from gpuadmin.monitoring.queries import now as query_now
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder

@@ -11,11 +11,11 @@ from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.shared.usage_page import MARK, usage_page
+from gpuadmin.common.queries import gpu_seconds, mig_devices, seconds_by_holder
+from gpuadmin.common.usage import Measured, Usage, bought, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
-from gpuadmin.monitoring.queries import gpu_seconds, mig_devices, seconds_by_holder
-from gpuadmin.monitoring.usage import Measured, Usage, bought, total, usage
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.session import Session, opened

@@ -16,11 +16,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gpuadmin.text import UNSEEN
+from gpuadmin.common.names import KEY_TYPES, LOGIN
+from gpuadmin.common.text import UNSEEN
 
-# useradd(8) as Debian and Fedora configure it, without the trailing `$` of Samba's machine accounts, and without
-# capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
-USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+USER_NAME = re.compile(LOGIN)
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 # RFC 5322's dot-atom without quotes. Few servers take addresses beyond ASCII (RFC 6531).
 _EMAIL = re.compile(
@@ -40,19 +39,6 @@ RESERVED_NAMES = frozenset(
     nvidia-persistenced munge slurm slurmctld prometheus node-exporter gpuadmin admin administrator halt shutdown
     netdev _apt _chrony _ssh uuidd landscape pollinate tcpdump syslog
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
-)
-
-# The key types that OpenSSH 9 and 10 accept, without DSA (removed) and certificates (a trust decision of its own).
-KEY_TYPES = frozenset(
-    (
-        "ssh-ed25519",
-        "ssh-rsa",
-        "ecdsa-sha2-nistp256",
-        "ecdsa-sha2-nistp384",
-        "ecdsa-sha2-nistp521",
-        "sk-ssh-ed25519@openssh.com",
-        "sk-ecdsa-sha2-nistp256@openssh.com",
-    )
 )
 
 _UNSEEN = re.compile(f"[{UNSEEN}]")

@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ..monitoring import tokens
+from ..common import tokens
+from ..common.names import LOGIN
 from .files import DashboardError, in_words
 from .sign_in import SignIn
 from .used_tokens import Full, UsedTokens
@@ -25,7 +26,7 @@ from .viewer import Viewer
 
 COOKIE = "__Host-gpuadmin"  # a browser takes it only with Secure, for all paths of this host, and for no other host
 SECRET_HEADER = "x-gpuadmin-proxy-secret"
-_PERSON = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # a login name, as accounts have it
+_PERSON = re.compile(LOGIN)
 
 
 class Stranger(Exception):

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from ..common.metrics import UNKNOWN
 from . import texts, words
 from .viewer import Settings, Viewer
 
@@ -30,7 +31,7 @@ def environment(files: str) -> Environment:
         name=words.name, percent=words.percent, number=words.number, gib=words.gib, moment=words.moment, iso=words.iso,
         segment=partial(quote, safe=""),
     )  # fmt: skip
-    found.globals["age_of"] = words.age
+    found.globals.update(age_of=words.age, UNKNOWN=UNKNOWN)
     return found
 
 

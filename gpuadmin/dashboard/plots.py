@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..monitoring.cluster import Node
-from .prometheus import Series
+from ..common.cluster import Node
+from ..common.prometheus import Series
 from .texts import say
 
 _PERCENT = ("utilization", "gpu-memory", "cpu", "memory")

@@ -7,32 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import json
-import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
-from ..monitoring.samples import Sample, of_answer
+from ..common.prometheus import Client, Series
+from ..common.samples import Sample
 from .files import DashboardError
 
 T = TypeVar("T")
-_LARGEST = 64 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
+_LARGEST = 64 * 1024 * 1024  # bytes of an answer
 _MOST = 500  # answers that are kept
 _QUICK, _SLOW = 4, 3  # questions at a time: of how things are, and of how they were, for which no page of now waits
 _FAILED = 2.0  # seconds for which a failure is kept: a Prometheus that is away is not asked by each page again
 _AGAIN = 3  # times as long as it took, where that is longer: what it cannot answer in time is not all that it does
-
-
-@dataclass(frozen=True)
-class Series:
-    """What a query over time answers: labels, and moments (seconds since 1970) with numbers."""
-
-    labels: Mapping[str, str]
-    values: tuple[tuple[float, float], ...]
 
 
 class Prometheus:
@@ -43,48 +32,20 @@ class Prometheus:
 
     def ask(self, query: str) -> list[Sample]:
         """What holds now. Raises DashboardError."""
-        return _understood(of_answer, self._answer("query", {"query": query}))
+        return self._asked(Client.ask, query)
 
     def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
         """What held from one moment to another (seconds since 1970), every `step` seconds. Raises DashboardError."""
-        span = {"query": query, "start": f"{begin:.0f}", "end": f"{end:.0f}", "step": str(step)}
-        return _understood(_series, self._answer("query_range", span))
+        return self._asked(Client.over_time, query, begin, end, step)
 
-    def _answer(self, what: str, fields: Mapping[str, str]) -> Any:
+    def _asked(self, question: Callable[..., list[T]], *arguments: Any) -> list[T]:
         connection = http.client.HTTPConnection(*self._at, timeout=self._timeout)
         try:
-            body = urlencode({**fields, "timeout": f"{self._timeout:.0f}s"})
-            connection.request("POST", f"/api/v1/{what}", body, {"Content-Type": "application/x-www-form-urlencoded"})
-            raw = connection.getresponse().read(_LARGEST + 1)
-            if len(raw) > _LARGEST:
-                raise DashboardError("Prometheus' answer is too large")
-            return json.loads(raw)
+            return question(Client(connection, self._timeout, _LARGEST), *arguments)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise DashboardError(f"Prometheus does not answer: {error or type(error).__name__}") from None
         finally:
             connection.close()
-
-
-def _understood(reader: Callable[[Any], list[T]], document: Any) -> list[T]:
-    try:
-        return reader(document)
-    except ValueError as error:
-        raise DashboardError(f"Prometheus: {error}") from None
-
-
-def _series(document: Any) -> list[Series]:
-    try:
-        if document["status"] != "success" or document["data"]["resultType"] != "matrix":
-            raise ValueError(f"an answer of another kind: {str(document.get('error') or document)[:200]}")
-        return [
-            Series(
-                {str(key): str(value) for key, value in entry["metric"].items() if key != "__name__"},
-                tuple((float(when), float(value)) for when, value in entry["values"] if math.isfinite(float(value))),
-            )
-            for entry in document["data"]["result"]
-        ]
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"an answer of another form: {error!r}") from None
 
 
 class Asked:

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..monitoring.cluster import Node, of_samples
-from ..monitoring.idle import Idle, idle
-from ..monitoring.queries import idle as query_idle
-from ..monitoring.queries import now as query_now
-from ..monitoring.samples import Sample, by
+from ..common.cluster import Node, of_samples
+from ..common.idle import Idle, idle
+from ..common.queries import idle as query_idle
+from ..common.queries import now as query_now
+from ..common.samples import Sample, by
 from . import queries
 from .files import DashboardError
 from .prometheus import Asked

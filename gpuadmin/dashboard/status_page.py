@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment
 
-from ..monitoring.cluster import Node, totals
+from ..common.cluster import Node, totals
 from .announced import Announced
 from .files import write_atomic
 from .snapshot import Snapshot

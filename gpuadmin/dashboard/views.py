@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..monitoring.cluster import Device, Holder, Node, totals
-from ..monitoring.free import GIB, rooms
-from ..monitoring.hints import hints
-from ..monitoring.samples import Sample
-from ..monitoring.usage import Measured, Usage, usage
+from ..common.cluster import Device, Holder, Node, totals
+from ..common.free import GIB, rooms
+from ..common.hints import hints
+from ..common.metrics import UNKNOWN
+from ..common.samples import Sample
+from ..common.usage import Measured, Usage, usage
 from .queries import KINDS
 from .snapshot import Disk, Snapshot
 from .viewer import Viewer
-
-UNKNOWN = "(unknown)"  # as the collector names whom it cannot attribute without doubt
 
 
 def overview(look: Snapshot) -> dict[str, Any]:

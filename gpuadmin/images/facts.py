@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.names import IMAGE
 from gpuadmin.errors import ConfigError
 
-# as the node-side code has it: it becomes a path, a word of GRUB and a kernel argument
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+NAME = re.compile(IMAGE)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What is measured of the cluster: who holds which GPU, what is free, idle, used; and the hosts' certificates. Pure."""
+"""What is done about GPUs that are held and not used; and the hosts' certificates. Pure."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from gpuadmin.monitoring.idle import Idle
+from gpuadmin.common.idle import Idle
 
 HOUR = 3600.0
 

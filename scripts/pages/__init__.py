@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import alerts, architecture, commands, decisions, lab_tests, metrics, vocabulary_page
+    from . import alerts, architecture, commands, decisions, lab_tests, metrics
 
     return {
         "docs/mails.md": mails_page(),
@@ -26,7 +26,6 @@ def pages() -> dict[str, str]:
         "docs/gpuadmin.1": commands.manual(),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
-        "docs/vocabulary.md": vocabulary_page.page((ROOT / "docs/vocabulary.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),
         "docs/decisions/README.md": decisions.index(),
     }

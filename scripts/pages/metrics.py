@@ -7,7 +7,7 @@ from typing import Any
 
 from . import ROOT
 
-TABLE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils/metrics/table.py"
+TABLE = ROOT / "gpuadmin/common/metrics.py"
 
 
 def page() -> str:

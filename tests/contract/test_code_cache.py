@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,8 @@ import yaml
 from ansible.executor import module_common
 from ansible_collections.gpuadmin.node.plugins.module_utils import operations
 from ansible_collections.gpuadmin.node.plugins.modules import operation
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
+
+from tests.support.node_code import PACKAGE, write_out
 
 COLLECTION = Path(__file__).resolve().parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node"
 OPERATIONS = sorted(path.stem for path in Path(operations.__file__).parent.glob("*.py") if path.stem != "__init__")
@@ -30,26 +30,24 @@ def test_each_operation_has_a_name_for_tasks() -> None:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("kept")
-    for path, text in json.loads(code().text).items():
-        target = top / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+    write_out(top)
     return top
 
 
 def test_every_operation_finds_in_it_what_it_imports(place: Path) -> None:
     """In a process that has neither this project nor Ansible."""
-    names = [f"ansible_collections.gpuadmin.node.plugins.module_utils.operations.{name}" for name in OPERATIONS]
+    names = [f"{PACKAGE}.operations.{name}" for name in OPERATIONS]
     line = f"import importlib, sys; sys.path.insert(0, {str(place)!r}); [importlib.import_module(n) for n in {names!r}]"
     done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_it_is_the_code_of_this_installation(place: Path) -> None:
-    top = COLLECTION / "plugins/module_utils"
-    for path in top.rglob("*.py"):
-        kept = place / "ansible_collections/gpuadmin/node/plugins/module_utils" / path.relative_to(top)
-        assert kept.read_text() == path.read_text()
+    content = COLLECTION.parents[2]
+    for top, below in ((COLLECTION / "plugins/module_utils", content), (content.parent / "common", content.parents[1])):
+        assert (top / "__init__.py").is_file()
+        for path in top.rglob("*.py"):
+            assert (place / path.relative_to(below)).read_text() == path.read_text()
 
 
 def test_what_units_run_is_it() -> None:

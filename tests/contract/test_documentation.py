@@ -1,4 +1,4 @@
-"""What the pages for developers name is there; the site builds; words that are not to be used do not come back."""
+"""What the pages for developers name is there; the site builds."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def test_paths_that_are_named_are_there(page: Path) -> None:
         ):
             missing.append(name)
     assert missing == []
+
+
+def test_each_walk_names_the_files_that_it_goes_through() -> None:
+    """Whether they are there is tested above."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    _, *walks = re.split(r"(?m)^\*\*", text.partition("## Four walks")[2].partition("\n## ")[0])
+    assert [len(walk.splitlines()) >= 6 for walk in walks] == [True] * 4
+    for line in (line for walk in walks for line in walk.splitlines()[1:] if line):
+        assert [name for name in quoted(line) if name.partition("/")[0] in (*PLACES, *ROOMS)], line
 
 
 def held_by() -> list[str]:
@@ -120,26 +129,3 @@ def test_a_dead_link_is_an_error(tmp_path: Path, line: str) -> None:
     code, output = build(tree, tmp_path / "site")
     assert code == 1, output
     assert "1 warnings in strict mode" in output or "1 warning in strict mode" in output, output
-
-
-def test_words_that_are_not_to_be_used_do_not_come_back() -> None:
-    vocabulary = load("vocabulary")
-    found = vocabulary.words(vocabulary.LIST.read_text(encoding="utf-8"))
-    assert list(vocabulary.too_many(found, vocabulary.all_hits(found))) == []
-
-
-def test_the_list_of_words_finds_and_shrinks() -> None:
-    vocabulary = load("vocabulary")
-    text = (
-        '[[identifier]]\nword = "truth"\ninstead = "x"\ncode = 5\n\n'
-        '[[phrase]]\nword = "lies on"\ninstead = "y"\ncode = 1\n'
-    )
-    found = vocabulary.words(text)
-    hits = list(vocabulary.hits_in(found, "code", "a.py", "def load_Truth(truth): ...\n# it lies on a disk\n"))
-    assert [(word.word, hit.number) for word, hit in hits] == [("lies on", 2), ("truth", 1), ("truth", 1)]
-    used = {("identifier", "truth"): [hit for _, hit in hits[1:]] * 3, ("phrase", "lies on"): []}
-    (line,) = vocabulary.too_many(found, used)
-    assert line.startswith("identifier 'truth' in code: 6, allowed 5")
-    lower = vocabulary.lowered(text, {("identifier", "truth"): 3, ("phrase", "lies on"): 0})
-    assert [word.allowed for word in vocabulary.words(lower)] == [3, 0]
-    assert vocabulary.lowered(lower, {("identifier", "truth"): 9, ("phrase", "lies on"): 9}) == lower

@@ -20,7 +20,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devic
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import Scanner, nodes
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, identify
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
+
+from gpuadmin.common.metrics import UNKNOWN
 
 pytestmark = pytest.mark.root
 MALLORY, ALICE = 29_001, 29_002

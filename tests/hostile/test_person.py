@@ -15,7 +15,8 @@ import pytest
 
 from tests.support import hostile_person as person
 from tests.support import independent
-from tests.support.hostile_scene import HOSTILE, Scene, alive, scene
+from tests.support.deep_tree import plant
+from tests.support.hostile_scene import HOSTILE, Scene, alive, processes_of, scene
 
 
 def order(*arguments: str) -> list[list[str]]:
@@ -82,6 +83,19 @@ def test_told_to_linger_it_does_and_is_ended(stage: Scene) -> None:
     while alive(uid) and time.monotonic() < end:
         time.sleep(0.05)  # those that are killed need a moment to end
     assert alive(uid) == []
+
+
+@pytest.mark.btrfs
+def test_what_its_forks_leave_behind_is_reaped(stage: Scene) -> None:
+    """Else they take the places of all later tricks' processes, and the attack is over."""
+    name, uid = "trudy", HOSTILE["trudy"]
+    stage.start(name, [*stage.command(name, 600), "--only", "forks", "--rounds", "3", "--pause", "1"])
+    most = 0
+    while stage.running[name].poll() is None:
+        most = max(most, sum(not lives for lives in processes_of(uid).values()))
+        time.sleep(0.1)  # between two looks
+    assert stage.running[name].returncode == 0
+    assert most < 30, "of some hundreds"
 
 
 @pytest.mark.btrfs
@@ -168,14 +182,7 @@ def test_the_independent_manifest_does_not_know_a_hole_from_zeros(tmp_path: Path
 
 
 def test_the_independent_manifest_goes_deeper_than_the_longest_path(tmp_path: Path) -> None:
-    here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(40):
-        os.mkdir("x" * 200, dir_fd=here)
-        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=here))
-    os.close(here)
+    plant(tmp_path, ["x" * 200] * 40)
     found = independent.manifest(str(tmp_path))
     assert len(found) == 42
     assert any(bytes.fromhex(path).endswith(b"/bottom") for path in found if path != ".")

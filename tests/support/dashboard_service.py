@@ -21,9 +21,10 @@ import httpx
 import uvicorn
 from jinja2 import Environment
 
+from gpuadmin.common import tokens
 from gpuadmin.dashboard import __main__ as service
 from gpuadmin.lab.commands import search_path
-from gpuadmin.monitoring import certificates, tokens
+from gpuadmin.monitoring import certificates
 from tests.support.fake_prometheus import answering
 from tests.support.prometheus import free_port
 

@@ -985,6 +985,7 @@ def main(arguments: list[str] | None = None) -> int:
                 os._exit(0)
         os.close(ours)
         workers.append((pid, theirs))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans come to this process, and none stays to count as one
     done: dict[str, int] = {}
     skipped: dict[str, str] = {}
     for pid, theirs in workers:

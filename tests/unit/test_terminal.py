@@ -29,6 +29,7 @@ from gpuadmin.records import Record, show_run
 from gpuadmin.results import HostResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.report import show, write
+from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import UNSEEN, visible
 
 pytestmark = pytest.mark.holds(
@@ -62,8 +63,8 @@ def report(text: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def everything(text: str) -> None:
-    """Say a text in every way there is."""
+def laid_out(text: str) -> SafeConsole:
+    """Say a text in every way that has a layout."""
     console = make_console(json=False)
     show_plan(console, Plan(text, (Step(text, text),), (text,)), check=True)
     show_hosts(console, {text: HostResult("failed", [text, f"write /{text}/a"], text)}, check=False)
@@ -72,7 +73,12 @@ def everything(text: str) -> None:
         progress.host(text, "failed", text)
         progress.host(text, "progress", text)
     show(console, report(text), Path("/x"))
-    console.print(text, styled((text, "bold"), text))
+    return console
+
+
+def everything(text: str) -> None:
+    """Say a text in every way there is."""
+    laid_out(text).print(text, styled((text, "bold"), text))
     echo(text)
     echo(text, err=True, colour="red")
     ConfigError(text, hint=text).show()
@@ -82,15 +88,7 @@ def everything(text: str) -> None:
 def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """A name with a line feed in it would be an outcome that nobody had."""
     text = "x\nnode9: done\r\nnode9: done"
-    console = make_console(json=False)
-    show_plan(console, Plan(text, (Step(text, text),), (text,)), check=True)
-    show_hosts(console, {text: HostResult("failed", [text, f"write /{text}/a"], text)}, check=False)
-    with Progress(console, verbose=1) as progress:
-        progress.task(text)
-        progress.host(text, "failed", text)
-        progress.host(text, "progress", text)
-    show(console, report(text), Path("/x"))
-    console.print(text, styled((text, "bold"), text), lines_of([text]))
+    laid_out(text).print(text, styled((text, "bold"), text), lines_of([text]))
     echo(Answers(unknown={text: text}).summary)
     output = capsys.readouterr().out
     assert output.count("node9") > 20

@@ -9,10 +9,10 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from gpuadmin.common import tokens
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
-from gpuadmin.monitoring import tokens
 from gpuadmin.monitoring.certificates import Identity, dashboard, web_authority
 from gpuadmin.pages.render import LANGUAGES
 from gpuadmin.reading import read_text

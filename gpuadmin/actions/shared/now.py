@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gpuadmin.common.cluster import Device, Holder, Node, as_of, totals
 from gpuadmin.display import lines_of, make_table, show_table, styled
-from gpuadmin.monitoring.cluster import Device, Holder, Node, as_of, totals
 from gpuadmin.terminal import SafeConsole
 from gpuadmin.text import counted, size_words
 

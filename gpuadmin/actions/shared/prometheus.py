@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import socket
 import subprocess
 import tempfile
 from types import TracebackType
 from typing import IO, Self
-from urllib.parse import urlencode
 
 from gpuadmin.actions.ssh import command_line
 from gpuadmin.ansible.connections import require_ssh
+from gpuadmin.common.prometheus import Client
+from gpuadmin.common.samples import Sample
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
-from gpuadmin.monitoring.samples import Sample, of_answer
 from gpuadmin.text import one_line
 
-_TIMEOUT = 60.0  # seconds; Prometheus itself ends a query after 30
-_LARGEST = 256 * 1024 * 1024  # bytes of an answer; 200 nodes of 8 GPUs are 5 million
+_TIMEOUT, _QUERY = 60.0, 30.0  # seconds: until nobody answers, and until Prometheus itself ends a query
+_LARGEST = 256 * 1024 * 1024  # bytes of an answer
 
 
 class Prometheus:
@@ -45,22 +44,14 @@ class Prometheus:
         self._close(patience=0)
 
     def ask(self, query: str) -> list[Sample]:
-        """Given a query of monitoring/queries.py, return what holds now. Raises UnreachableError, HostFailedError."""
+        """Given a query of common/queries.py, return what holds now. Raises UnreachableError, HostFailedError."""
         try:
-            connection = self._connected()
-            body = urlencode({"query": query, "timeout": "30s"})
-            connection.request("POST", "/api/v1/query", body, {"Content-Type": "application/x-www-form-urlencoded"})
-            answer = connection.getresponse()
-            raw = answer.read(_LARGEST + 1)
+            return Client(self._connected(), _QUERY, _LARGEST).ask(query)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
-        if len(raw) > _LARGEST:
-            raise HostFailedError(f"{self._host.name}: Prometheus' answer has more than {_LARGEST >> 20} MiB")
-        try:
-            return of_answer(json.loads(raw))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise HostFailedError(
-                f"{self._host.name}: Prometheus ({answer.status}): {one_line(str(error))}",
+                f"{self._host.name}: Prometheus: {one_line(str(error))}",
                 hint="is something else on the port metrics.port? systemctl status prometheus on that host",
             ) from None
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
+from gpuadmin.common.usage import Bought, Usage
 from gpuadmin.content import content_path
-from gpuadmin.monitoring.usage import Bought, Usage
 from gpuadmin.text import visible
 
 #: By this a file is known as one that this verb wrote, and may write again.

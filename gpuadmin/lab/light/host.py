@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import fcntl
 import functools
+import hashlib
 import os
 import signal
 import socket
@@ -41,9 +42,14 @@ def cgroup_root() -> Path:
     raise SystemExit("this machine has no cgroup v2, which a light host's systemd needs")
 
 
+def name_of(lab: Lab) -> str:
+    """What a lab's things are called on this machine: another user, or checkout, may have one of the same name."""
+    return f"gpuadmin-lab-{lab.name}-{hashlib.sha256(bytes(lab.directory)).hexdigest()[:8]}"
+
+
 def cgroup_of(lab: Lab, host: Host) -> Path:
     """The cgroup of a host: all of its processes, and nothing else."""
-    return cgroup_root() / f"gpuadmin-lab-{lab.name}-{host.name}"
+    return cgroup_root() / f"{name_of(lab)}-{host.name}"
 
 
 def end(lab: Lab, host: Host) -> None:
@@ -124,7 +130,7 @@ def _wait_for_systemd(process: subprocess.Popen[bytes], limit: float = 60.0) -> 
 
 def switch(lab: Lab) -> str:
     """The network namespace of the lab's own network, with a bridge in it; made where there is none."""
-    name = f"gpuadmin-lab-{lab.name}"
+    name = name_of(lab)
     if not Path("/run/netns", name).exists():
         run(("ip", "netns", "add", name))
         run(("ip", "-n", name, "link", "add", BRIDGE, "type", "bridge"))
@@ -134,7 +140,7 @@ def switch(lab: Lab) -> str:
 
 def remove_switch(lab: Lab) -> None:
     """Take the lab's own network away."""
-    name = f"gpuadmin-lab-{lab.name}"
+    name = name_of(lab)
     if Path("/run/netns", name).exists():
         run(("ip", "netns", "delete", name))
 

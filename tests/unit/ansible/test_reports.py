@@ -35,6 +35,7 @@ from gpuadmin.actions.shared.welcome import with_account
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
 from gpuadmin.answers import Answers
+from gpuadmin.common.cluster import of_texts
 from gpuadmin.config.memory import Memory
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.bundle import contents
@@ -45,7 +46,6 @@ from gpuadmin.display import make_console
 from gpuadmin.images.prune import prune_store
 from gpuadmin.images.push import plan_push
 from gpuadmin.jsontext import json_text
-from gpuadmin.monitoring.cluster import of_texts
 from gpuadmin.power import Target, decide
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.facts import Facts

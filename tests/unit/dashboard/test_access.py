@@ -10,13 +10,13 @@ import httpx
 import pytest
 from starlette.requests import Request
 
+from gpuadmin.common import tokens
 from gpuadmin.dashboard import access
 from gpuadmin.dashboard.__main__ import FILES
 from gpuadmin.dashboard.files import DashboardError
 from gpuadmin.dashboard.sign_in import sign_in_of
 from gpuadmin.dashboard.used_tokens import UsedTokens
 from gpuadmin.dashboard.viewer import Viewer
-from gpuadmin.monitoring import tokens
 from tests.support.dashboard_service import (
     ACCESS,
     PROXY,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuadmin.common import cluster, hints
 from gpuadmin.dashboard import texts
 from gpuadmin.dashboard.texts import ALERTS, TEXTS, choose, problem
-from gpuadmin.monitoring import cluster, hints
 from tests.support.dashboard_app import FILES
 
 RULES = FILES.parents[1] / "roles/monitoring/files/rules"

@@ -14,7 +14,7 @@ import pytest
 
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lab import cluster, commands, hosts, machines, seed, state
-from gpuadmin.lab.light import disk, machine
+from gpuadmin.lab.light import disk, host, machine
 from gpuadmin.lab.progress import Progress
 
 
@@ -122,3 +122,10 @@ def test_the_root_of_an_ordinary_node_is_none_that_gpuadmin_closes() -> None:
     assert {kind: disk.root_subvolume(kind).startswith("roots/") for kind in ("storage", "node", "plain")} == {
         "storage": True, "node": True, "plain": False,
     }  # fmt: skip
+
+
+def test_labs_of_one_name_are_two(lab: state.Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = host.name_of(lab)
+    assert host.name_of(lab) == first
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    assert host.name_of(lab) != first

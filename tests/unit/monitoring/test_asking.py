@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpuadmin.actions.usage import _csv
+from gpuadmin.common.usage import Usage
 from gpuadmin.errors import GpuadminError
-from gpuadmin.monitoring.usage import Usage
 from tests.support.metrics_cluster import line, node, site, used
 from tests.support.prometheus import blocks, free_port, prometheus
 

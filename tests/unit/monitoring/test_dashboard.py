@@ -18,10 +18,11 @@ from gpuadmin.actions import dashboard as action
 from gpuadmin.actions.shared.dashboard import dashboard_variables, proxy_secret
 from gpuadmin.actions.shared.forward import Forward, free_port
 from gpuadmin.cli.dashboard import command
+from gpuadmin.common import tokens
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
-from gpuadmin.monitoring import certificates, tokens
+from gpuadmin.monitoring import certificates
 from tests.support.dashboard_service import SITE_SECRET, Running, running
 
 pytestmark = pytest.mark.holds(

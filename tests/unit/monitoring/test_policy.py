@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.idle import _jobs, _messages
+from gpuadmin.common.idle import Idle
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.idling import plan_idle, terminal_words
 from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.monitoring.idle import Idle
 from gpuadmin.monitoring.policy import HOUR, Rules, Step, key_of, steps
 
 BEGIN = 1_800_000_000.0

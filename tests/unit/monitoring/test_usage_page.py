@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpuadmin.actions.shared.usage_page import usage_page
-from gpuadmin.monitoring.usage import Bought, Usage
+from gpuadmin.common.usage import Bought, Usage
 
 
 def test_a_page_escapes_names_and_holds_the_sums() -> None:

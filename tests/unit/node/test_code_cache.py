@@ -23,6 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.modules import operation
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code, packed
 
+from tests.support.node_code import PACKAGE
 from tests.support.operations import ask
 
 pytestmark = pytest.mark.root  # what is kept is root's
@@ -420,7 +421,7 @@ def test_a_job_takes_its_own_copy_along(library: Path, tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-I", "-c", line], check=True)
     code_cache._remove(place)
-    line = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.background"
+    line = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {PACKAGE}.background"
     subprocess.run([sys.executable, "-I", "-c", line], check=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
 
+from tests.support.node_code import write_out
 from tests.support.operations import ask
 
 PLUGINS = Path(session.__file__).resolve().parents[2]
@@ -64,26 +64,8 @@ def test_root_session_does_nothing_in_check_mode() -> None:
     assert (result["changed"], result["session"]["needed"]) == (False, False)
 
 
-def test_node_code_is_plain_standard_library() -> None:
-    paths = sorted((PLUGINS / "module_utils").rglob("*.py"))
-    assert len(paths) > 50, "this is where it lies"
-    for path in paths:
-        # the role dashboard installs what its pages need beside it, on the monitor host alone (decision 112)
-        there = {"jinja2", "starlette", "uvicorn"} if path.parent.name == "dashboard" else set()
-        tree = ast.parse(path.read_text(), feature_version=(3, 9))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or ""]
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            else:
-                continue
-            assert all(name.split(".")[0] in there | sys.stdlib_module_names for name in names), path
-
-
 def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
-    package = tmp_path / "lib/gpuadmin_node"
-    shutil.copytree(PLUGINS / "module_utils", package, ignore=shutil.ignore_patterns("__pycache__"))
+    package = write_out(tmp_path / "lib")
     command = [sys.executable, "-I", str(package / "cli.py")]
     usage = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (usage.returncode, usage.stderr[:6]) == (2, "usage:")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import purge
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry
+
+from tests.support.lock_holder import held
 
 
 def test_a_deletion_in_which_somebody_moves_things_ends_nothing_else(
@@ -38,19 +38,9 @@ def test_a_file_that_somebody_has_a_lease_on_is_not_waited_for(tmp_path: Path) -
     for side in ("home", "backup"):
         (tmp_path / side).mkdir()
         (tmp_path / side / "f").write_bytes(b"x")
-    program = (
-        "import fcntl, os, signal, sys, time; h = os.open(sys.argv[1], os.O_RDWR);"
-        "signal.signal(signal.SIGIO, signal.SIG_IGN); fcntl.fcntl(h, fcntl.F_SETLEASE, fcntl.F_WRLCK);"
-        "print('held', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "home/f")], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with held(tmp_path / "home/f", "lease"):
         one, other = os.open(tmp_path / "home", os.O_RDONLY), os.open(tmp_path / "backup", os.O_RDONLY)
         assert purge._same_content(one, other, b"f", 1) is False
-        holder.kill()
     assert purge._same_content(one, other, b"f", 1) is True
     os.close(one)
     os.close(other)

@@ -16,6 +16,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs a
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import jobs as wipe_jobs
 
+from gpuadmin.common import tokens
+from tests.support.node_code import PACKAGE
+
 
 def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
     jobs = {
@@ -25,8 +28,9 @@ def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
         "images.jobs": image_jobs.step,
     }
     ship.ship_package(str(tmp_path))
-    imports = "; ".join(f"from gpuadmin_node.{module} import {job.__name__}" for module, job in jobs.items())
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpuadmin_node.background; {imports}"
+    assert (tmp_path / "gpuadmin/common/tokens.py").read_text() == Path(tokens.__file__).read_text()
+    imports = "; ".join(f"from {PACKAGE}.{module} import {job.__name__}" for module, job in jobs.items())
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {PACKAGE}.background; {imports}"
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 

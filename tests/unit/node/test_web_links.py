@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
-from gpuadmin.monitoring import tokens
+from gpuadmin.common import tokens
 
 KEY = bytes(range(32))
 TODAY = 20_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -25,6 +24,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, load
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
+from tests.support.node_code import PACKAGE, write_out
+
 pytestmark = [
     pytest.mark.root,
     pytest.mark.holds(
@@ -40,7 +41,6 @@ pytestmark = [
     ),
 ]
 ROLE = Path(__file__).resolve().parents[4] / "roles/rootless_docker"
-UTILS = Path(accounts.__file__).parents[1]
 SETTINGS = Settings(docker_data="/local/.docker")
 MINJI = {"name": "minji", "uid": 20001}
 JUNHO = {"name": "junho", "uid": 20002, "docker": False}
@@ -357,6 +357,17 @@ def test_of_one_person_only_the_first_connection_counts(
         channel.close()
 
 
+@contextmanager
+def served_once(set_up: Host, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Serve junho, in this process; gives junho's end of the connection."""
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.connect(listener.getsockname())
+        docker_self.serve(listener, set_up, idle=0.1)
+        yield channel
+
+
 def test_one_whose_request_breaks_does_not_end_it_for_the_others(
     set_up: Host, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,11 +375,7 @@ def test_one_whose_request_breaks_does_not_end_it_for_the_others(
         raise ZeroDivisionError
 
     monkeypatch.setattr(docker_self, "docker_self", breaks)
-    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
-    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
-    with socket.socket(socket.AF_UNIX) as channel:
-        channel.connect(listener.getsockname())
-        docker_self.serve(listener, set_up, idle=0.1)
+    with served_once(set_up, listener, monkeypatch) as channel:
         assert channel.recv(100) == b"1 Docker could not be set up. Ask the admins.\n"
 
 
@@ -390,11 +397,8 @@ def test_no_lock_is_held_while_the_answer_is_given(
             connection.close()
 
     monkeypatch.setattr(peercred_service, "answer", free)
-    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: 20002)
-    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_a: None)
-    with socket.socket(socket.AF_UNIX) as channel:
-        channel.connect(listener.getsockname())
-        docker_self.serve(listener, set_up, idle=0.1)
+    with served_once(set_up, listener, monkeypatch):
+        pass
     assert has_docker(set_up, "junho")
 
 
@@ -424,11 +428,10 @@ def test_what_people_call_is_a_client(set_up: Host, open_path: Path) -> None:
     """The command, the socket as systemd gives it, and the node's own code, by a person who is nobody special."""
     address = open_path / "socket"
     program = open_path / "serve.py"
-    library = open_path / "lib/gpuadmin_node"
-    shutil.copytree(UTILS, library, ignore=shutil.ignore_patterns("__pycache__"))
+    write_out(open_path / "lib")
     program.write_text(
-        f"import sys; sys.path.insert(0, {str(library.parent)!r})\n"
-        "from gpuadmin_node import commands\nfrom gpuadmin_node.accounts.converge import Host\n"
+        f"import sys; sys.path.insert(0, {str(open_path / 'lib')!r})\n"
+        f"from {PACKAGE} import commands\nfrom {PACKAGE}.accounts.converge import Host\n"
         f"host = Host(root={set_up.root!r}, subvolume='/roots/a', network=lambda _path: None)\n"
         "sys.exit(commands.main(['docker-self'], host))\n"
     )

@@ -487,8 +487,8 @@ def test_what_is_kept_is_as_it_is_here_and_not_as_it_is_told(real: Keeper) -> No
     assert real.picture(FALSE) == before, "what is there, and was verified, is not kept once more"
 
 
-@pytest.mark.btrfs
-def test_what_homes_are_kept_from_is_not_deleted_meanwhile(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+def deleted_meanwhile(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever a snapshot is made, somebody tries to delete the set, and is refused."""
     usual = arriving.btrfs.snapshot
 
     def snapshot(*given: Any, **more: Any) -> None:
@@ -497,6 +497,11 @@ def test_what_homes_are_kept_from_is_not_deleted_meanwhile(real: Keeper, monkeyp
         usual(*given, **more)
 
     monkeypatch.setattr(arriving.btrfs, "snapshot", snapshot)
+
+
+@pytest.mark.btrfs
+def test_what_homes_are_kept_from_is_not_deleted_meanwhile(real: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted_meanwhile(real, monkeypatch)
     assert real.begin()["kept"] == ["minji"]
     assert real.names == [REAL, FALSE]
 
@@ -529,14 +534,7 @@ def test_a_difference_is_put_on_the_home_that_is_here(real: Keeper, monkeypatch:
     wrong = [record("patch", name="thesis", size=9), record("data", b"Precious\n", at=0), *HONEST[2:]]
     with pytest.raises(NodeError, match="not what was sent"):
         send(wrong)
-    usual = arriving.btrfs.snapshot
-
-    def snapshot(*given: Any, **more: Any) -> None:
-        with pytest.raises(backup_set.InUse):
-            backup_set.remove(str(real.directory), REAL)
-        usual(*given, **more)
-
-    monkeypatch.setattr(arriving.btrfs, "snapshot", snapshot)
+    deleted_meanwhile(real, monkeypatch)
     send(HONEST[3:])
     assert real.left() == ["homes/minji", "manifest/minji.gz"]
 

@@ -19,6 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk import tree as 
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import Shares
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.tree import ALL, Tree, measure
 
+from tests.support.deep_tree import descend
 from tests.support.storage import mounted
 
 
@@ -191,13 +192,7 @@ def test_what_is_too_much_is_measured_in_part(home: Path, monkeypatch: pytest.Mo
 
 
 def test_a_tree_of_any_depth(tmp_path: Path) -> None:
-    at = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(2000):
-        os.mkdir("d" * 200, dir_fd=at)
-        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = inner
-    os.close(at)
+    os.close(descend(tmp_path, ["d" * 200] * 2000, make=True))
     found = measured(tmp_path)
     assert found.people[ALL].size.inodes == 2001
     assert max(len(path) for path, _, _ in found.people[ALL].largest) <= package.LONGEST

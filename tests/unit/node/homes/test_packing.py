@@ -18,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing, tar_compare
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
+from tests.support.lock_holder import held
 from tests.support.storage import FIRST, Storage, mounted, run
 
 root_only = pytest.mark.root  # mounts a tmpfs and makes devices
@@ -352,23 +353,11 @@ def test_a_file_under_a_lease_keeps_the_home_and_nobody_waits(tmp_path: Path, ta
     home = tmp_path / "minji"
     home.mkdir()
     (home / "leased").write_bytes(b"x")
-    code = (
-        "import fcntl, os, signal, sys, time; h = os.open(sys.argv[1], os.O_RDWR); "
-        "signal.signal(signal.SIGIO, signal.SIG_IGN); fcntl.fcntl(h, fcntl.F_SETLEASE, fcntl.F_WRLCK); "
-        "print('ready', flush=True); time.sleep(100)"
-    )
-    process = subprocess.Popen(["python3", "-c", code, home / "leased"], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == b"ready\n"
+    with held(home / "leased", "lease"):
         begun = time.monotonic()
         with pytest.raises(NodeError, match="kept"):
             packing.pack(str(home), target)
         assert time.monotonic() - begun < 30, "the kernel makes whoever opens it wait for 45 s"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
     packing.pack(str(home), target)
 
 

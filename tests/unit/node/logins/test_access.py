@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
+from tests.support.hostile_scene import silent
 from tests.support.storage import run
+from tests.unit.node.logins.conftest import JIHO, MINJI
 
 
 def test_a_job_that_is_still_there_is_a_way_in(tmp_path: Path) -> None:
@@ -37,17 +39,6 @@ def test_jobs_of_those_who_stay_are_left_alone(tmp_path: Path) -> None:
 
 
 root_only = pytest.mark.root  # gives files to other users
-
-
-# uids that nobody on this machine has
-MINJI = Person("minji", 48211, range(2900000000, 2900065536))
-
-
-JIHO = Person("jiho", 48212, range(2900065536, 2900131072))
-
-
-def silent(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess(command, 0, "", "")
 
 
 @pytest.fixture

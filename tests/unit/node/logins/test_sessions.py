@@ -11,20 +11,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
-from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
+
+from tests.support.hostile_scene import silent
+from tests.unit.node.logins.conftest import JIHO, MINJI
 
 root_only = pytest.mark.root  # gives files to other users
-
-
-# uids that nobody on this machine has
-MINJI = Person("minji", 48211, range(2900000000, 2900065536))
-
-
-JIHO = Person("jiho", 48212, range(2900065536, 2900131072))
-
-
-def silent(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess(command, 0, "", "")
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import command
+
+from tests.support.node_code import PACKAGE, write_out
 
 
 @pytest.mark.parametrize(
@@ -62,10 +63,10 @@ def test_as_somebody_without_privileges(verb: list[str], tmp_path: Path) -> None
     for one in (tmp_path, *tmp_path.parents):
         if one.stat().st_mode & 0o005 != 0o005:
             one.chmod(one.stat().st_mode | 0o055)
-    shutil.copytree(Path(command.__file__).parents[1], tmp_path / "gpuadmin_node")
+    write_out(tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from gpuadmin_node.me import command\n"
+        f"from {PACKAGE}.me import command\n"
         f"sys.exit(command.main({verb!r}, {str(settings)!r}))"
     )
     done = subprocess.run(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import hints, overview
-from ansible_collections.gpuadmin.node.plugins.module_utils.monitoring.samples import Sample, of_text
 
+from gpuadmin.common.samples import Sample, of_text
 from tests.support.me_overview import FOUND
 from tests.support.metrics_cluster import node
 

@@ -6,9 +6,10 @@ import re
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.exposition import Samples
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import METRICS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from gpuadmin.common.metrics import METRICS
 
 LINE = re.compile(r'gpuadmin_collector_incomplete\{user="(?:[^"\\\n]|\\["\\n])*"\} 1')
 

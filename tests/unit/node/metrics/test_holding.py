@@ -9,7 +9,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Labels, holdings, pids_of
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Device
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import OTHERS, UNKNOWN
+
+from gpuadmin.common.metrics import OTHERS, UNKNOWN
 
 GPU0: Key = ("gpu", 0)
 GPU1: Key = ("gpu", 1)

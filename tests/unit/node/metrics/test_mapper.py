@@ -17,8 +17,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers i
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.mapper import TEXT
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import RECORD
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
 
+from gpuadmin.common.metrics import UNKNOWN
 from tests.support.gpu_sampling import FIRST, SECOND, SUBUID, Cluster, cluster
 
 __all__ = ["cluster"]

@@ -13,10 +13,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners impor
     container_of,
     identify,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.table import UNKNOWN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuadmin.common.metrics import UNKNOWN
 from tests.support.metrics_host import NAMES, Host, user_cgroup
 
 SUBUID_WORDS = [

@@ -19,7 +19,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.deep_tree import plant
 from tests.support.hostile_home import hostile
+from tests.support.lock_holder import held
 from tests.support.storage import FIRST, JIHO, MINJI, Storage, mounted, run
 
 pytestmark = pytest.mark.btrfs
@@ -277,15 +279,7 @@ def test_everything_that_a_home_may_hold(storage: Storage) -> None:
 
 def test_deeper_than_the_longest_path(storage: Storage) -> None:
     home = storage.home(*MINJI)
-    here = os.open(home, os.O_RDONLY)
-    for _ in range(60):
-        os.mkdir("x" * 200, dir_fd=here)
-        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    with os.fdopen(os.open("bottom", os.O_WRONLY | os.O_CREAT, dir_fd=here), "wb") as stream:
-        stream.write(b"deep")
-    os.close(here)
+    plant(home, ["x" * 200] * 60)
     backup = storage.backup()
     assert (backup.homes["minji"].files, backup.homes["minji"].entries) == (2, 63)
     _plan, purged = storage.wipe_all(MINJI)
@@ -455,26 +449,14 @@ def test_a_lease_keeps_one_home_from_going_and_no_other(storage: Storage) -> Non
     storage.home("another", 20003)
     storage.backup()
     (home / "leased").chmod(0o600)  # so that its content is looked at
-    code = (
-        "import fcntl, os, signal, sys, time; h = os.open(sys.argv[1], os.O_RDWR); "
-        "signal.signal(signal.SIGIO, signal.SIG_IGN); fcntl.fcntl(h, fcntl.F_SETLEASE, fcntl.F_WRLCK); "
-        "print('ready', flush=True); time.sleep(100)"
-    )
-    process = subprocess.Popen(["python3", "-c", code, home / "leased"], stdout=subprocess.PIPE)
-    assert process.stdout is not None
     people = MINJI, JIHO, ("another", 20003)
-    try:
-        assert process.stdout.readline() == b"ready\n"
+    with held(home / "leased", "lease"):
         _plan, purged = storage.wipe_all(*people)
         assert [(name, done.kept > 0) for name, done in sorted(purged.items())] == [
             ("another", False), ("jiho", False), ("minji", True),
         ]  # fmt: skip
         assert storage.names == [wipe.TRASH]
         assert Path(wipe.trash(str(storage.root), FIRST, "minji"), "leased").read_bytes() == b"old"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
     _plan, purged = storage.wipe_all(*people)
     assert (purged["minji"].kept, storage.names) == (0, [])
 

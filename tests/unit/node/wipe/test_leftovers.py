@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
+from tests.support.deep_tree import descend
 from tests.support.storage import FIRST, MINJI, Storage, leftover, run
 
 pytestmark = [pytest.mark.btrfs, pytest.mark.holds("a deletion is not before what is written meanwhile")]
@@ -137,13 +138,7 @@ def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
     backup = storage.root / homes.TRASH / FIRST
     odd = backup / "aaa"
     odd.mkdir()
-    here = os.open(odd, os.O_RDONLY)
-    for _ in range(21):
-        os.mkdir("x" * 200, dir_fd=here)
-        inner = os.open("x" * 200, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(here)
+    os.close(descend(odd, ["x" * 200] * 21, make=True))
     (storage.root / homes.TRASH / "20261222T010203Z-manual").write_bytes(b"no directory")
     done = leftovers.clear(request(storage))
     assert done[f"{FIRST}/aaa"]["archive"] is None

@@ -1,4 +1,4 @@
 """gpuadmin's code that runs on nodes: standard library only, Python 3.9 and later.
 
-On a node these files are the package ``gpuadmin_node`` in the state directory.
+On a node they are in a directory of their digest, with gpuadmin/common/ beside (code_cache.py).
 """

@@ -24,7 +24,7 @@ from .errors import NodeError, in_words
 from .files import flocked, read_bytes, write_atomic
 from .paths import RUN
 from .run import Runner, run_command
-from .ship import PACKAGE, ship_package
+from .ship import ship_package
 from .unit import BACKGROUND, POLL, available, journal, start, unit_name, working
 
 REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
@@ -218,7 +218,7 @@ def _begin(job: Job, begun: str) -> str:
 
 def command(place: str) -> tuple[str, ...]:
     """What the unit of a job runs."""
-    code = f"import sys; sys.path.insert(0, {place!r}); from {PACKAGE}.background import main; sys.exit(main())"
+    code = f"import sys; sys.path.insert(0, {place!r}); from {__package__}.background import main; sys.exit(main())"
     return (sys.executable or "/usr/bin/python3", "-I", "-B", "-c", code, place)
 
 

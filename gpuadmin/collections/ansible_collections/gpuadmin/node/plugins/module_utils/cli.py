@@ -1,6 +1,6 @@
 """Entry on a node: ``/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py COMMAND``.
 
-Isolated mode leaves this directory's parent out of the path; it is put there, so that the files are one package.
+Isolated mode leaves the directory of a digest out of the path; it is put there, so that each file has its name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ def run() -> int:
         fcntl.flock(os.open(os.path.join(here, "lock"), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         pass  # no reason not to do the work; it is root's alone, and people ask about themselves (gpuadmin-me)
-    sys.path.insert(0, os.path.dirname(here))
+    top, _, package = here.rpartition("/ansible_collections/")
+    sys.path.insert(0, top)
     sys.dont_write_bytecode = True
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a locale may lack a name's letters
-    return int(importlib.import_module(f"{os.path.basename(here)}.commands").main())
+    return int(importlib.import_module(f"ansible_collections.{package.replace('/', '.')}.commands").main())
 
 
 if __name__ == "__main__":

@@ -6,28 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# A login name, and a time in the names of what is made: 20261221T010203Z.
-LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
+from gpuadmin.common.names import KEY_TYPES, LOGIN
+from gpuadmin.common.text import UNSEEN
+
+# A time in the names of what is made: 20261221T010203Z.
 STAMP = r"[0-9]{8}T[0-9]{6}Z"
 NAME = re.compile(LOGIN + r"\Z")
 # A uuid as btrfs.Subvolume has it.
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 FIRST_HUMAN_UID = 1000
-KEY_TYPES = (
-    "ssh-ed25519",
-    "ssh-rsa",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "sk-ssh-ed25519@openssh.com",
-    "sk-ecdsa-sha2-nistp256@openssh.com",
-)
-# What a terminal obeys or nobody sees, as the controller's gpuadmin/text.py, which a node does not have.
-UNSEEN = (
-    "\\x00-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u115f\\u1160\\u17b4\\u17b5"
-    "\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb"
-    "\\U000110bd\\U000110cd\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
-)
 CONTROL = re.compile(f"[{UNSEEN}]")
 KEY = re.compile(r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^%s]*)?\Z" % ("|".join(map(re.escape, KEY_TYPES)), UNSEEN))
 # What restore-home makes beside a home: a copy, and what was there before. Nobody but root makes entries there.

@@ -8,7 +8,7 @@ import sys
 from .errors import NodeError
 from .files import write_atomic
 
-PACKAGE = "gpuadmin_node"
+PACKAGES = (__name__.rpartition(".")[0], "gpuadmin.common")
 
 
 def source_of(module: object) -> str:
@@ -28,17 +28,12 @@ def ship(module: object, path: str) -> None:
 
 
 def ship_package(directory: str) -> None:
-    """Write all of this package that is loaded to ``directory``/gpuadmin_node."""
-    package = __name__.rpartition(".")[0]
-    target = os.path.join(directory, PACKAGE)
-    os.makedirs(target, mode=0o755, exist_ok=True)
+    """Write all of gpuadmin's packages that is loaded below ``directory``, each file by its name."""
     for name, module in sorted(sys.modules.items()):
-        if not name.startswith(package + "."):
-            continue
-        place = os.path.join(target, *name[len(package) + 1 :].split("."))
-        if hasattr(module, "__path__"):  # a package; Ansible makes those that a module does not bring along
+        inside = any(f"{name}.".startswith(f"{package}.") for package in PACKAGES)
+        place = os.path.join(directory, *name.split("."))
+        if inside and not hasattr(module, "__path__"):
+            ship(module, place + ".py")
+        elif inside or any(package.startswith(f"{name}.") for package in PACKAGES):
             os.makedirs(place, mode=0o755, exist_ok=True)
             write_atomic(os.path.join(place, "__init__.py"), b"", mode=0o644, sync=False)
-        else:
-            ship(module, place + ".py")
-    write_atomic(os.path.join(target, "__init__.py"), b"", mode=0o644, sync=False)

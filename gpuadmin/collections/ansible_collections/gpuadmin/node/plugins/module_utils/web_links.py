@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Callable
 
+from gpuadmin.common import tokens
+
 from . import peercred_service
 from .accounts.converge import Host
 from .accounts.desired import DesiredState, load
 from .accounts.docker_self import member_name
 from .errors import NodeError
 from .files import read_bytes
-from .monitoring import tokens
 from .paths import STATE
 from .textdb import number
 

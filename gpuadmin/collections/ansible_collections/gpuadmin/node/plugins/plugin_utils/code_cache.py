@@ -44,7 +44,8 @@ def packed(text: str) -> str:
 
 
 def _sources() -> Iterator[tuple[str, str]]:
-    top = _PLUGINS / "module_utils"
-    for path in sorted(top.rglob("*.py")):
-        if not any(part.startswith(".") for part in path.relative_to(top).parts):
-            yield str(_PACKAGE.joinpath("module_utils", *path.relative_to(top).parts)), path.read_text("utf-8")
+    content = _PLUGINS.parents[3]
+    for top, above in ((_PLUGINS / "module_utils", content), (content.parent / "common", content.parents[1])):
+        for path in sorted(top.rglob("*.py")):
+            if not any(part.startswith(".") for part in path.relative_to(top).parts):
+                yield path.relative_to(above).as_posix(), path.read_text("utf-8")

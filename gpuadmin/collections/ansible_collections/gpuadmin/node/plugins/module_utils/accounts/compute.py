@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuadmin.common.text import counted
+
 from ..fields import User, parse_user, quoted, valid_name, whole_number
 from ..report import UserReport
-from ..text import counted
 from ..textdb import number
 from .account import conflict, identify, stage_account
 from .databases import Databases

@@ -8,8 +8,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gpuadmin.common.names import LOGIN
+
 from ..errors import NodeError, in_words
-from ..fields import LOGIN, STAMP, quoted, valid_name, whole_number
+from ..fields import STAMP, quoted, valid_name, whole_number
 from ..files import flocked, read_bytes, write_atomic
 from ..paths import STATE
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.text import counted
+
 from .. import background
 from ..errors import NodeError
-from ..text import counted
 from . import making, pruning
 from .jobs import budget_of, chosen, copy_backup, make_backup, prune_backups, verify_backup
 

@@ -7,8 +7,9 @@ import select
 import time
 from dataclasses import dataclass
 
+from gpuadmin.common.text import size_words
+
 from ..errors import NodeError
-from ..text import size_words
 
 BLOCK = 1 << 20
 FULL = "would stay free"

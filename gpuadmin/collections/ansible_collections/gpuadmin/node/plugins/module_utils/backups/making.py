@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any, cast
 
+from gpuadmin.common.text import counted
+
 from .. import btrfs, mounts
 from ..budget import ENTRIES, SECONDS
 from ..each import Failed, each
@@ -17,7 +19,6 @@ from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
-from ..text import counted
 from . import home_manifest, home_reader
 from .backup_set import (
     LOCK,

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpuadmin.common.text import counted, size_words
+
 from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..homes import directories
-from ..text import counted, size_words
 from . import backup_set, home_reader, transfer
 from .backup_set import Backup
 

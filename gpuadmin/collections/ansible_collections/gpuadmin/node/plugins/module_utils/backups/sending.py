@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuadmin.common.text import size_words
+
 from .. import extents
 from ..attributes import attributes_of
 from ..btrfs import open_deep, open_directory
@@ -20,7 +22,6 @@ from ..budget import Budget
 from ..errors import NodeError
 from ..purge import Twin
 from ..safe_walk import Entry, identity
-from ..text import size_words
 from . import backup_set, home_manifest
 from .backup_set import Backup
 from .home_manifest import Line

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpuadmin.common.text import counted
+
 from ..errors import NodeError, in_words
 from ..files import read_bytes
-from ..text import counted
 from . import backup_set, jobs, making, pruning
 
 FILE = "backups.json"

@@ -104,16 +104,10 @@ class Link:
         while True:
             if len(self._in) > most:
                 raise NodeError(f"the answer is longer than {most} bytes")
-            self._wait(self._source, select.POLLIN)
-            try:
-                data = os.read(self._source, _BUFFER)
-            except BlockingIOError:
-                continue
-            if not data:
+            if not self._more():
                 found = bytes(self._in)
                 self._in.clear()
                 return found
-            self._in += data
 
     def flush(self) -> None:
         while self._out:
@@ -140,16 +134,21 @@ class Link:
         if len(self._out) >= _BUFFER:
             self.flush()
 
-    def _take(self, size: int) -> bytes:
-        while len(self._in) < size:
+    def _more(self) -> bool:
+        """Wait for what comes, and take it. Returns False at its end."""
+        while True:
             self._wait(self._source, select.POLLIN)
             try:
                 data = os.read(self._source, _BUFFER)
             except BlockingIOError:
                 continue
-            if not data:
-                raise Stopped("the other host ended before its end")
             self._in += data
+            return bool(data)
+
+    def _take(self, size: int) -> bytes:
+        while len(self._in) < size:
+            if not self._more():
+                raise Stopped("the other host ended before its end")
         result = bytes(self._in[:size])
         del self._in[:size]
         return result

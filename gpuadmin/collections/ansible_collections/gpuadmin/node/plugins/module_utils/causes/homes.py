@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from ..text import size_words
+from gpuadmin.common.text import size_words
+
 from .cause import Cause, Facts, Person
 
 FULL = 16 << 20  # bytes: with less nobody logs in to a desktop, saves a checkpoint, or writes a lock

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..text import counted, listed, size_words
+from gpuadmin.common.text import counted, listed, size_words
+
 from .cause import Cause, Facts
 
 FULL = 64 << 20  # bytes: less, and daemons of the system fail

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..text import counted, size_words
+from gpuadmin.common.text import counted, size_words
+
 from .cause import Cause, Facts, Person
 
 FULL = 256 << 20  # bytes: a daemon without them cannot unpack a layer

@@ -33,7 +33,6 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
         return None
     wanted = [one for one in seen.devices if one.driver != "vfio-pci"] if subject.gpus != 0 else []
     missing = driver.missing(seen.driver, wanted)
-    missing += [f"{one.address}: no driver has it" for one in wanted if not one.nvidia and one.driver is None]
     verdict = judge_gpus(seen, Expected(subject.gpus, subject.gpu_model))
     # names are judged where it is known which GPUs answer
     containers = list(cdi.wrong(seen.containers, seen.gpus)) if seen.problem is None else []

@@ -13,8 +13,9 @@ import os
 import stat
 from typing import Any
 
+from gpuadmin.common.names import KEY_TYPES
+
 from ..errors import NodeError
-from ..fields import KEY_TYPES
 from .subject import LARGEST_FILE, Subject, read_small
 
 MOST_KEYS = 50

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
+from gpuadmin.common.metrics import PLACES
+
 from ..errors import NodeError
 from ..fields import CONTROL, valid_name
 from ..files import make_directory, read_bytes, write_atomic
 from ..metrics.owners import Owners
 from ..metrics.running import RUN, write
-from ..metrics.table import PLACES
 from ..paths import STATE
 from . import records as kept
 from .measuring import round_of

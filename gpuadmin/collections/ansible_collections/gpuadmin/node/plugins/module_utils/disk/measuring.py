@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from gpuadmin.common.text import listed
+
 from ..btrfs import SUBVOLUME_INODE, generation_of, newest_generation, open_directory, subvolume_of
 from ..budget import Budget
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
-from ..text import listed
 from .changes import changed
 from .records import Found, Place, Record, Records
 from .shares import ENTRIES, SECONDS, Shares, alone

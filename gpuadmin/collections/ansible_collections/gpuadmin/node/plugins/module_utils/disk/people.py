@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.metrics import UNKNOWN
+
 from ..metrics.exposition import Samples
-from ..metrics.table import UNKNOWN
 from .records import Place, Records
 from .tree import MOST
 

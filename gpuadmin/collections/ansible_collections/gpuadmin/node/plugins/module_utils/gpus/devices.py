@@ -80,7 +80,7 @@ def main(places: Places | None = None, tool: str = TOOL) -> int:
 def layout(where: Places, tool: str) -> list[str]:
     """What a specification is made from, as lines that differ when it has to be made again."""
     root = where.root
-    found = [f"{one.address} {one.driver}" for one in on_the_bus(where.bus, ()) if one.nvidia]
+    found = [f"{one.address} {one.driver}" for one in on_the_bus(where.bus, ())]
     for pattern in LAYOUT:
         found += [os.path.relpath(path, root) for path in sorted(glob.glob(os.path.join(root, pattern)))]
     driver = drivers.look(root)
@@ -97,7 +97,7 @@ def layout(where: Places, tool: str) -> list[str]:
 def decide(where: Places, tool: str) -> Outcome:
     """What containers should be able to ask for now."""
     devices = on_the_bus(where.bus, ())
-    if not any(one.nvidia for one in devices):
+    if not devices:
         return Outcome()
     driver = drivers.look(where.root)
     missing = drivers.missing(driver, devices)

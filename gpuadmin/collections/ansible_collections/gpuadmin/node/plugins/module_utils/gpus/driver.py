@@ -140,18 +140,17 @@ def has_module(root: str, kernel: str) -> bool:
 
 def missing(driver: Driver, devices: Sequence[Device]) -> list[str]:
     """Why NVIDIA's GPUs on the bus cannot be used, each with what to do; nothing where the driver is whole."""
-    ours = [one for one in devices if one.nvidia]
-    if not ours:
+    if not devices:
         return []
     found = []
     for other, what in (
         ("nouveau", "keep nouveau out of the kernel (a line `blacklist nouveau` in the initramfs, too) and reboot"),
         ("vfio-pci", "it is given to a virtual machine"),
     ):
-        held = [one.address for one in ours if one.driver == other]
+        held = [one.address for one in devices if one.driver == other]
         if held:
             found.append(f"{', '.join(held)}: its driver is {other}: {what}")
-    if driver.module is None and not any(one.driver == "vfio-pci" for one in ours):
+    if driver.module is None and not any(one.driver == "vfio-pci" for one in devices):
         has = f"but kernel {driver.kernel} has it: modprobe nvidia, and dmesg says why it did not"
         found.append(
             "the module nvidia is not loaded, "
@@ -165,7 +164,7 @@ def missing(driver: Driver, devices: Sequence[Device]) -> list[str]:
             "or install libraries and module of one version"
         )
     if driver.module is not None:
-        bare = [one.address for one in ours if one.driver is None]
+        bare = [one.address for one in devices if one.driver is None]
         if bare:
             found.append(f"{', '.join(bare)}: the driver has not taken it: dmesg says why")
         if not driver.nodes:

@@ -33,9 +33,7 @@ class Verdict:
 
 def judge(seen: Seen, expected: Expected) -> Verdict:
     """A node of which nothing is expected and that has no GPU is as it should be."""
-    # of AMD's GPUs only the bus is looked at
     number = sum(1 for one in seen.gpus if one["problem"] is None)
-    number += sum(1 for one in seen.devices if not one.nvidia and one.driver is not None)
     here = bool(seen.devices or seen.gpus)
     broken, worse = [*_broken(seen)], [*_worse(seen, expected)]
     if expected.number and not number:  # guard: a node whose GPUs are all gone is broken
@@ -69,7 +67,7 @@ def _broken(seen: Seen) -> Iterator[str]:
             f"the loaded module is {seen.driver.module}, the libraries are {seen.driver.libraries}: "
             "nothing can use a GPU before a reboot"
         )
-    elif seen.problem and seen.driver.module is not None and any(one.nvidia for one in seen.devices):
+    elif seen.problem and seen.driver.module is not None and seen.devices:
         yield f"the driver is loaded and does not answer: {seen.problem}"
     for gpu in seen.gpus:
         if gpu.get("ecc_uncorrected"):  # guard: a GPU whose memory is bad is to be kept away from
@@ -84,7 +82,7 @@ def _broken(seen: Seen) -> Iterator[str]:
 
 def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
     taken = {str(gpu.get("address")) for gpu in seen.gpus}
-    silent = [one.address for one in seen.devices if one.nvidia and one.address not in taken]
+    silent = [one.address for one in seen.devices if one.address not in taken]
     for gpu in seen.gpus:
         name = _name(gpu)
         if gpu["problem"] is not None:

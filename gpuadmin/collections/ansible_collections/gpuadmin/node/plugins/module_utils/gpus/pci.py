@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 
 BUS = "/sys/bus/pci/devices"
-NVIDIA, AMD = "0x10de", "0x1002"
+NVIDIA = "0x10de"
 #: Display controllers: VGA, and "3D" (a GPU without a display).
 CLASSES = ("0x0300", "0x0302")
 #: Where distributions have pciutils' list of names.
@@ -29,26 +29,21 @@ class Device:
     width_max: int | None = None
     name: str | None = None
 
-    @property
-    def nvidia(self) -> bool:
-        return self.vendor == NVIDIA
-
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
 def devices(bus: str = BUS, names: tuple[str, ...] = NAMES) -> list[Device]:
-    """The GPUs (NVIDIA's and AMD's display controllers) in the order of their addresses."""
+    """The GPUs (NVIDIA's display controllers) in the order of their addresses."""
     found = []
     for path in sorted(glob.glob(f"{bus}/*")):
-        vendor = _attribute(path, "vendor")
-        if vendor not in (NVIDIA, AMD) or not (_attribute(path, "class") or "").startswith(CLASSES):
+        if _attribute(path, "vendor") != NVIDIA or not (_attribute(path, "class") or "").startswith(CLASSES):
             continue
         driver = os.path.join(path, "driver")
         found.append(
             Device(
                 os.path.basename(path),
-                vendor,
+                NVIDIA,
                 _attribute(path, "device") or "unknown",
                 os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None,
                 _lanes(_attribute(path, "current_link_width")),
@@ -85,8 +80,8 @@ def _lanes(text: str | None) -> int | None:
 
 
 def _named(found: list[Device], names: tuple[str, ...]) -> list[Device]:
-    wanted = {(one.vendor[2:], one.device[2:]) for one in found}
-    known: dict[tuple[str, str], str] = {}
+    wanted = {one.device[2:] for one in found}
+    known: dict[str, str] = {}
     for path in names:
         try:
             with open(path, encoding="utf-8", errors="replace") as stream:
@@ -94,18 +89,18 @@ def _named(found: list[Device], names: tuple[str, ...]) -> list[Device]:
             break
         except OSError:
             continue
-    return [replace(one, name=known.get((one.vendor[2:], one.device[2:]))) for one in found]
+    return [replace(one, name=known.get(one.device[2:])) for one in found]
 
 
-def _parse_names(text: str, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _parse_names(text: str, wanted: set[str]) -> dict[str, str]:
     """pci.ids(5): a line per vendor, below it one per device after a tab, below that subsystems after two."""
-    known, vendor = {}, ""
+    known, vendor = dict[str, str](), ""
     for line in text.splitlines():
         if not line or line[0] == "#":
             continue
         number, _, name = line.strip().partition("  ")
         if line[0] != "\t":
             vendor = number
-        elif line[1:2] != "\t" and (vendor, number) in wanted:
-            known[vendor, number] = name
+        elif line[1:2] != "\t" and vendor == NVIDIA[2:] and number in wanted:
+            known[number] = name
     return known

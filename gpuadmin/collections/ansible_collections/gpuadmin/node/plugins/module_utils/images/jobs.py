@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuadmin.common.text import size_words
+
 from .. import btrfs
 from ..background import Job, progress_writer
 from ..errors import NodeError
 from ..files import flocked
 from ..paths import RUN
-from ..text import size_words
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
 from .observe import rollback_target

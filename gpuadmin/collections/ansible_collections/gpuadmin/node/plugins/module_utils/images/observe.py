@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.common.text import counted
+
 from .. import btrfs
 from ..errors import NodeError
 from ..logins.occupants import gpu_users, people
-from ..text import counted
 from . import prune, subvolumes
 from .grubenv import read
 from .manifest import Manifest, choose_stream

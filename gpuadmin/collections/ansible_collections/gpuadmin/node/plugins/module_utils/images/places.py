@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.names import IMAGE
+
 from ..errors import NodeError
 from ..files import read_bytes, write_atomic
 from ..paths import RUN, STATE
 
-# An image's name becomes a path, a word in grubenv and a kernel argument. `+` is not in it: roots/NAME+2 is the second
-# root made from an image.
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*")
+NAME = re.compile(IMAGE)
 FORMAT = 1
 SETTINGS = ("store", "signers", "deadline", "settle", "uid_first", "uid_last", "gpus", "gpu_model", "gpus_worse")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import time
 
+from gpuadmin.common.text import size_words
+
 from .. import btrfs
 from ..accounts.desired import load as load_accounts
 from ..errors import NodeError
 from ..run import run
-from ..text import size_words
 from . import grubenv, identity, subvolumes
 from .manifest import Manifest, Stream, choose_stream
 from .places import ImageSettings, Places, boot_id

@@ -30,15 +30,13 @@ def check_boots(root: str, name: str) -> None:
         raise NodeError(f"image {name} has no modules for its kernel {version}; it is not used")
 
 
-def check_driver(root: str, name: str, gpus: int | None, bus: str = pci.BUS) -> None:
+def check_driver(root: str, name: str, gpus: int | None) -> None:
     """Refuse an image on which GPUs would not work: for each of its kernels the module, of the libraries' version.
 
-    ``gpus``: how many the inventory expects on this node. One that has other makes of GPUs alone expects no driver of
-    NVIDIA's. An image in which there is no driver, for nodes of which nobody expects a GPU, is as it should be.
+    ``gpus``: how many the inventory expects on this node. An image in which there is no
+    driver, for nodes of which nobody expects a GPU, is as it should be.
     """
-    here = pci.devices(bus, ())
-    expected = bool(gpus) and (not here or any(one.nvidia for one in here))
-    wrong = kernels.problems(kernels.look(root), expected=expected)
+    wrong = kernels.problems(kernels.look(root), expected=bool(gpus))
     if wrong:
         raise NodeError(
             f"image {name} is not used, since GPUs would not work with it: {'; '.join(wrong)}. "

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from typing import IO, Protocol
 
+from gpuadmin.common.text import size_words
+
 from .. import btrfs, faults
 from ..errors import NodeError, in_words
 from ..files import sync_directory
 from ..root import guard
 from ..run import run
-from ..text import size_words
 from . import subvolumes
 from .manifest import Manifest, Stream
 from .places import Places

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from gpuadmin.common.text import size_words
+
 from .. import btrfs, faults
 from ..errors import NodeError
 from ..files import flocked
 from ..root import guard
-from ..text import size_words
 from . import chain_key, grubenv, identity, relay, subvolumes
 from .follower import Follower
 from .manifest import Manifest, Stream

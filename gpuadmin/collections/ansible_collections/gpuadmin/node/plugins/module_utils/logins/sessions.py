@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from gpuadmin.common.text import counted
+
 from ..files import sync_directory
 from ..people import Person, owner
 from ..report import Reports, UserReport
 from ..run import Runner, run_command
-from ..text import counted
 from . import terminals
 
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL

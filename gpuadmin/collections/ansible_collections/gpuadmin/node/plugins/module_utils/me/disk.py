@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gpuadmin.common.text import size_words
+
 from ..btrfs import open_directory
 from ..budget import Budget
 from ..diagnosis.subject import Subject, read_small
@@ -19,7 +21,6 @@ from ..disk.tree import ALL, measure
 from ..each import Failed, each
 from ..errors import NodeError
 from ..fields import CONTROL
-from ..text import size_words
 
 COUNTING = 60.0  # seconds for one's home; the rest of it is then unknown
 DIRECTORIES = 10  # that are printed

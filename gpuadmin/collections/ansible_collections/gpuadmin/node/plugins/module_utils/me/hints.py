@@ -10,11 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gpuadmin.common.cluster import Device, of_samples
+from gpuadmin.common.samples import Sample, of_text
+from gpuadmin.common.text import size_words
+
 from ..diagnosis.subject import Subject, read_small
 from ..metrics.measured import measured
-from ..monitoring.cluster import Device, of_samples
-from ..monitoring.samples import Sample, of_text
-from ..text import size_words
 
 IDLE = 7200.0  # seconds held without being used until it is said
 SLOW, BUSY = 0.4, 0.8  # a GPU that computes less than that, while so much of the processors is in use

@@ -11,12 +11,13 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
+from gpuadmin.common.text import size_words
+
 from ..diagnosis import gpus
 from ..diagnosis.subject import Subject
 from ..each import Failed, each
 from ..errors import NodeError
 from ..run import run_command
-from ..text import size_words
 from . import hints
 
 SECONDS = 5.0  # for each part

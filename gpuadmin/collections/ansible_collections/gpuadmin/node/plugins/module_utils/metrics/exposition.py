@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from gpuadmin.common.metrics import BY_NAME
+
 from ..fields import CONTROL
-from .table import BY_NAME
 
 LONGEST_LABEL = 128  # characters of a label's value
 

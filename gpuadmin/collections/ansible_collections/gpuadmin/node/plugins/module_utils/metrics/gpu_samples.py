@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.metrics import DRIVER_STATES
+
 from ..gpus.driver import Driver
 from ..gpus.nvml import SLOWED
 from ..gpus.pci import Device
 from .exposition import Samples
-from .table import DRIVER_STATES
 
 REASONS = {word: word.replace(" ", "_").replace("(", "").replace(")", "") for word in SLOWED.values()}
 #: Of a GPU's record: gauge, key, and what its unit is multiplied with.
@@ -31,7 +32,7 @@ def of_bus(devices: Sequence[Device], driver: Driver, answered: bool | None, exp
     samples = Samples()
     samples.put("gpuadmin_gpus_expected", expected)
     samples.put("gpuadmin_gpus_on_bus", len(devices))
-    here = any(one.nvidia for one in devices) or driver.module is not None
+    here = bool(devices) or driver.module is not None
     if answered:
         state = "ok"
     elif not here:

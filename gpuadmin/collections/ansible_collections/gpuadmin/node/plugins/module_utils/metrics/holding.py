@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gpuadmin.common.metrics import OTHERS, UNKNOWN
+
 from .devices import UVM, Key
 from .owners import Process
 from .record import Device
-from .table import OTHERS, UNKNOWN
 
 MOST_CONTAINERS = 32  # of one person that are shown one by one within an hour
 _HOUR = 3600.0

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gpuadmin.common.metrics import UNKNOWN
+
 from ..accounts.subids import parse as parse_ranges
 from ..cgroups import cgroup_path, slice_owner
 from ..fields import FIRST_HUMAN_UID
 from ..lookup import Lookup, name_of, system_lookup
 from ..textdb import decode
-from .table import UNKNOWN
 
 #: Docker and podman with systemd's cgroup driver, and directories of their own without.
 _CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")

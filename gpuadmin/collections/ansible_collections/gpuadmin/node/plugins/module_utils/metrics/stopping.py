@@ -15,9 +15,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpuadmin.common.samples import of_text
+
 from ..diagnosis import docker
 from ..errors import NodeError, in_words
-from ..monitoring.samples import of_text
 from . import measured
 from .containers import Names
 from .devices import UVM, Key, Scanner, nodes

@@ -7,15 +7,8 @@ from dataclasses import asdict, dataclass
 
 from ..answer import Answer
 from ..logins import announcements
+from ..logins.announcements import Announcement
 from ..paths import STATE
-
-
-@dataclass(frozen=True)
-class Announcement:
-    id: str
-    begin: int
-    end: int
-    text: str
 
 
 @dataclass(frozen=True)

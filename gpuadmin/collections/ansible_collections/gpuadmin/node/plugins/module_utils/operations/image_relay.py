@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from ..answer import Answer
+from ..code_cache import LINK
 from ..documents import ChainLink
 from ..errors import NodeError, in_words
 from ..images import chain_key, relay
 from ..images.places import Places
 from ..paths import STATE
-from ..ship import PACKAGE
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Document:
     #: The private key and the certificate of this push, in PEM.
     key: str
     #: Where the node-side code lies.
-    code: str = f"{STATE}/lib/{PACKAGE}"
+    code: str = f"{STATE}/lib/{LINK}"
     #: What runs it.
     python: str = "/usr/bin/python3"
 

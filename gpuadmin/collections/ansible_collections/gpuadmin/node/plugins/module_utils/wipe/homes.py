@@ -12,6 +12,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuadmin.common.text import counted
+
 from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import Backup
@@ -23,7 +25,6 @@ from ..homes.directories import LOCK
 from ..homes.trash import TRASH
 from ..purge import Purged, Twin, purge
 from ..report import Reports, UserReport
-from ..text import counted
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.text import counted
+
 from .. import btrfs, mounts
 from ..backups import backup_set
 from ..backups.backup_set import NAME
@@ -23,7 +25,6 @@ from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
 from ..purge import Purged
 from ..safe_walk import same_mount, walk
-from ..text import counted
 
 COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from gpuadmin.common.text import counted
+
 from .. import btrfs, mounts
 from ..errors import NodeError, in_words
 from ..fields import quoted, whole_number
@@ -19,7 +21,6 @@ from ..files import sync_filesystem
 from ..people import Person
 from ..purge import Purged, owned_by, purge
 from ..report import Reports, UserReport
-from ..text import counted
 
 MOST_ITEMS = 2000  # of one person in one directory: who makes a million does not fill everybody's report
 TRIES = 3  # where somebody moves what is being deleted

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuadmin.monitoring import tokens
-from gpuadmin.monitoring.tokens import ADMIN_LINK, LINK, SESSION, TokenError, read, sign, signing_key
+from gpuadmin.common import tokens
+from gpuadmin.common.tokens import ADMIN_LINK, LINK, SESSION, TokenError, read, sign, signing_key
 
 SITE = bytes(range(32))
 SECRET = tokens.dashboard_secret(SITE)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuadmin.monitoring.cluster import Device, Holder, Node
-from gpuadmin.monitoring.hints import Hint, hints
-from gpuadmin.monitoring.idle import Idle
+from gpuadmin.common.cluster import Device, Holder, Node
+from gpuadmin.common.hints import Hint, hints
+from gpuadmin.common.idle import Idle
 
 GIB = 1024**3
 NOW = 100_000.0

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.monitoring.cluster import Device, Holder, Node, as_of, of_samples
-from gpuadmin.monitoring.free import GIB, rooms
-from gpuadmin.monitoring.idle import idle, spans
-from gpuadmin.monitoring.queries import idle as query_idle
-from gpuadmin.monitoring.queries import seconds_by_holder
-from gpuadmin.monitoring.samples import Sample, of_answer, of_text
-from gpuadmin.monitoring.usage import Measured, bought, total, usage
+from gpuadmin.common.cluster import Device, Holder, Node, as_of, of_samples
+from gpuadmin.common.free import GIB, rooms
+from gpuadmin.common.idle import idle, spans
+from gpuadmin.common.prometheus import of_answer
+from gpuadmin.common.queries import idle as query_idle
+from gpuadmin.common.queries import seconds_by_holder
+from gpuadmin.common.samples import Sample, of_text
+from gpuadmin.common.usage import Measured, bought, total, usage
 from tests.support.metrics_cluster import node as lines_of_node
 
 NOW = 1_800_000_000.0

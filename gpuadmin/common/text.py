@@ -1,8 +1,17 @@
-"""Numbers as people read them: as the controller's gpuadmin/text.py, which a node does not have."""
+"""Text: numbers as people read them, and the characters that nobody reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+# What a terminal obeys, or what nobody sees: C0 and C1 controls, format characters (Cf: bidirectional overrides, zero
+# width), surrogates, line and paragraph separators, and what Unicode wants ignored where it cannot be shown (fillers,
+# variation selectors). A test holds it against unicodedata, whose tables are too slow to be walked at every start.
+UNSEEN = (
+    "\\x00-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u115f\\u1160\\u17b4\\u17b5"
+    "\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb"
+    "\\U000110bd\\U000110cd\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
+)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What Prometheus answers, and the text that a node's collector writes: samples, each a name, labels and a number."""
+"""Samples, each a name, labels and a number; and the text that a node's collector writes, which has them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -16,23 +15,6 @@ class Sample:
     name: str
     labels: Mapping[str, str]
     value: float
-
-
-def of_answer(document: Any) -> list[Sample]:
-    """Given the JSON of an instant query, as Prometheus' HTTP API has it, return its
-    samples; what is no number (NaN, infinite) is left out. Raises ValueError where it is no such answer.
-    """
-    try:
-        if document["status"] != "success" or document["data"]["resultType"] != "vector":
-            raise ValueError(f"an answer of another kind: {str(document.get('error') or document)[:200]}")
-        return [_sample(entry) for entry in document["data"]["result"] if math.isfinite(float(entry["value"][1]))]
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"an answer of another form: {error!r}") from None
-
-
-def _sample(entry: Mapping[str, Any]) -> Sample:
-    labels = {str(key): str(value) for key, value in entry["metric"].items()}
-    return Sample(labels.pop("__name__", ""), labels, float(entry["value"][1]))
 
 
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")

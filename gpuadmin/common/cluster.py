@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .metrics import UNKNOWN
 from .samples import Sample, of_text
 
 _OLD = 300  # seconds: what the collector wrote before that says nothing of now
@@ -263,7 +264,7 @@ def _moment(when: float | None, now: float) -> float | None:
 
 def _key(sample: Sample) -> tuple[str, str, str]:
     labels = sample.labels
-    return labels.get("uuid", ""), labels.get("user", "(unknown)"), labels.get("container", "")
+    return labels.get("uuid", ""), labels.get("user", UNKNOWN), labels.get("container", "")
 
 
 def _whole(value: float | None) -> int | None:

@@ -1,1 +1,0 @@
-../../../../../../../../gpuadmin/monitoring/tokens.py

@@ -1,0 +1,15 @@
+"""What names and keys may be: a site is refused others, and so is a host that is asked for others."""
+
+from __future__ import annotations
+
+#: A login name, as useradd(8) has it in Debian and Fedora, without the trailing `$` of Samba's machine accounts, and
+#: without capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
+LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
+#: The types of keys that OpenSSH 9 and 10 accept, without DSA (removed) and certificates (a trust of its own).
+KEY_TYPES = (
+    "ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
+)  # fmt: skip
+#: An image's name becomes a path, a word in grubenv and a kernel argument. `+` is not in it: roots/NAME+2 is the second
+#: root made from an image.
+IMAGE = r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*"
