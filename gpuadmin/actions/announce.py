@@ -236,6 +236,5 @@ def _send(session: Session, post: Post | None, notices: Notices) -> tuple[Mappin
     except GpuadminError as error:
         error.show()
         return {**mails_document(()), "error": error.message}, False
-    good = [delivery for delivery in deliveries if delivery.good]
-    echo(f"{len(good)} of {counted(len(deliveries), 'mail')} sent.", err=True)
-    return mails_document(deliveries), len(good) == len(deliveries)
+    echo(post.outcome(deliveries), err=True)
+    return mails_document(deliveries), all(delivery.good for delivery in deliveries)
