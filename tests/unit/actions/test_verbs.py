@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import UNPINNED, HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
 from tests.support.sites import UIDS
 
@@ -729,6 +729,18 @@ def test_that_there_is_nobody_to_ask_is_not_that_nothing_is_to_be_done(ansible: 
     assert "no host is in a group that this works on: gpu, storage" in err
     assert "inventory/hosts.yml" in err
     assert ansible.asked == []
+
+
+@pytest.mark.parametrize("arguments", [("sync-users", "--yes"), ("add-user", "yuna", "--yes"), ("list-users",)])
+def test_a_host_key_that_is_not_pinned_is_not_waited_for(
+    ansible: Ansible, cli: Cli, arguments: tuple[str, ...]
+) -> None:
+    away = HostResult("unreachable", message=UNPINNED)
+    ansible.answer, ansible.uids = RunResult({"node1": away, "storage1": away}), away
+    code, _, err = cli(*arguments)
+    assert code == 4, err
+    assert "gpuadmin trust --all" in err.splitlines()[-1]
+    assert "when they answer" not in err
 
 
 @pytest.mark.parametrize("changed", [[], ["write /etc/x"]], ids=["only looked at", "changed before"])
