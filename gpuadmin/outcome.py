@@ -94,7 +94,9 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
             first = way_out(run.bad) if session.verb != "bootstrap" or not advice else None  # it tries other logins
             echo(f"Hint: {f'{first}; then run it again' if first else advice or _when_they_answer(session)}", err=True)
         else:
-            echo(f"Hint: the whole output: gpuadmin runs {record} --log; {advice or 'then run it again'}", err=True)
+            log = f"the whole output: gpuadmin runs {record} --log"
+            # what to do comes before where to read
+            echo(f"Hint: {advice}; {log}" if advice else f"Hint: {log}; then run it again", err=True)
 
 
 def _when_they_answer(session: Session) -> str:

@@ -106,7 +106,7 @@ def take_back(options: Options, name: str) -> int:
         session.confirm()
         # what stays on a node stays on the dashboard
         dashboard = [] if left else _dashboard(session)
-        entries = record.entries(there, session.site.settings.name, date.today(), but=name, everything=dashboard)
+        entries = record.entries(there, session.site.settings.name, date.today(), but=one.id, everything=dashboard)
         run = _run(session, entries)
         _note_reached(session, record, run)
         if (
@@ -114,8 +114,8 @@ def take_back(options: Options, name: str) -> int:
             and not left  # guard: an announcement is not taken back where a node keeps it
             and not run.code
         ):
-            record.take_back(name, who())
-        return report(session, run, {"id": name})
+            record.take_back(one.id, who())
+        return report(session, run, {"id": one.id})
 
 
 def list_announcements(options: Options) -> int:
